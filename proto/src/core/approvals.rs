@@ -1,0 +1,119 @@
+//! Approvals: a held tool call is decided once, by somebody who may, for exactly that call (H2, H3).
+
+use alloc::boxed::Box;
+
+use super::{Outcome, Step};
+use crate::envelope::JsonText;
+use crate::fact::{Decision, Digest, Fact, SYSTEM};
+use crate::ids::{AgentId, ApprovalId, TurnId};
+use crate::input::{HeldCall, Reply, TaskUse, Verdict};
+use crate::refusal::{Code, Refusal};
+use crate::state::{Approval, ApprovalState, Phase, Principal};
+
+impl Step<'_> {
+    pub(super) fn ask_approval(&mut self, by: Principal, turn: Option<TurnId>, call: HeldCall) -> Outcome {
+        self.holds(by)?;
+        let agent = by.agent();
+        let task = self.task_in_turn(agent, turn)?;
+        let pending = self.state().approvals.iter().find(|(_, a)| {
+            a.agent == agent && a.task == task && a.digest == call.digest && a.state == ApprovalState::Pending
+        });
+        if let Some((id, _)) = pending {
+            return Ok(Reply::Held(*id));
+        }
+        let limits = &self.state().limits;
+        let (max, open) = (limits.approvals_open_max, self.state().agents[agent.0 as usize].approvals_open);
+        let longest = call.arguments.len().max(call.tool.len()) as u64;
+        if longest > limits.body_bytes_max {
+            return Err(Refusal::new(Code::TooLarge).numbers(limits.body_bytes_max, longest));
+        }
+        if open >= max {
+            return Err(Refusal::new(Code::ApprovalsOpen).numbers(max, open + 1));
+        }
+        let expires_at = self.now.plus(limits.approval_ms);
+        let approval = ApprovalId(self.state().last_approval() + 1);
+        let HeldCall { tool, arguments, reason, digest } = call;
+        self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
+        Ok(Reply::Held(approval))
+    }
+
+    pub(super) fn decide(&mut self, by: Principal, id: ApprovalId, verdict: Verdict) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
+        if !by.is_human() {
+            return Err(Refusal::new(Code::ApproverNotAllowed).about(id));
+        }
+        if approval.state != ApprovalState::Pending {
+            return Err(Refusal::new(Code::AlreadySettled).about(id));
+        }
+        check_digest(approval, &verdict)?;
+        let Verdict { decision, comment, edited, .. } = verdict;
+        self.decided(id, Some(by.agent()), decision, comment, edited);
+        Ok(Reply::Done)
+    }
+
+    /// Records a decision; a task that waits for it goes on in a turn of its own.
+    pub(super) fn decided(
+        &mut self,
+        id: ApprovalId,
+        by: Option<AgentId>,
+        decision: Decision,
+        comment: Option<Box<str>>,
+        edited: Option<(JsonText, Digest)>,
+    ) {
+        let waiting = self.state().approvals.get(&id).and_then(|a| Some((a.task?, a.agent)));
+        let waiting = waiting.filter(|(t, _)| self.state().tasks.get(t).is_some_and(|t| t.phase == Phase::Waiting));
+        let words = comment.clone().unwrap_or_default();
+        self.record(Fact::ApprovalDecided { approval: id, by, decision, comment, edited });
+        let decided = self.state().seq;
+        if let Some((task, agent)) = waiting {
+            let body = if words.is_empty() {
+                alloc::format!("{id} {decision}")
+            } else {
+                alloc::format!("{id} {decision}: {words}")
+            };
+            self.reply_to(task, by.unwrap_or(SYSTEM), agent, body.into(), None, decided);
+        }
+    }
+
+    /// The one use of an approval: for exactly the call that was approved.
+    pub(super) fn use_approval(&mut self, by: Principal, id: ApprovalId, digest: Digest) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
+        if approval.agent != by.agent() {
+            return Err(unknown());
+        }
+        let task = approval.task;
+        match approval.state {
+            ApprovalState::Approved => {}
+            ApprovalState::Used => return Err(Refusal::new(Code::ApprovalUsed).about(id)),
+            ApprovalState::Expired => return Err(Refusal::new(Code::ApprovalExpired).about(id)),
+            ApprovalState::Pending | ApprovalState::Rejected | ApprovalState::Ignored => {
+                return Err(Refusal::new(Code::NotApproved).about(id));
+            }
+        }
+        if approval.digest != digest {
+            return Err(Refusal::new(Code::DigestMismatch).about(id));
+        }
+        if task.and_then(|t| self.state().tasks.get(&t)).is_some_and(crate::state::Task::is_closed) {
+            return Err(Refusal::new(Code::ApprovalExpired).about(id));
+        }
+        self.record(Fact::ApprovalUsed { approval: id });
+        Ok(Reply::Usable(TaskUse { approval: id, task }))
+    }
+}
+
+/// To approve is to approve the call that was looked at.
+fn check_digest(approval: &Approval, verdict: &Verdict) -> Result<(), Refusal> {
+    match (verdict.decision, verdict.digest) {
+        (Decision::Approve, None) => Err(Refusal::new(Code::Malformed).about("`digest` is required to approve")),
+        (Decision::Edit, _) if verdict.edited.is_none() => {
+            Err(Refusal::new(Code::Malformed).about("`input` is required to edit"))
+        }
+        (Decision::Expire, _) => Err(Refusal::new(Code::Malformed).about("`expire` is the broker's own decision")),
+        (_, Some(digest)) if digest != approval.digest => Err(Code::DigestMismatch.into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,135 @@
+//! What humans do out of band: pause, resume, stop, grant more (H4, D9).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Outcome, Step};
+use crate::envelope::AnswerStatus;
+use crate::fact::{Answer, Control, Extension, Fact, GrantEnd, Latched, Outcome as Cause, Place, SYSTEM, Scope};
+use crate::ids::{ConvId, GrantId};
+use crate::input::{Effect, Reply};
+use crate::limits::Limits;
+use crate::refusal::{Code, Refusal};
+use crate::state::Principal;
+
+impl Step<'_> {
+    pub(super) fn configure(&mut self, limits: Box<Limits>) -> Outcome {
+        if *limits != self.state().limits || self.state().seq.0 == 0 {
+            self.record(Fact::Configured { limits });
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn control(&mut self, by: Principal, scope: Scope, control: Control) -> Outcome {
+        self.human(by)?;
+        self.exists(scope)?;
+        self.record(Fact::Controlled { scope, control, by: by.agent() });
+        let lifted = match control {
+            Control::Pause => Vec::new(),
+            Control::Stop => {
+                self.stop(scope);
+                Vec::new()
+            }
+            Control::Resume => match scope {
+                Scope::Conversation(conv) => self.resume_conversation(by, conv),
+                Scope::Workspace | Scope::Agent(_) => Vec::new(),
+            },
+        };
+        self.out.effects.push(Effect::WakeAll);
+        Ok(Reply::Lifted(lifted))
+    }
+
+    fn exists(&self, scope: Scope) -> Result<(), Refusal> {
+        let state = self.state();
+        let known = match scope {
+            Scope::Workspace => true,
+            Scope::Agent(agent) => state.agent(agent).is_some_and(|a| a.live),
+            Scope::Conversation(conv) => state.conversations.contains_key(&conv),
+        };
+        if known { Ok(()) } else { Err(Code::UnknownRequest.into()) }
+    }
+
+    /// Ends what runs there; who waits for it is told, and nobody waits for ever.
+    fn stop(&mut self, scope: Scope) {
+        match scope {
+            Scope::Workspace => {
+                for grant in self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| *id).collect::<Vec<_>>()
+                {
+                    self.end_grant(grant, GrantEnd::Stopped, Cause::Stopped);
+                }
+            }
+            Scope::Agent(agent) => self.end_tasks_of(agent, Cause::Stopped),
+            Scope::Conversation(conv) => {
+                let open = self.state().conversations[&conv].open_tasks.clone();
+                let root = self.state().conversations[&conv].root.map(|r| r.task);
+                for task in open.into_iter().chain(root) {
+                    let outcome = Answer::outcome(task, AnswerStatus::Cancelled, Cause::Stopped);
+                    self.settle(outcome, SYSTEM, "".into(), None);
+                }
+            }
+        }
+    }
+
+    /// Lifts what latched a conversation or its grants. A total or budget that was used up is given once
+    /// more, or the next send would trip it again.
+    fn resume_conversation(&mut self, by: Principal, conv: ConvId) -> Vec<Latched> {
+        let mut lifted = Vec::new();
+        if self.state().conversations[&conv].latched {
+            self.lift_place(Place::Conversation(conv), by.agent());
+            lifted.push(Latched::Place(Place::Conversation(conv)));
+        }
+        for grant in self.grants_of(conv) {
+            let Some(incident) = self.state().grants[&grant].latched else { continue };
+            let code = self.state().incidents.get(&incident).map(|i| i.code);
+            let extension = code.map(|c| once_more(c, &self.state().limits)).unwrap_or_default();
+            self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
+            self.record(Fact::LatchLifted { on: Latched::Grant(grant), by: by.agent() });
+            lifted.push(Latched::Grant(grant));
+        }
+        lifted
+    }
+
+    /// Open grants that started in the conversation, and the one of its last request.
+    fn grants_of(&self, conv: ConvId) -> Vec<GrantId> {
+        let state = self.state();
+        let last = state.conversations.get(&conv).and_then(|c| c.grant);
+        let open = state.grants.iter().filter(|(_, g)| g.end.is_none());
+        open.filter(|(id, g)| g.conv == conv || last == Some(**id)).map(|(id, _)| *id).collect()
+    }
+
+    pub(super) fn extend(&mut self, by: Principal, conv: ConvId, extension: Extension) -> Outcome {
+        self.human(by)?;
+        self.exists(Scope::Conversation(conv))?;
+        let grants = self.grants_of(conv);
+        if grants.is_empty() {
+            let subject = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
+            return Err(Refusal::new(Code::GrantExpired).about(subject));
+        }
+        let mut lifted = Vec::new();
+        for grant in grants {
+            self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
+            if self.state().grants[&grant].latched.is_some() {
+                self.record(Fact::LatchLifted { on: Latched::Grant(grant), by: by.agent() });
+                lifted.push(Latched::Grant(grant));
+            }
+        }
+        self.out.effects.push(Effect::WakeAll);
+        Ok(Reply::Lifted(lifted))
+    }
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these four codes latch a grant")]
+fn once_more(code: Code, limits: &Limits) -> Extension {
+    let none = Extension::default();
+    match code {
+        Code::GrantMessages => Extension { messages: limits.grant_messages_max, ..none },
+        Code::GrantTurns => Extension { turns: limits.grant_turns_max, ..none },
+        Code::GrantAgents => Extension { agents: limits.grant_agents_max, ..none },
+        Code::Budget => Extension {
+            tokens: limits.grant_tokens_max,
+            cost_microusd: limits.grant_cost_microusd_max,
+            ..none
+        },
+        _ => none,
+    }
+}

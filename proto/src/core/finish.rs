@@ -1,0 +1,313 @@
+//! Ending a turn: a final answer is never lost, whatever else holds (F2–F6).
+
+use alloc::boxed::Box;
+
+use super::{Outcome, Step};
+use crate::envelope::{AnswerStatus, Draft, FinishStatus, MessageType};
+use crate::fact::{Answer, Fact, Latched, Message, Outcome as Cause, Part, PartialResult, Place, Recipient, Rerun};
+use crate::fact::{Spend, TurnEnd};
+use crate::guards;
+use crate::ids::{AgentId, TaskId, TurnId};
+use crate::input::{Finish, Progress, Reply};
+use crate::refusal::{Code, Refusal};
+use crate::state::{Phase, Principal, Request, Task};
+
+impl Step<'_> {
+    pub(super) fn finish(&mut self, by: Principal, turn: Option<TurnId>, finish: Finish) -> Outcome {
+        self.holds(by)?;
+        let turn = self.turn_of(by.agent(), turn);
+        match turn {
+            Ok(turn) => self.finish_turn(turn, finish),
+            Err((Some(stale), refusal)) => {
+                self.record(Fact::Late { turn: stale, agent: by.agent(), body: finish.body });
+                Err(refusal)
+            }
+            Err((None, refusal)) => Err(refusal),
+        }
+    }
+
+    /// The agent's open turn: the one named, or its only one. A stale one is given back for the record.
+    pub(super) fn turn_of(&self, agent: AgentId, named: Option<TurnId>) -> Result<TurnId, (Option<TurnId>, Refusal)> {
+        let state = self.state();
+        let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
+        match (named, state.agent(agent).map_or(&[][..], |a| &a.turns)) {
+            (Some(id), _) => match mine(&id) {
+                Some(turn) if turn.open => Ok(id),
+                known => Err((known.map(|_| id), Code::LeaseLost.into())),
+            },
+            (None, [only]) => Ok(*only),
+            (None, []) => Err((None, Refusal::new(Code::LeaseLost))),
+            (None, [_, _, ..]) => Err((None, Refusal::new(Code::TurnRequired))),
+        }
+    }
+
+    fn finish_turn(&mut self, id: TurnId, finish: Finish) -> Outcome {
+        let turn = &self.state().turns[&id];
+        let (agent, task) = (turn.agent, turn.task);
+        let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
+        let spend = finish.spend.unwrap_or(Spend { tokens: estimate, cost_microusd: 0 });
+        let served = &self.state().tasks[&task];
+        let (conv, in_flight) = (served.conv, served.in_flight() > 0);
+        self.hear_in(agent, Place::Conversation(conv));
+        let status = match finish.status {
+            Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
+            Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
+            Some(status) => status,
+        };
+        self.record(Fact::TurnClosed { turn: id, end: TurnEnd::Finished, status: Some(status), spend });
+        self.check_budget(task, agent);
+        let reply = match status {
+            FinishStatus::Waiting => self.waits(task, agent, finish.body),
+            FinishStatus::Rejected => self.rejected(task, finish),
+            FinishStatus::Partial => self.partly_done(task, finish),
+            FinishStatus::Completed | FinishStatus::Failed => self.done(task, status, finish),
+        };
+        // The agent is free: what waits for it may be taken.
+        self.wake(agent);
+        Ok(reply)
+    }
+
+    /// The text of a turn that waits is shown as progress (F3).
+    fn waits(&mut self, task: TaskId, agent: AgentId, body: Box<str>) -> Reply {
+        if !body.is_empty() {
+            self.note_progress(task, agent, body, None, false);
+        }
+        let served = &self.state().tasks[&task];
+        let (server, ready) = (served.agent, !served.ready.is_empty());
+        if ready {
+            self.wake(server);
+        }
+        Reply::Finished { answer: None, open: true }
+    }
+
+    fn done(&mut self, task: TaskId, status: FinishStatus, finish: Finish) -> Reply {
+        let empty = finish.body.is_empty() && finish.payload.is_none();
+        let root = self.state().tasks[&task].request.is_none();
+        let (status, cause) = match status {
+            FinishStatus::Failed => (AnswerStatus::Failed, Cause::Answered),
+            FinishStatus::Completed | FinishStatus::Partial | FinishStatus::Rejected | FinishStatus::Waiting => {
+                if empty && !root {
+                    (AnswerStatus::Failed, Cause::Empty)
+                } else {
+                    (AnswerStatus::Completed, Cause::Answered)
+                }
+            }
+        };
+        self.answer_task(task, status, cause, finish)
+    }
+
+    /// Another agent that serves the action gets it, while there is one (Q4); else the asker hears of it.
+    fn rejected(&mut self, task: TaskId, finish: Finish) -> Reply {
+        let Some(request) = self.state().tasks[&task].request.clone() else {
+            return self.answer_task(task, AnswerStatus::Rejected, Cause::Answered, finish);
+        };
+        let Some(action) = &request.action else {
+            return self.answer_task(task, AnswerStatus::Rejected, Cause::Answered, finish);
+        };
+        let limits = &self.state().limits;
+        let again = request.reassigned < limits.reassignments_max && request.runs < limits.runs_max;
+        let asker = self.asker_of(task).agent().unwrap_or(crate::fact::SYSTEM);
+        let next = self.serves(action.as_str(), asker, Some(task), &request.tried).filter(|_| again);
+        match next {
+            Some(agent) => {
+                self.cancel_children(task);
+                self.requeue(task, agent, Rerun::Rejected, None);
+                Reply::Finished { answer: None, open: true }
+            }
+            None => self.answer_task(task, AnswerStatus::Exhausted, Cause::NobodyLeft, finish),
+        }
+    }
+
+    /// The failed parts are run once more (Q5).
+    fn partly_done(&mut self, task: TaskId, finish: Finish) -> Reply {
+        let request = self.state().tasks[&task].request.as_ref();
+        let runs_max = self.state().limits.runs_max;
+        let first = request.is_some_and(|r| r.partial.is_none() && r.runs < runs_max);
+        if !first || finish.failed.is_empty() {
+            return self.answer_task(task, AnswerStatus::Partial, Cause::Answered, finish);
+        }
+        let agent = self.state().tasks[&task].agent;
+        self.cancel_children(task);
+        let Finish { body, completed, failed, .. } = finish;
+        self.requeue(task, agent, Rerun::Partial, Some(Box::new(PartialResult { body, completed, failed })));
+        Reply::Finished { answer: None, open: true }
+    }
+
+    /// Settles the task with what its agent said, joined with what an earlier run did.
+    fn answer_task(&mut self, task: TaskId, status: AnswerStatus, cause: Cause, finish: Finish) -> Reply {
+        let served = &self.state().tasks[&task];
+        let from = served.agent;
+        let mut answer = Answer { reason: finish.reason, ..Answer::outcome(task, status, cause) };
+        answer.completed = finish.completed;
+        answer.failed = finish.failed;
+        if let Some(request) = &served.request {
+            join_partial(request, &mut answer);
+        }
+        let seq = self.settle(answer, from, finish.body, finish.payload);
+        Reply::Finished { answer: seq, open: false }
+    }
+
+    /// Tells the agent when the budget nears its end, and latches the grant when it is used up (B1).
+    fn check_budget(&mut self, task: TaskId, agent: AgentId) {
+        let state = self.state();
+        let id = state.tasks[&task].grant;
+        let Some(grant) = state.grants.get(&id).filter(|g| g.end.is_none() && g.latched.is_none()) else { return };
+        let by_grant = guards::budget_of_grant(state, grant);
+        let by_day = state.agent(agent).and_then(|a| guards::budget_of_day(state, a, self.now));
+        if let Some(refusal) = by_grant.or(by_day) {
+            self.latch(Latched::Grant(id), &refusal);
+            return;
+        }
+        let percent = state.budget_percent(grant);
+        if !grant.budget_warned && percent >= state.limits.budget_warning_percent {
+            self.record(Fact::BudgetWarned { grant: id, agent, percent });
+        }
+    }
+
+    /// A RESPONSE sent as a message is the finish of its task (F2, Q7).
+    pub(super) fn response(&mut self, by: Principal, draft: Draft) -> Outcome {
+        if by.is_human() {
+            return self.human_response(by, draft);
+        }
+        let turn = match &draft.request_id {
+            Some(id) => Some(self.answering(by.agent(), id.as_str(), &draft)?),
+            None => draft.turn,
+        };
+        let finish = Finish {
+            status: draft.status,
+            body: draft.body.clone(),
+            payload: draft.payload.clone(),
+            ..Finish::default()
+        };
+        let open = self.state().agent(by.agent()).is_some_and(|a| !a.turns.is_empty());
+        if turn.is_none() && !open {
+            return Err(Code::ReplyNotExpected.into());
+        }
+        self.finish(by, turn, finish)
+    }
+
+    /// The open turn in which `agent` answers the request; typed refusals for everybody and everything else.
+    fn answering(&mut self, agent: AgentId, request: &str, draft: &Draft) -> Result<TurnId, Refusal> {
+        let Some((id, task)) = self.state().task_of(request) else {
+            return Err(Refusal::new(Code::UnknownRequest).about(request));
+        };
+        let tried = task.request.as_ref().is_some_and(|r| r.tried.contains(&agent));
+        let last = task.turns.iter().rev().copied().find(|t| self.state().turns[t].agent == agent);
+        match task.phase {
+            Phase::Open(turn) if task.agent == agent => Ok(turn),
+            Phase::Closed(..) if tried => {
+                if let Some(turn) = last {
+                    self.record(Fact::Late { turn, agent, body: draft.body.clone() });
+                }
+                Err(Refusal::new(Code::AlreadySettled).about(request))
+            }
+            Phase::Queued | Phase::Waiting if task.agent == agent => {
+                let turn = TurnId(self.state().last_turn() + 1);
+                self.open_turn(turn, id)
+            }
+            Phase::Queued | Phase::Waiting | Phase::Open(_) if tried => Err(Code::LeaseLost.into()),
+            Phase::Queued | Phase::Waiting | Phase::Open(_) | Phase::Closed(..) => {
+                Err(Refusal::new(Code::NotAddressee).about(request))
+            }
+        }
+    }
+
+    /// The task on which an agent reports, where it is its own open one.
+    pub(super) fn own_task(&self, agent: AgentId, draft: &Draft) -> Option<TaskId> {
+        let state = self.state();
+        let named = draft.request_id.as_ref().and_then(|id| state.task_of(id.as_str())).map(|(id, _)| id);
+        let by_turn = || self.turn_of(agent, draft.turn).ok().map(|t| state.turns[&t].task);
+        let id = if draft.request_id.is_some() { named } else { by_turn() }?;
+        let task = state.tasks.get(&id).filter(|t| t.agent == agent && !t.is_closed())?;
+        task.request.as_ref().map(|_| id)
+    }
+
+    /// STATUS on one's own open task: not counted, one a second at most, renews the lease (R1, E4).
+    pub(super) fn status(&mut self, by: Principal, task: TaskId, draft: &Draft) -> Outcome {
+        self.paced(task)?;
+        self.note_progress(task, by.agent(), draft.body.clone(), draft.eta_ms, true);
+        let seq = self.state().seq;
+        if let Some(turn) = self.state().tasks[&task].turn() {
+            self.renew_turn(turn, draft.eta_ms);
+        }
+        Ok(Reply::Sent(alloc::vec![seq]))
+    }
+
+    pub(super) fn progress(&mut self, by: Principal, turn: Option<TurnId>, progress: Progress) -> Outcome {
+        self.holds(by)?;
+        let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
+        let task = self.state().turns[&turn].task;
+        self.paced(task)?;
+        if self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty() {
+            self.note_progress(task, by.agent(), progress.note, progress.eta_ms, true);
+        }
+        let lease_until = self.renew_turn(turn, progress.eta_ms);
+        Ok(Reply::Renewed { lease_until })
+    }
+
+    fn paced(&self, task: TaskId) -> Result<(), Refusal> {
+        let state = self.state();
+        let last = state.tasks[&task].turn().and_then(|t| state.turns.get(&t)).and_then(|t| t.progress_at);
+        let interval = state.limits.progress_interval_ms;
+        match last.map(|at| self.now.since(at)).filter(|since| *since < interval) {
+            Some(since) => Err(Refusal::new(Code::SenderRate).numbers(1, 2).retry_after(interval - since)),
+            None => Ok(()),
+        }
+    }
+
+    fn note_progress(&mut self, id: TaskId, from: AgentId, body: Box<str>, eta_ms: Option<u64>, acknowledged: bool) {
+        let task = &self.state().tasks[&id];
+        let (Some(to), Some(request)) = (task.asker.agent(), &task.request) else { return };
+        let message = Message {
+            from,
+            to: Recipient::One(to),
+            kind: MessageType::Status,
+            conv: task.conv,
+            depth: if task.asker.is_task() { task.depth_in(task.conv) } else { 0 },
+            hops: task.hop,
+            grant: Some(task.grant),
+            sender_task: Some(id),
+            cause: Some(request.message),
+            in_reply_to: Some(request.message),
+            key: None,
+            action: None,
+            payload: None,
+            body,
+            metadata: None,
+            part: Part::Status { task: id, acknowledged, eta_ms },
+        };
+        self.record(Fact::Accepted { message: Box::new(message) });
+    }
+
+    pub(super) fn renew_turn(&mut self, turn: TurnId, eta_ms: Option<u64>) -> crate::ids::Time {
+        let limits = &self.state().limits;
+        let eta = eta_ms.unwrap_or(0).min(limits.eta_ms_max);
+        let lease_until = self.now.plus(limits.lease_ms.max(eta));
+        self.record(Fact::Renewed { turn, lease_until });
+        lease_until
+    }
+}
+
+/// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
+fn join_partial(request: &Request, answer: &mut Answer) {
+    answer.earlier = request.partial;
+    if request.partial.is_none() {
+        return;
+    }
+    let mut completed = request.partial_completed.clone();
+    let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
+    let now_done = if answered { request.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
+    completed.extend(now_done);
+    answer.completed = completed;
+    if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
+        answer.failed.clone_from(&request.partial_failed);
+        answer.status = AnswerStatus::Partial;
+    }
+}
+
+impl Task {
+    /// Whether it waits for nothing of its own and no turn serves it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.phase == Phase::Waiting && self.in_flight() == 0
+    }
+}

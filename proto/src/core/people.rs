@@ -1,0 +1,250 @@
+//! Escalations to humans and their answers, rooms, and leases on resources (H1, R4, C1).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Outcome, Step};
+use crate::envelope::{Address, Draft, MessageType};
+use crate::fact::{ClaimMode, EscalationCause, Fact, Message, Part, Place, Recipient};
+use crate::guards::{Line, Plan};
+use crate::ids::{AgentId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, TurnId};
+use crate::input::{Question, Reply};
+use crate::names::{AgentName, Ref, Resource};
+use crate::refusal::{Code, Refusal};
+use crate::state::{EscalationState, Principal, Running};
+
+impl Step<'_> {
+    pub(super) fn escalate(&mut self, by: Principal, turn: Option<TurnId>, question: Question) -> Outcome {
+        self.holds(by)?;
+        let (agent, max) = (by.agent(), self.state().limits.escalations_open_max);
+        let (task, conv) = self.where_asked(agent, turn, question.reference.as_ref())?;
+        let open = self.state().agents[agent.0 as usize].escalations_open;
+        if open >= max {
+            return Err(Refusal::new(Code::EscalationsOpen).numbers(max, open + 1));
+        }
+        let escalation = EscalationId(self.state().last_escalation() + 1);
+        self.record(Fact::EscalationOpened {
+            escalation,
+            task,
+            agent,
+            conv,
+            cause: EscalationCause::Asked,
+            body: question.body,
+            options: question.options,
+        });
+        Ok(Reply::Escalated(escalation))
+    }
+
+    /// The task that asks, and its conversation; outside a turn, the conversation that is named.
+    fn where_asked(
+        &mut self,
+        agent: AgentId,
+        turn: Option<TurnId>,
+        reference: Option<&Ref>,
+    ) -> Result<(Option<TaskId>, ConvId), Refusal> {
+        if self.state().running == Running::Stopped || self.state().agents[agent.0 as usize].running == Running::Stopped {
+            return Err(Code::Stopped.into());
+        }
+        if let Some(task) = self.task_in_turn(agent, turn)? {
+            return Ok((Some(task), self.state().tasks[&task].conv));
+        }
+        let reference = reference.ok_or_else(|| Refusal::new(Code::RefRequired))?;
+        match self.state().refs.get(reference).copied() {
+            Some(conv) if self.state().conversations[&conv].has_part(agent) => Ok((None, conv)),
+            Some(_) => Err(Refusal::new(Code::RefInUse).about(reference)),
+            None => {
+                let plan = Plan::Open(reference.clone(), None);
+                Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 })))
+            }
+        }
+    }
+
+    /// The task of the open turn, or none outside every turn; a stale or ambiguous one is refused.
+    pub(super) fn task_in_turn(&self, agent: AgentId, turn: Option<TurnId>) -> Result<Option<TaskId>, Refusal> {
+        if turn.is_none() && self.state().agents[agent.0 as usize].turns.is_empty() {
+            return Ok(None);
+        }
+        let turn = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
+        Ok(Some(self.state().turns[&turn].task))
+    }
+
+    /// A human's answer goes back to exactly the task that asked (D9, H1).
+    pub(super) fn answer(&mut self, by: Principal, id: EscalationId, body: Box<str>) -> Outcome {
+        self.human(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let escalation = self.state().escalations.get(&id).ok_or_else(unknown)?;
+        if escalation.state != EscalationState::Open {
+            return Err(Refusal::new(Code::AlreadySettled).about(id));
+        }
+        let (agent, conv, asked) = (escalation.agent, escalation.conv, escalation.asked);
+        self.lift_place(Place::Conversation(conv), by.agent());
+        let open = escalation_task(self.state(), id);
+        let Some(task) = open else {
+            self.record(Fact::EscalationNoted { escalation: id, by: by.agent(), body });
+            return Ok(Reply::Done);
+        };
+        let seq = self.reply_to(task, by.agent(), agent, body, Some(id), asked);
+        Ok(Reply::Sent(alloc::vec![seq]))
+    }
+
+    /// Delivers words from a human or the broker to a task.
+    pub(super) fn reply_to(
+        &mut self,
+        task: TaskId,
+        from: AgentId,
+        to: AgentId,
+        body: Box<str>,
+        escalation: Option<EscalationId>,
+        asked: Seq,
+    ) -> Seq {
+        let known = &self.state().tasks[&task];
+        let message = Message {
+            from,
+            to: Recipient::One(to),
+            kind: MessageType::Response,
+            conv: known.conv,
+            depth: 0,
+            hops: known.hop,
+            grant: Some(known.grant),
+            sender_task: None,
+            cause: Some(asked),
+            in_reply_to: Some(asked),
+            key: None,
+            action: None,
+            payload: None,
+            body,
+            metadata: None,
+            part: Part::Reply { task, escalation },
+        };
+        self.record(Fact::Accepted { message: Box::new(message) });
+        self.wake(to);
+        self.state().seq
+    }
+
+    /// A human's RESPONSE message answers the escalation that its `request_id` names.
+    pub(super) fn human_response(&mut self, by: Principal, draft: Draft) -> Outcome {
+        let id = draft.request_id.as_ref().and_then(|id| EscalationId::parse(id.as_str()));
+        let id = id.ok_or_else(|| Refusal::new(Code::ReplyNotExpected))?;
+        self.answer(by, id, draft.body)
+    }
+
+    pub(super) fn open_room(&mut self, by: Principal, name: Ref, members: &[AgentName]) -> Outcome {
+        self.human(by)?;
+        let mut ids = Vec::with_capacity(members.len());
+        for member in members {
+            let unknown = || Refusal::new(Code::UnknownRecipient).about(member);
+            ids.push(self.state().live(member.as_str()).ok_or_else(unknown)?);
+        }
+        let max = self.state().limits.rooms_max;
+        let count = self.state().rooms.len() as u64;
+        let room = match self.state().room_names.get(&name) {
+            Some(known) => *known,
+            None if count >= max => return Err(Refusal::new(Code::Saturated).numbers(max, count + 1)),
+            None => RoomId(self.state().last_room() + 1),
+        };
+        self.record(Fact::RoomOpened { room, name, members: ids });
+        Ok(Reply::Opened(room))
+    }
+
+    /// A post without an envelope: an agent's counts in the room, a human's is a grant for whom it
+    /// mentions (R1, R4).
+    pub(super) fn post(&mut self, by: Principal, id: RoomId, body: &str, mentions: &[AgentName]) -> Outcome {
+        self.holds(by)?;
+        let room = self.state().rooms.get(&id).ok_or_else(|| Refusal::new(Code::UnknownRequest).about(id))?;
+        if !by.is_human() && !room.members.contains(&by.agent()) {
+            return Err(Refusal::new(Code::Forbidden).about(&room.name));
+        }
+        if body.len() as u64 > self.state().limits.body_bytes_max {
+            return Err(Refusal::new(Code::TooLarge).numbers(self.state().limits.body_bytes_max, body.len() as u64));
+        }
+        if by.is_human() {
+            return self.human_post(by, id, body, mentions);
+        }
+        let limits = &self.state().limits;
+        let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
+        let (_, turns) = self.hear_in(by.agent(), Place::Room(id));
+        if turns >= hard {
+            return Err(Refusal::new(Code::TurnsHard).numbers(hard, turns));
+        }
+        if turns >= soft {
+            return Err(Refusal::new(Code::TurnsSoft).numbers(soft, turns));
+        }
+        self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
+        Ok(Reply::Sent(alloc::vec![self.state().seq]))
+    }
+
+    fn human_post(&mut self, by: Principal, id: RoomId, body: &str, mentions: &[AgentName]) -> Outcome {
+        if body.trim().is_empty() {
+            return Err(Refusal::new(Code::Malformed).about("body is empty"));
+        }
+        self.lift_place(Place::Room(id), by.agent());
+        self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
+        let mut sent = alloc::vec![self.state().seq];
+        for name in mentions {
+            let draft = Draft::new(MessageType::Request, Address::Name(name.clone()), body);
+            if let Ok(Reply::Sent(positions)) = self.send(by, draft) {
+                sent.extend(positions);
+            }
+        }
+        Ok(Reply::Sent(sent))
+    }
+
+    pub(super) fn claim(
+        &mut self,
+        by: Principal,
+        turn: Option<TurnId>,
+        resource: Resource,
+        mode: ClaimMode,
+        ttl_ms: u64,
+    ) -> Outcome {
+        self.holds(by)?;
+        let task = self.task_in_turn(by.agent(), turn)?;
+        let state = self.state();
+        let holder = state.claims.values().find(|held| {
+            held.agent != by.agent()
+                && (mode == ClaimMode::Exclusive || held.mode == ClaimMode::Exclusive)
+                && overlap(held.resource.as_str(), resource.as_str())
+        });
+        if let Some(held) = holder {
+            let request = held.task.and_then(|t| state.tasks.get(&t)).and_then(|t| t.request.as_ref());
+            let task = request.map_or("no task", |r| r.id.as_str());
+            let wait = held.expires_at.since(self.now);
+            let name = state.name_of(held.agent);
+            return Err(Refusal::new(Code::ClaimHeld).about(format_args!("{name} in {task}")).retry_after(wait.max(1)));
+        }
+        let (max, count) = (state.limits.claims_max, state.agents[by.agent().0 as usize].claims);
+        if count >= max {
+            return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
+        }
+        let expires_at = self.now.plus(ttl_ms.clamp(1, state.limits.claim_ms_max));
+        let claim = ClaimId(state.last_claim() + 1);
+        self.record(Fact::Claimed { claim, agent: by.agent(), task, resource, mode, expires_at });
+        Ok(Reply::Claimed(claim))
+    }
+
+    pub(super) fn release(&mut self, by: Principal, id: ClaimId) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let claim = self.state().claims.get(&id).ok_or_else(unknown)?;
+        if claim.agent != by.agent() && !by.is_human() {
+            return Err(Code::Forbidden.into());
+        }
+        self.record(Fact::Released { claim: id });
+        Ok(Reply::Done)
+    }
+}
+
+fn escalation_task(state: &crate::state::State, id: EscalationId) -> Option<TaskId> {
+    let task = state.escalations.get(&id)?.task?;
+    state.tasks.get(&task).filter(|t| !t.is_closed()).map(|_| task)
+}
+
+/// Whether two resource names can mean the same thing; a trailing `*` stands for everything below.
+fn overlap(a: &str, b: &str) -> bool {
+    match (a.strip_suffix('*'), b.strip_suffix('*')) {
+        (None, None) => a == b,
+        (Some(a), None) => b.starts_with(a),
+        (None, Some(b)) => a.starts_with(b),
+        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+    }
+}

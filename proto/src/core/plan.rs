@@ -1,0 +1,255 @@
+//! What a draft would be: in which turn, for whom, in which conversation. Decides nothing, changes nothing.
+
+use alloc::vec::Vec;
+
+use super::Step;
+use crate::envelope::{Address, Draft, MessageType};
+use crate::fact::SYSTEM;
+use crate::guards::{Fault, Line, Plan, Standing};
+use crate::ids::{AgentId, ConvId, TaskId};
+use crate::names::Ref;
+use crate::refusal::{Code, Refusal};
+use crate::state::{Asker, State, Task};
+
+impl Step<'_> {
+    /// Where the sender stands (D1, D7).
+    pub(super) fn standing(&self, sender: AgentId, draft: &Draft, targets: &[AgentId]) -> Standing {
+        let state = self.state();
+        let Some(agent) = state.agent(sender) else { return Standing::Outside };
+        if agent.is_human() {
+            return Standing::Human;
+        }
+        if let Some(turn) = draft.turn {
+            return match state.turns.get(&turn).filter(|t| t.open && t.agent == sender) {
+                Some(open) => Standing::Turn(turn, open.task),
+                None => Standing::Lost,
+            };
+        }
+        match (agent.turns.as_slice(), draft.kind) {
+            ([turn], _) => state.turns.get(turn).map_or(Standing::Lost, |open| Standing::Turn(*turn, open.task)),
+            ([_, _, ..], _) => Standing::Ambiguous,
+            ([], MessageType::Request) => self.outside(sender, draft, targets),
+            ([], _) => Standing::Outside,
+        }
+    }
+
+    /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
+    fn outside(&self, sender: AgentId, draft: &Draft, targets: &[AgentId]) -> Standing {
+        let state = self.state();
+        let tasks = state.agent(sender).map(|a| &a.grant_tasks);
+        let related = tasks.into_iter().flatten().rev().find(|id| {
+            let task = &state.tasks[*id];
+            targets.iter().any(|to| task.asker.agent() == Some(*to) || task.delegate(*to).is_some())
+        });
+        if let Some(task) = related {
+            return Standing::Inside(*task);
+        }
+        let root = self.named(draft).and_then(|c| state.conversations[&c].root).filter(|r| r.agent == sender);
+        let open = |task: &Task| state.grants.get(&task.grant).is_some_and(|g| g.end.is_none());
+        match root.filter(|r| state.tasks.get(&r.task).is_some_and(open)) {
+            Some(root) => Standing::Inside(root.task),
+            None => Standing::Root,
+        }
+    }
+
+    fn named(&self, draft: &Draft) -> Option<ConvId> {
+        self.state().refs.get(draft.reference.as_ref()?).copied()
+    }
+
+    /// The agents for whom it is, in order, each once.
+    pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Vec<AgentId>, Refusal> {
+        let mut targets = Vec::new();
+        self.resolve(sender, draft, &draft.to, &mut targets)?;
+        let mut seen = alloc::collections::BTreeSet::new();
+        targets.retain(|t| seen.insert(*t));
+        let max = self.state().limits.list_max;
+        if targets.len() as u64 > max {
+            return Err(Refusal::new(Code::Malformed).numbers(max, targets.len() as u64).about(&draft.to));
+        }
+        Ok(targets)
+    }
+
+    fn resolve(
+        &self,
+        sender: AgentId,
+        draft: &Draft,
+        to: &Address,
+        targets: &mut Vec<AgentId>,
+    ) -> Result<(), Refusal> {
+        let state = self.state();
+        let unknown = || Refusal::new(Code::UnknownRecipient).about(to);
+        match to {
+            Address::All => {}
+            Address::Name(name) => targets.push(state.live(name.as_str()).ok_or_else(unknown)?),
+            Address::User => targets.push(self.human_of(sender, draft).ok_or_else(unknown)?),
+            Address::Group(group) => {
+                let members = state.groups.get(group.as_str()).ok_or_else(unknown)?;
+                targets.extend(members.iter().copied().filter(|m| *m != sender));
+            }
+            Address::Action(action) => {
+                let task = self.standing(sender, draft, &[]).task();
+                let none: &[AgentId] = &[];
+                targets.push(self.serves(action.as_str(), sender, task, none).ok_or_else(unknown)?);
+            }
+            Address::List(items) => {
+                for item in items {
+                    self.resolve(sender, draft, item, targets)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The agent that serves an action and has the least to do: not who asks, nor who was tried, nor an
+    /// ancestor (Q4, D5).
+    pub(super) fn serves(
+        &self,
+        action: &str,
+        sender: AgentId,
+        task: Option<TaskId>,
+        tried: &[AgentId],
+    ) -> Option<AgentId> {
+        let state = self.state();
+        let ancestors: Vec<AgentId> = task.map(|t| state.ancestors(t).collect()).unwrap_or_default();
+        let fits = |id: &AgentId| {
+            *id != sender && !tried.contains(id) && !ancestors.contains(id) && state.may_take(*id)
+        };
+        let load = |id: &AgentId| state.agent(*id).map_or(usize::MAX, |a| a.queue.len() + a.turns.len());
+        state.actions.get(action)?.iter().copied().filter(fits).min_by_key(|id| (load(id), *id))
+    }
+
+    /// `to: user`: the human who gave the grant, else any human of the workspace.
+    fn human_of(&self, sender: AgentId, draft: &Draft) -> Option<AgentId> {
+        let state = self.state();
+        let task = self.standing(sender, draft, &[]).task();
+        let giver = task.and_then(|t| state.tasks.get(&t)).and_then(|t| state.grants.get(&t.grant)).map(|g| g.giver);
+        let live = |id: &AgentId| state.agent(*id).is_some_and(|a| a.is_human() && a.live);
+        giver.filter(live).or_else(|| Some(state.any_human()).filter(|id| *id != SYSTEM))
+    }
+
+    /// The conversation of the message to `to`; `fresh` children were planned before it in the same send.
+    pub(super) fn line(&self, sender: AgentId, draft: &Draft, standing: Standing, to: Option<AgentId>, fresh: u32) -> Line {
+        let state = self.state();
+        let line = match standing {
+            Standing::Human => self.human_line(draft),
+            Standing::Turn(_, task) | Standing::Inside(task) if draft.kind == MessageType::Request => {
+                self.request_line(draft, standing, task, to, fresh)
+            }
+            Standing::Turn(_, task) | Standing::Inside(task) => self.note_line(sender, draft, Some(task)),
+            Standing::Root => self.root_line(sender, draft),
+            Standing::Outside | Standing::Ambiguous | Standing::Lost => self.note_line(sender, draft, None),
+        };
+        let depth = self.depth(sender, standing, &line.plan);
+        let human = to.and_then(|t| state.agent(t)).is_some_and(crate::state::Agent::is_human);
+        Line { depth: if human { 0 } else { depth }, ..line }
+    }
+
+    fn depth(&self, sender: AgentId, standing: Standing, plan: &Plan) -> u8 {
+        let Plan::Existing(conv) = plan else { return 0 };
+        let state = self.state();
+        if let Some(task) = standing.task().and_then(|t| state.tasks.get(&t)) {
+            return task.depth_in(*conv);
+        }
+        let root = state.conversations[conv].root.filter(|r| standing == Standing::Root && r.agent == sender);
+        root.and_then(|r| r.received).map_or(0, |d| d.saturating_add(1))
+    }
+
+    fn human_line(&self, draft: &Draft) -> Line {
+        let plan = match (&draft.reference, self.named(draft)) {
+            (_, Some(conv)) => Plan::Existing(conv),
+            (Some(reference), None) => Plan::Open(reference.clone(), None),
+            (None, None) => self.minted("work-", self.state().minted_conversations()).map_or(Plan::None, |r| Plan::Open(r, None)),
+        };
+        Line { plan, fault: None, depth: 0 }
+    }
+
+    fn minted(&self, prefix: &str, after: u32) -> Option<Ref> {
+        let mut tries = (after + 1..).map(|n| Ref::new(&alloc::format!("{prefix}{n}")));
+        tries.find_map(|r| r.ok().filter(|r| !self.state().refs.contains_key(r)))
+    }
+
+    /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
+    fn request_line(
+        &self,
+        draft: &Draft,
+        standing: Standing,
+        id: TaskId,
+        to: Option<AgentId>,
+        fresh: u32,
+    ) -> Line {
+        let state = self.state();
+        let task = &state.tasks[&id];
+        let delegate = to.and_then(|t| task.delegate(t));
+        if let Some(known) = delegate {
+            return Self::delegate_line(state, draft, standing, known);
+        }
+        let own = |c: ConvId| c == task.conv || task.delegates.iter().any(|d| d.conv == c);
+        let plan = match (&draft.reference, self.named(draft)) {
+            (Some(reference), Some(conv)) if !own(conv) => {
+                return Line { plan: Plan::Existing(conv), fault: Some(Fault::InUse(reference.clone())), depth: 0 };
+            }
+            (Some(_), Some(conv)) => Plan::Existing(conv),
+            (Some(reference), None) => Plan::Open(reference.clone(), Some(task.conv)),
+            (None, _) => self.child(task.conv, fresh),
+        };
+        let fault = (plan == Plan::None).then_some(Fault::Required);
+        Line { plan, fault, depth: 0 }
+    }
+
+    /// Asking a delegate again continues the conversation with it; another REF for it is refused.
+    fn delegate_line(state: &State, draft: &Draft, standing: Standing, known: &crate::state::Delegate) -> Line {
+        let reference = &state.conversations[&known.conv].reference;
+        let conflicts = draft.reference.as_ref().is_some_and(|r| r != reference);
+        let unanswered = state.tasks.get(&known.task).is_some_and(|t| !t.is_closed());
+        let fault = if conflicts {
+            Some(Fault::Conflict(reference.clone()))
+        } else if unanswered && standing.turn().is_none() {
+            Some(Fault::InUse(reference.clone()))
+        } else {
+            None
+        };
+        Line { plan: Plan::Existing(known.conv), fault, depth: 0 }
+    }
+
+    fn child(&self, parent: ConvId, fresh: u32) -> Plan {
+        let state = self.state();
+        let conv = &state.conversations[&parent];
+        let first = conv.children + 1 + fresh;
+        let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| !state.refs.contains_key(r));
+        free.map_or(Plan::None, |r| Plan::Open(r, Some(parent)))
+    }
+
+    /// A root: a REF of its own, or one that it rooted itself and has the answer to (D3).
+    fn root_line(&self, sender: AgentId, draft: &Draft) -> Line {
+        let Some(reference) = &draft.reference else {
+            return Line { plan: Plan::None, fault: Some(Fault::Required), depth: 0 };
+        };
+        let Some(conv) = self.named(draft) else {
+            return Line { plan: Plan::Open(reference.clone(), None), fault: None, depth: 0 };
+        };
+        let own = self.state().conversations[&conv].root.is_some_and(|r| r.agent == sender);
+        let fault = (!own).then(|| Fault::InUse(reference.clone()));
+        Line { plan: Plan::Existing(conv), fault, depth: 0 }
+    }
+
+    /// A message that wakes nobody: the task's own REF, one that its sender takes part in, or a new one.
+    fn note_line(&self, sender: AgentId, draft: &Draft, task: Option<TaskId>) -> Line {
+        let state = self.state();
+        let own = task.and_then(|t| state.tasks.get(&t)).map(|t| t.conv);
+        let (plan, fault) = match (&draft.reference, self.named(draft), own) {
+            (Some(reference), Some(conv), _) => {
+                let part = state.conversations[&conv].has_part(sender);
+                (Plan::Existing(conv), (!part).then(|| Fault::InUse(reference.clone())))
+            }
+            (Some(reference), None, parent) => (Plan::Open(reference.clone(), parent), None),
+            (None, _, Some(conv)) => (Plan::Existing(conv), None),
+            (None, _, None) => (Plan::None, Some(Fault::Required)),
+        };
+        Line { plan, fault, depth: 0 }
+    }
+
+    /// Who asked for the task, as an asker of its children would be.
+    pub(super) fn asker_of(&self, task: TaskId) -> Asker {
+        self.state().tasks.get(&task).map_or(Asker::Nobody, |t| t.asker)
+    }
+}

@@ -1,0 +1,75 @@
+//! Who is there: registering, amending, rekeying and removing agents and humans (§1).
+
+use super::{Outcome, Step};
+use crate::fact::{Credential, Fact, Kind, Outcome as Cause, Profile};
+use crate::ids::AgentId;
+use crate::input::{Registration, Reply};
+use crate::refusal::{Code, Refusal};
+use crate::state::Principal;
+
+impl Step<'_> {
+    /// The first human, from the shell itself.
+    pub(super) fn bootstrap(&mut self, registration: Registration) -> Outcome {
+        if registration.kind != Kind::Human || self.state().agents.iter().any(crate::state::Agent::is_human) {
+            return Err(Code::Forbidden.into());
+        }
+        self.enrol(registration)
+    }
+
+    pub(super) fn register(&mut self, by: Principal, registration: Registration) -> Outcome {
+        self.human(by)?;
+        self.enrol(registration)
+    }
+
+    fn enrol(&mut self, new: Registration) -> Outcome {
+        let state = self.state();
+        let known = state.names.get(&new.name).copied();
+        if known.is_some_and(|id| state.agents[id.0 as usize].live) {
+            return Err(Refusal::new(Code::NameTaken).about(&new.name));
+        }
+        let max = state.limits.agents_max;
+        let count = state.agents.len() as u64;
+        if known.is_none() && count > max {
+            return Err(Refusal::new(Code::Saturated).numbers(max, count));
+        }
+        let next = AgentId(u32::try_from(state.agents.len()).unwrap_or(u32::MAX));
+        let agent = known.unwrap_or(next);
+        let incarnation = known.map_or(1, |id| state.agents[id.0 as usize].incarnation + 1);
+        let Registration { name, kind, profile, credential } = new;
+        self.record(Fact::Registered { agent, name, kind, incarnation, profile, credential });
+        Ok(Reply::Registered(agent))
+    }
+
+    pub(super) fn amend(&mut self, by: Principal, agent: AgentId, profile: Profile) -> Outcome {
+        self.human(by)?;
+        self.known(agent)?;
+        self.record(Fact::Amended { agent, profile });
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn rekey(&mut self, by: Principal, agent: AgentId, credential: Credential) -> Outcome {
+        self.human(by)?;
+        self.known(agent)?;
+        self.record(Fact::Rekeyed { agent, credential });
+        Ok(Reply::Done)
+    }
+
+    /// Removes an agent: what it serves becomes an outcome for who waits for it (L3).
+    pub(super) fn remove(&mut self, by: Principal, agent: AgentId) -> Outcome {
+        self.human(by)?;
+        self.known(agent)?;
+        self.end_tasks_of(agent, Cause::RecipientGone);
+        let held: alloc::vec::Vec<_> =
+            self.state().claims.iter().filter(|(_, c)| c.agent == agent).map(|(id, _)| *id).collect();
+        for claim in held {
+            self.record(Fact::Released { claim });
+        }
+        self.record(Fact::Removed { agent });
+        Ok(Reply::Done)
+    }
+
+    fn known(&self, agent: AgentId) -> Result<(), Refusal> {
+        let live = self.state().agent(agent).is_some_and(|a| a.live);
+        if live { Ok(()) } else { Err(Refusal::new(Code::UnknownRecipient).about(agent)) }
+    }
+}

@@ -1,0 +1,362 @@
+//! Sending: heard, judged by every guard, and only then recorded (G2, G5).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Outcome, Step};
+use crate::envelope::{Draft, MessageType};
+use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Terms};
+use crate::guards::{Ahead, GUARDS, Line, Plan, Standing, View};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
+use crate::input::{Question, Reply};
+use crate::names::{Ref, RequestId};
+use crate::refusal::{Code, Refusal};
+use crate::state::{Agent, Principal, Task};
+
+/// A draft with everything that was found out about it.
+struct Sending {
+    sender: AgentId,
+    draft: Draft,
+    standing: Standing,
+    unresolved: Option<Refusal>,
+    targets: Vec<(Option<AgentId>, Line)>,
+}
+
+impl Step<'_> {
+    pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
+        self.holds(by)?;
+        if let Some(again) = self.repeated(by.agent(), &draft)? {
+            return Ok(again);
+        }
+        match draft.kind {
+            MessageType::Response => return self.response(by, draft),
+            MessageType::Status => {
+                if let Some(task) = self.own_task(by.agent(), &draft) {
+                    return self.status(by, task, &draft);
+                }
+            }
+            MessageType::Request | MessageType::Alert | MessageType::Info | MessageType::Broadcast => {}
+        }
+        let sending = self.sending(by.agent(), draft);
+        if self.goes_to_human(&sending) {
+            let Draft { body, turn, reference, .. } = sending.draft;
+            return self.escalate(by, turn, Question { body, options: Vec::new(), reference });
+        }
+        self.admit(sending)
+    }
+
+    /// The first answer to a send that was accepted under the same key before (Q1).
+    fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
+        let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status);
+        let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
+        let Some(known) = self.state().keys.get(id) else { return Ok(None) };
+        if known.sender == sender && known.fingerprint == Some(draft.fingerprint()) {
+            return Ok(Some(Reply::Again(known.messages.clone())));
+        }
+        Err(Refusal::new(Code::IdempotencyConflict).about(id))
+    }
+
+    fn goes_to_human(&self, sending: &Sending) -> bool {
+        let human = |id: AgentId| self.state().agent(id).is_some_and(Agent::is_human);
+        sending.draft.kind == MessageType::Request
+            && sending.standing != Standing::Human
+            && matches!(sending.targets.as_slice(), [(Some(to), _)] if human(*to))
+    }
+
+    fn sending(&self, sender: AgentId, mut draft: Draft) -> Sending {
+        // From outside, but caused by one of ours: no grant, so no request (D10).
+        if draft.caused_by.is_some() && draft.kind == MessageType::Request {
+            draft.kind = MessageType::Info;
+        }
+        let (unresolved, found) = match self.targets(sender, &draft) {
+            Ok(found) => (None, found),
+            Err(refusal) => (Some(refusal), Vec::new()),
+        };
+        let standing = self.standing(sender, &draft, &found);
+        let mut targets = Vec::with_capacity(found.len().max(1));
+        let mut fresh = 0;
+        for to in found {
+            let line = self.line(sender, &draft, standing, Some(to), fresh);
+            fresh += u32::from(matches!(line.plan, Plan::Open(_, Some(_))) && draft.reference.is_none());
+            targets.push((Some(to), line));
+        }
+        if targets.is_empty() {
+            targets.push((None, self.line(sender, &draft, standing, None, 0)));
+        }
+        Sending { sender, draft, standing, unresolved, targets }
+    }
+
+    fn admit(&mut self, sending: Sending) -> Outcome {
+        let heard = self.hear(&sending);
+        match self.judge(&sending, &heard) {
+            Some(refusal) => Err(self.refuse(&sending, refusal)),
+            None => Ok(Reply::Sent(self.accept(sending))),
+        }
+    }
+
+    /// Counts the message in its conversation before any rule is asked, and says so when that crosses a
+    /// threshold (R1, R2).
+    fn hear(&mut self, sending: &Sending) -> Option<(Place, u64)> {
+        if sending.standing == Standing::Human {
+            return None;
+        }
+        let mut convs: Vec<ConvId> = Vec::new();
+        for (_, line) in &sending.targets {
+            if let Plan::Existing(conv) = line.plan
+                && self.state().conversations[&conv].has_part(sending.sender)
+                && !convs.contains(&conv)
+            {
+                convs.push(conv);
+            }
+        }
+        let heard = convs.into_iter().map(|conv| self.hear_in(sending.sender, Place::Conversation(conv)));
+        heard.max_by_key(|(_, turns)| *turns)
+    }
+
+    /// Counts one agent message in a place.
+    pub(super) fn hear_in(&mut self, agent: AgentId, place: Place) -> (Place, u64) {
+        let turns = self.state().turns_in(place) + 1;
+        self.record(Fact::Heard { agent, place, turns });
+        let limits = &self.state().limits;
+        let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
+        let latches = !limits.observed.observes("turns_hard");
+        if turns == hard {
+            self.record(Fact::Warned { place, crossing: Crossing::Hard, turns });
+            if latches {
+                self.latch(Latched::Place(place), &Refusal::new(Code::TurnsHard).numbers(hard, turns));
+            }
+        } else if turns == soft {
+            self.record(Fact::Warned { place, crossing: Crossing::Soft, turns });
+        }
+        (place, turns)
+    }
+
+    pub(super) fn latch(&mut self, on: Latched, refusal: &Refusal) {
+        let incident = IncidentId(self.state().last_incident() + 1);
+        let (limit, current) = (refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0));
+        self.record(Fact::LatchSet { incident, on, code: refusal.code, limit, current });
+    }
+
+    /// Asks every guard for every recipient; the first refusal wins, and nothing is charged.
+    fn judge(&mut self, sending: &Sending, heard: &Option<(Place, u64)>) -> Option<Refusal> {
+        let human = sending.standing == Standing::Human;
+        let targets: Vec<AgentId> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
+        let mut observed = Vec::new();
+        let mut refusal = None;
+        'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| g.humans || !human) {
+            for (i, (to, line)) in sending.targets.iter().enumerate() {
+                let view = View {
+                    state: self.state(),
+                    now: self.now,
+                    sender: sending.sender,
+                    draft: &sending.draft,
+                    standing: sending.standing,
+                    unresolved: sending.unresolved.as_ref(),
+                    to: *to,
+                    line,
+                    heard: *heard,
+                    ahead: Ahead { targets: &targets[..i.min(targets.len())] },
+                };
+                let Some(found) = (guard.judge)(&view) else { continue };
+                if guard.observable && view.state.limits.observed.contains(index) {
+                    observed.push(found);
+                } else {
+                    refusal = Some(found);
+                    break 'all;
+                }
+            }
+        }
+        for refusal in observed {
+            self.record(Fact::Observed { agent: sending.sender, refusal });
+        }
+        refusal
+    }
+
+    fn refuse(&mut self, sending: &Sending, refusal: Refusal) -> Refusal {
+        let grant = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
+        let totals = matches!(
+            refusal.code,
+            Code::GrantMessages | Code::GrantTurns | Code::GrantAgents | Code::Budget
+        );
+        if let Some(grant) = grant.filter(|_| totals) {
+            self.latch(Latched::Grant(grant), &refusal);
+        }
+        let planned = sending.targets.first().and_then(|(_, line)| match &line.plan {
+            Plan::Existing(conv) => self.state().ref_of(*conv).cloned(),
+            Plan::Open(reference, _) => Some(reference.clone()),
+            Plan::None => None,
+        });
+        self.record(Fact::Refused {
+            agent: sending.sender,
+            turn: sending.standing.turn(),
+            kind: sending.draft.kind,
+            to: sending.draft.to.clone(),
+            reference: sending.draft.reference.clone().or(planned),
+            refusal: refusal.clone(),
+        });
+        refusal
+    }
+
+    fn accept(&mut self, sending: Sending) -> Vec<crate::ids::Seq> {
+        let Sending { sender, draft, standing, targets, .. } = sending;
+        let several = targets.len() > 1;
+        let mut root = standing.task();
+        let mut sent = Vec::with_capacity(targets.len());
+        for (i, (to, line)) in targets.into_iter().enumerate() {
+            let conv = self.open(sender, &line);
+            let wakes = draft.kind == MessageType::Request;
+            if standing == Standing::Root && root.is_none() {
+                root = Some(self.start_root(sender, conv));
+            }
+            let grant = match (root, standing) {
+                (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
+                (None, Standing::Human) if wakes => Some(self.open_grant(sender, conv)),
+                (None, _) => None,
+            };
+            let number = several.then_some(i + 1);
+            let message = self.message(sender, &draft, (conv, line.depth), root, grant, to, number);
+            if standing == Standing::Human {
+                self.lift_place(Place::Conversation(conv), sender);
+            }
+            self.record(Fact::Accepted { message: Box::new(message) });
+            sent.push(self.state().seq);
+            self.announce(&draft, to);
+        }
+        sent
+    }
+
+    fn announce(&mut self, draft: &Draft, to: Option<AgentId>) {
+        let human = to.is_some_and(|t| self.state().agent(t).is_some_and(Agent::is_human));
+        if let Some(to) = to.filter(|_| draft.kind == MessageType::Request || human) {
+            self.wake(to);
+        }
+    }
+
+    /// The conversation of a line, opened where it isn't there yet; its first message counts too (R1).
+    pub(super) fn open(&mut self, opener: AgentId, line: &Line) -> ConvId {
+        let (reference, parent): (&Ref, _) = match &line.plan {
+            Plan::Existing(conv) => return *conv,
+            Plan::Open(reference, parent) => (reference, *parent),
+            Plan::None => unreachable!("a line without a plan has a fault, which is always refused"),
+        };
+        if let Some(conv) = self.state().refs.get(reference) {
+            return *conv;
+        }
+        let conv = ConvId(self.state().minted_conversations() + 1);
+        self.record(Fact::ConversationOpened { conv, reference: reference.clone(), parent, opener });
+        if !self.state().agent(opener).is_some_and(Agent::is_human) {
+            self.record(Fact::Heard { agent: opener, place: Place::Conversation(conv), turns: 1 });
+        }
+        conv
+    }
+
+    pub(super) fn open_grant(&mut self, giver: AgentId, conv: ConvId) -> GrantId {
+        let grant = GrantId(self.state().last_grant() + 1);
+        let expires_at = self.now.plus(self.state().limits.grant_age_ms);
+        self.record(Fact::GrantOpened { grant, giver, conv, expires_at });
+        grant
+    }
+
+    fn start_root(&mut self, agent: AgentId, conv: ConvId) -> TaskId {
+        let received =
+            self.state().conversations[&conv].root.filter(|r| r.agent == agent).and_then(|r| r.received);
+        let grant = self.open_grant(agent, conv);
+        let task = TaskId(self.state().last_task() + 1);
+        self.record(Fact::RootStarted { task, agent, conv, grant, received });
+        task
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one message is made of these, in one place")]
+    fn message(
+        &self,
+        sender: AgentId,
+        draft: &Draft,
+        (conv, depth): (ConvId, u8),
+        sender_task: Option<TaskId>,
+        grant: Option<GrantId>,
+        to: Option<AgentId>,
+        number: Option<usize>,
+    ) -> Message {
+        let state = self.state();
+        let task = sender_task.and_then(|t| state.tasks.get(&t));
+        let request = draft.kind == MessageType::Request;
+        let hop = task.map_or(0, |t| t.hop);
+        let part = match to.filter(|_| request) {
+            Some(to) => Part::Request(self.terms(draft, task, to, number)),
+            None => Part::Plain,
+        };
+        let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
+        Message {
+            from: sender,
+            to: to.map_or(Recipient::All, Recipient::One),
+            kind: draft.kind,
+            conv,
+            depth,
+            hops: hop + u8::from(request && task.is_some()),
+            grant,
+            sender_task,
+            cause: self.cause(task),
+            in_reply_to: draft.in_reply_to.or(draft.caused_by),
+            key,
+            action: draft.action.clone().or_else(|| draft.to.action().cloned()),
+            payload: draft.payload.clone(),
+            body: draft.body.clone(),
+            metadata: draft.metadata.clone(),
+            part,
+        }
+    }
+
+    /// The message that opened the task's turn, else the one that made the task (D1).
+    pub(super) fn cause(&self, task: Option<&Task>) -> Option<crate::ids::Seq> {
+        let task = task?;
+        let turn = task.turn().and_then(|t| self.state().turns.get(&t));
+        let opened = turn.and_then(|t| t.delivered.first()).map(|d| d.message);
+        opened.or_else(|| task.request.as_ref().map(|r| r.message))
+    }
+
+    fn terms(&self, draft: &Draft, task: Option<&Task>, to: AgentId, number: Option<usize>) -> Terms {
+        let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline);
+        let own = draft.deadline_ms.map(|ms| self.now.plus(ms));
+        let deadline = match (own, above) {
+            (Some(own), Some(above)) => Some(own.min(above)),
+            (own, above) => own.or(above),
+        };
+        let action = matches!(draft.to, crate::envelope::Address::Action(_));
+        debug_assert!(!action || number.is_none(), "an action is one request");
+        Terms {
+            task: TaskId(self.state().last_task() + 1),
+            request: self.request_id(draft, number),
+            priority: draft.priority,
+            ack_ms: draft.timeout_ms.unwrap_or_else(|| self.ack_ms(to)),
+            deadline,
+            wait_until: draft.wait_ms.map(|ms| self.now.plus(ms)),
+        }
+    }
+
+    /// The client's key, `KEY.1`, `KEY.2`, … for a list, or the next number.
+    fn request_id(&self, draft: &Draft, number: Option<usize>) -> RequestId {
+        let state = self.state();
+        let given = draft.request_id.as_ref().and_then(|id| match number {
+            None => Some(id.clone()),
+            Some(n) => RequestId::new(&alloc::format!("{id}.{n}")).ok(),
+        });
+        if let Some(id) = given.filter(|id| state.keys.get(id).is_none_or(|known| known.task.is_none())) {
+            return id;
+        }
+        let minted = (state.last_request() + 1..).filter_map(|n| RequestId::new(&alloc::format!("req-{n:04}")).ok());
+        let mut free = minted.filter(|id| !state.keys.contains_key(id));
+        free.next().unwrap_or_else(|| unreachable!("there are more numbers than keys"))
+    }
+
+    /// A human has spoken there: the counters are 0, and what the hard limit latched is lifted (R3, R4).
+    pub(super) fn lift_place(&mut self, place: Place, by: AgentId) {
+        let latched = match place {
+            Place::Conversation(conv) => self.state().conversations.get(&conv).is_some_and(|c| c.latched),
+            Place::Room(room) => self.state().rooms.get(&room).is_some_and(|r| r.latched),
+        };
+        if latched {
+            self.record(Fact::LatchLifted { on: Latched::Place(place), by });
+            self.out.effects.push(crate::input::Effect::WakeAll);
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Settling: each request ends exactly once, and what hung on it ends with it (Q7, Q9).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Outcome, Step};
+use crate::envelope::{AnswerStatus, JsonText, MessageType};
+use crate::fact::{
+    Answer, EscalationCause, Fact, GrantEnd, Message, Outcome as Cause, Part, PartialResult, Recipient, Rerun, SYSTEM,
+    Spend, TurnEnd,
+};
+use crate::ids::{AgentId, ClaimId, EscalationId, GrantId, Seq, TaskId};
+use crate::input::Reply;
+use crate::names::RequestId;
+use crate::refusal::{Code, Refusal};
+use crate::state::{Asker, Principal};
+
+impl Step<'_> {
+    /// Ends a task with its one answer, its children with it, and its grant if nothing is left. Gives the
+    /// answer's position; none where it had ended, or where nobody waits for it.
+    pub(super) fn settle(
+        &mut self,
+        answer: Answer,
+        from: AgentId,
+        body: Box<str>,
+        payload: Option<JsonText>,
+    ) -> Option<Seq> {
+        let id = answer.task;
+        let task = self.state().tasks.get(&id).filter(|t| !t.is_closed())?;
+        let (server, asker, grant, children) = (task.agent, task.asker, task.grant, task.children.clone());
+        if let Some(turn) = task.turn() {
+            let spend = Spend::default();
+            self.record(Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend });
+            self.wake(server);
+        }
+        let seq = if matches!(asker, Asker::Nobody) {
+            self.record(Fact::RootEnded { task: id, status: answer.status });
+            None
+        } else {
+            let message = self.answer_message(answer, from, body, payload);
+            self.record(Fact::Accepted { message: Box::new(message) });
+            Some(self.state().seq)
+        };
+        for child in children {
+            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, Cause::AskerEnded);
+            self.settle(outcome, SYSTEM, "".into(), None);
+        }
+        self.release_claims(id);
+        if let Some(agent) = asker.agent() {
+            self.wake(agent);
+        }
+        self.close_grant(grant);
+        seq
+    }
+
+    fn answer_message(&self, answer: Answer, from: AgentId, body: Box<str>, payload: Option<JsonText>) -> Message {
+        let task = &self.state().tasks[&answer.task];
+        let request = task.request.as_ref();
+        Message {
+            from,
+            to: Recipient::One(task.asker.agent().unwrap_or(SYSTEM)),
+            kind: MessageType::Response,
+            conv: task.conv,
+            depth: if task.asker.is_task() { task.depth_in(task.conv) } else { 0 },
+            hops: task.hop,
+            grant: Some(task.grant),
+            sender_task: Some(answer.task),
+            cause: request.map(|r| r.message),
+            in_reply_to: request.map(|r| r.message),
+            key: None,
+            action: request.and_then(|r| r.action.clone()),
+            payload,
+            body,
+            metadata: None,
+            part: Part::Answer(answer),
+        }
+    }
+
+    /// Cancels what a task has in flight, before it is run again or goes on without it.
+    pub(super) fn cancel_children(&mut self, task: TaskId) {
+        for child in self.state().tasks[&task].children.clone() {
+            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, Cause::AskerEnded);
+            self.settle(outcome, SYSTEM, "".into(), None);
+        }
+    }
+
+    fn release_claims(&mut self, task: TaskId) {
+        let held: Vec<ClaimId> =
+            self.state().claims.iter().filter(|(_, c)| c.task == Some(task)).map(|(id, _)| *id).collect();
+        for claim in held {
+            self.record(Fact::Released { claim });
+        }
+    }
+
+    /// Closes a grant whose root task has finished and of which no task is open (D7).
+    pub(super) fn close_grant(&mut self, id: GrantId) {
+        let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks.is_empty());
+        if done {
+            self.record(Fact::GrantClosed { grant: id, end: GrantEnd::Finished });
+        }
+    }
+
+    /// Runs a request again, on the same task (Q3–Q5).
+    pub(super) fn requeue(&mut self, task: TaskId, agent: AgentId, why: Rerun, result: Option<Box<PartialResult>>) {
+        let same = self.state().tasks[&task].request.as_ref().map(|r| r.ack_ms);
+        let ack_ms = same.filter(|_| why != Rerun::Rejected).unwrap_or_else(|| self.ack_ms(agent));
+        self.record(Fact::Requeued { task, agent, why, ack_ms, result });
+        self.wake(agent);
+    }
+
+    /// A request that timed out for good: the asker is released, and a human hears of it (Q3).
+    pub(super) fn time_out(&mut self, id: TaskId, cause: Cause) {
+        let task = &self.state().tasks[&id];
+        let (agent, conv, asker) = (task.agent, task.conv, task.asker.agent().unwrap_or(task.agent));
+        let request = task.request.as_ref().map(|r| r.id.clone());
+        self.settle(Answer::outcome(id, AnswerStatus::TimedOut, cause), SYSTEM, "".into(), None);
+        let Some(request) = request else { return };
+        let escalation = EscalationId(self.state().last_escalation() + 1);
+        let body = alloc::format!("{request}: {} -> {}", self.state().name_of(asker), self.state().name_of(agent));
+        self.record(Fact::EscalationOpened {
+            escalation,
+            task: None,
+            agent: asker,
+            conv,
+            cause: EscalationCause::TimedOut,
+            body: body.into(),
+            options: Vec::new(),
+        });
+    }
+
+    /// The asker or a human takes a request back (Q9).
+    pub(super) fn cancel(&mut self, by: Principal, request: &RequestId) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(request);
+        let (id, task) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
+        let (asker, closed) = (task.asker, task.is_closed());
+        if !by.is_human() && asker.agent() != Some(by.agent()) {
+            return Err(Refusal::new(Code::Forbidden).about(request));
+        }
+        if closed {
+            return Err(Refusal::new(Code::AlreadySettled).about(request));
+        }
+        let outcome = Answer::outcome(id, AnswerStatus::Cancelled, Cause::Cancelled);
+        let answer = self.settle(outcome, SYSTEM, "".into(), None);
+        Ok(Reply::Finished { answer, open: false })
+    }
+
+    /// Ends a root task that waits for nothing any longer.
+    pub(super) fn end_idle_root(&mut self, id: TaskId) {
+        let idle = self.state().tasks.get(&id).is_some_and(|t| t.asker == Asker::Nobody && t.is_idle());
+        if idle {
+            self.settle(Answer::outcome(id, AnswerStatus::Completed, Cause::Answered), SYSTEM, "".into(), None);
+        }
+    }
+
+    /// Ends everything that an agent serves or has started, because it is gone or was stopped.
+    pub(super) fn end_tasks_of(&mut self, agent: AgentId, cause: Cause) {
+        let open: Vec<TaskId> = self.state().agent(agent).map_or_else(Vec::new, |a| {
+            let tasks = a.grant_tasks.iter().filter_map(|id| Some((*id, self.state().tasks.get(id)?)));
+            tasks.filter(|(_, t)| t.agent == agent && !t.is_closed()).map(|(id, _)| id).collect()
+        });
+        for id in open {
+            self.settle(Answer::outcome(id, AnswerStatus::Failed, cause), SYSTEM, "".into(), None);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Taking deliveries: one opens a turn, and what comes for the same task joins it (F1).
+
+use super::{Outcome, Step};
+use crate::fact::{Fact, Latched};
+use crate::ids::{AgentId, Seq, TaskId, TurnId};
+use crate::input::{Delivery, OpenTurn, Reply};
+use crate::names::RequestId;
+use crate::refusal::{Code, Refusal};
+use crate::state::{Phase, Principal, Running};
+
+impl Step<'_> {
+    pub(super) fn take(&mut self, by: Principal, turn: Option<TurnId>) -> Outcome {
+        self.holds(by)?;
+        let agent = by.agent();
+        if by.is_human() {
+            return Ok(Reply::Delivery(self.take_notice(agent)));
+        }
+        let state = self.state();
+        let own = &state.agents[agent.0 as usize];
+        if own.running == Running::Stopped || state.running == Running::Stopped {
+            return Err(Code::Stopped.into());
+        }
+        let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
+        if turn.is_some() || full {
+            let turn = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
+            return Ok(Reply::Delivery(self.join(turn)));
+        }
+        if !state.may_take(agent) {
+            return Ok(Reply::Delivery(None));
+        }
+        let Some(task) = self.next_task(agent) else { return Ok(Reply::Delivery(None)) };
+        let turn = TurnId(self.state().last_turn() + 1);
+        let notices: alloc::vec::Vec<Seq> =
+            self.state().agents[agent.0 as usize].notices.iter().map(|(seq, _)| *seq).collect();
+        self.open_turn(turn, task)?;
+        let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
+        Ok(Reply::Delivery(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices })))
+    }
+
+    /// A human's inbox: what was sent to it, oldest first.
+    fn take_notice(&mut self, human: AgentId) -> Option<Delivery> {
+        let (through, _) = *self.state().agents[human.0 as usize].notices.front()?;
+        self.record(Fact::Noticed { agent: human, through });
+        Some(Delivery { turn: None, message: through, notices: alloc::vec::Vec::new() })
+    }
+
+    /// Inside a turn: renews the lease when a part of it is gone, and gives the next answer of its task.
+    fn join(&mut self, id: TurnId) -> Option<Delivery> {
+        let lease_until = self.now.plus(self.state().limits.lease_ms);
+        let turn = &self.state().turns[&id];
+        let task = &self.state().tasks[&turn.task];
+        let ready = task.ready.front().copied().filter(|_| !self.state().is_parked(task));
+        let Some(ready) = ready else {
+            if lease_until.since(turn.lease_until) * 10 > self.state().limits.lease_ms {
+                self.record(Fact::Renewed { turn: id, lease_until });
+            }
+            return None;
+        };
+        let lease_until = lease_until.max(turn.lease_until);
+        self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
+        let turn = Some(self.open_turn_view(id));
+        Some(Delivery { turn, message: ready.message, notices: alloc::vec::Vec::new() })
+    }
+
+    fn open_turn_view(&self, id: TurnId) -> OpenTurn {
+        let turn = &self.state().turns[&id];
+        OpenTurn { turn: id, task: turn.task, attempt: turn.attempt, lease_until: turn.lease_until }
+    }
+
+    /// The first task in the agent's queue that nothing parks. One whose grant has used up its turns is
+    /// parked now (D8).
+    fn next_task(&mut self, agent: AgentId) -> Option<TaskId> {
+        loop {
+            let state = self.state();
+            let mut queue = state.agents[agent.0 as usize].queue.iter().map(|(_, id)| *id);
+            let id = queue.find(|id| !state.is_parked(&state.tasks[id]))?;
+            let grant_id = state.tasks[&id].grant;
+            let grant = &state.grants[&grant_id];
+            let max = state.limits.grant_turns_max.saturating_add(grant.extension.turns);
+            if grant.turns < max {
+                return Some(id);
+            }
+            let refusal = Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1);
+            self.latch(Latched::Grant(grant_id), &refusal);
+        }
+    }
+
+    /// Opens a turn for a queued task, or for a waiting one with an answer.
+    pub(super) fn open_turn(&mut self, turn: TurnId, id: TaskId) -> Result<TurnId, Refusal> {
+        let task = &self.state().tasks[&id];
+        let message = match (task.phase, &task.request, task.ready.front()) {
+            (Phase::Queued, Some(request), _) => request.message,
+            (Phase::Waiting, Some(request), None) => request.message,
+            (_, _, Some(ready)) => ready.message,
+            (_, _, None) => return Err(Code::LeaseLost.into()),
+        };
+        let attempt = task.attempt;
+        let lease_until = self.now.plus(self.state().limits.lease_ms);
+        self.record(Fact::TurnOpened { turn, task: id, attempt, message, lease_until });
+        Ok(turn)
+    }
+
+    /// The answer for which a send waited: it is delivered with the send, and opens no turn (Q8).
+    pub(super) fn collect(&mut self, by: Principal, request: &RequestId) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(request);
+        let (_, child) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
+        if child.asker.agent() != Some(by.agent()) {
+            return Err(unknown());
+        }
+        let Some(answer) = child.request.as_ref().and_then(|r| r.answer) else {
+            return Ok(Reply::Delivery(None));
+        };
+        let crate::state::Asker::Task { task, .. } = child.asker else {
+            return Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })));
+        };
+        let waiting = self.state().tasks.get(&task).is_some_and(|t| t.ready.iter().any(|r| r.message == answer));
+        if waiting {
+            let turn = self.state().tasks[&task].turn();
+            match turn {
+                Some(turn) => {
+                    let lease_until = self.state().turns[&turn].lease_until;
+                    self.record(Fact::Joined { turn, message: answer, lease_until });
+                }
+                None => self.record(Fact::Collected { task, message: answer }),
+            }
+            self.end_idle_root(task);
+        }
+        Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })))
+    }
+}

@@ -1,0 +1,78 @@
+//! Time: what is due is decided here, and the decision is a fact.
+
+use super::Step;
+use crate::envelope::AnswerStatus;
+use crate::fact::{Answer, Decision, Fact, GrantEnd, Outcome as Cause, Rerun, SYSTEM, Spend, TurnEnd};
+use crate::ids::{AgentId, GrantId, TaskId, TurnId};
+use crate::state::{Task, Timer};
+
+/// Time-outs after which a task is given up: the first is retried (Q3, F4).
+const LOST_MAX: u64 = 2;
+
+impl Step<'_> {
+    pub(super) fn tick(&mut self) {
+        while let Some(&(at, timer)) = self.state().timers.first()
+            && at <= self.now
+        {
+            match timer {
+                Timer::Ack(agent) => self.ack_due(agent),
+                Timer::Lease(turn) => self.lease_due(turn),
+                Timer::Deadline(task) => {
+                    let outcome = Answer::outcome(task, AnswerStatus::TimedOut, Cause::Deadline);
+                    self.settle(outcome, SYSTEM, "".into(), None);
+                }
+                Timer::Grant(grant) => self.end_grant(grant, GrantEnd::Expired, Cause::GrantExpired),
+                Timer::Approval(approval) => self.decided(approval, None, Decision::Expire, None, None),
+                Timer::Claim(claim) => self.record(Fact::Released { claim }),
+            }
+            debug_assert_ne!(self.state().timers.first(), Some(&(at, timer)), "a timer that fired is gone");
+        }
+    }
+
+    fn ack_due(&mut self, agent: AgentId) {
+        let Some(id) = Task::overdue(self.state(), agent, self.now) else {
+            debug_assert!(false, "an ack timer fires when its request is overdue");
+            return;
+        };
+        let task = &self.state().tasks[&id];
+        let runs = task.request.as_ref().map_or(0, |r| r.runs);
+        if task.lost + 1 < LOST_MAX && runs < self.state().limits.runs_max {
+            self.requeue(id, agent, Rerun::AckTimeout, None);
+        } else {
+            self.time_out(id, Cause::NotAcknowledged);
+        }
+    }
+
+    fn lease_due(&mut self, id: TurnId) {
+        let turn = &self.state().turns[&id];
+        let (task, agent) = (turn.task, turn.agent);
+        let opening = self.state().tasks[&task].request.as_ref().map(|r| r.message);
+        let opened_it = opening.is_some() && turn.delivered.first().map(|d| d.message) == opening;
+        let spend = Spend { tokens: turn.text_bytes.div_ceil(4), cost_microusd: 0 };
+        self.record(Fact::TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend });
+        self.after_lost_lease(task, agent, opened_it);
+        self.wake(agent);
+    }
+
+    fn after_lost_lease(&mut self, id: TaskId, agent: AgentId, opened_it: bool) {
+        let task = &self.state().tasks[&id];
+        let runs = task.request.as_ref().map_or(0, |r| r.runs);
+        if task.lost >= LOST_MAX || (opened_it && runs >= self.state().limits.runs_max) {
+            self.time_out(id, Cause::LeaseLost);
+        } else if opened_it {
+            self.requeue(id, agent, Rerun::LeaseLost, None);
+        }
+    }
+
+    /// Ends a grant with all that is open in it.
+    pub(super) fn end_grant(&mut self, id: GrantId, end: GrantEnd, cause: Cause) {
+        let Some(grant) = self.state().grants.get(&id).filter(|g| g.end.is_none()) else { return };
+        let open = grant.open_tasks.clone();
+        // First the end, so that the last of its tasks doesn't close it as finished.
+        self.record(Fact::GrantClosed { grant: id, end });
+        let status = if end == GrantEnd::Expired { AnswerStatus::TimedOut } else { AnswerStatus::Cancelled };
+        for task in open {
+            self.settle(Answer::outcome(task, status, cause), SYSTEM, "".into(), None);
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Whom a message can be for, and which types go where (E4, E5, D11, L3).
+
+use super::{Standing, View};
+use crate::envelope::{Address, MessageType};
+use crate::refusal::{Code, Refusal};
+
+/// A REQUEST to everybody, a list that is too long or empty, or a BROADCAST to somebody.
+pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
+    let max = view.state.limits.list_max;
+    match (&view.draft.to, view.draft.kind) {
+        (Address::All, MessageType::Request) => Some(Refusal::new(Code::Malformed).about("a REQUEST can't go to `all`")),
+        (Address::List(items), _) if items.is_empty() => Some(Refusal::new(Code::Malformed).about("`to` is empty")),
+        (Address::List(items), _) if items.len() as u64 > max => {
+            Some(Refusal::new(Code::Malformed).numbers(max, items.len() as u64).about("`to` has too many names"))
+        }
+        (to, MessageType::Broadcast) if *to != Address::All => {
+            Some(Refusal::new(Code::Malformed).about("a BROADCAST goes to `all`"))
+        }
+        _ => None,
+    }
+}
+
+/// A name, group or action that stands for nobody here.
+pub(super) fn unknown_recipient(view: &View<'_>) -> Option<Refusal> {
+    view.unresolved.cloned()
+}
+
+/// A RESPONSE that answers no open request: a reply to a STATUS, INFO, ALERT or BROADCAST.
+pub(super) fn reply_not_expected(view: &View<'_>) -> Option<Refusal> {
+    let replies = view.draft.kind == MessageType::Response;
+    let stray_status = view.draft.kind == MessageType::Status && view.standing == Standing::Outside;
+    (replies || stray_status).then(|| Refusal::new(Code::ReplyNotExpected))
+}

@@ -1,0 +1,41 @@
+//! D2: the depth of a conversation, and the return path of every answer that is still owed in it.
+
+use super::View;
+use crate::ids::{ConvId, TaskId};
+use crate::refusal::{Code, Refusal};
+use crate::state::{Asker, State};
+
+/// The message, or for a REQUEST the last of the answers that it makes owed, would be deeper than the cap.
+pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
+    if view.to_human() {
+        return None;
+    }
+    let max = view.state.limits.depth_max;
+    let mut deepest = u64::from(view.line.depth);
+    if view.is_request() {
+        deepest += 1;
+        if let (Some(conv), Some(task)) = (view.conv(), view.standing.task()) {
+            deepest += answers_owed(view.state, conv, task);
+        }
+    }
+    // What a model is told is the depth of its own message, if that is too deep already.
+    let own = u64::from(view.line.depth);
+    let current = if own > max { own } else { deepest };
+    (deepest > max).then(|| Refusal::new(Code::DepthCap).numbers(max, current))
+}
+
+/// Answers that the task and those above it still owe in the conversation.
+fn answers_owed(state: &State, conv: ConvId, task: TaskId) -> u64 {
+    let mut owed = 0;
+    let mut next = Some(task);
+    while let Some(task) = next.and_then(|id| state.tasks.get(&id)) {
+        next = match task.asker {
+            Asker::Task { task: above, .. } => {
+                owed += u64::from(task.conv == conv);
+                Some(above)
+            }
+            Asker::Nobody | Asker::Human(_) => None,
+        };
+    }
+    owed
+}

@@ -1,0 +1,36 @@
+//! D7: how much work an agent may start by itself.
+
+use super::{Standing, View};
+use crate::ids::{DAY_MS, HOUR_MS, Time};
+use crate::refusal::{Code, Refusal};
+use crate::state::{Agent, State};
+
+/// Too many roots this hour, or too many waking messages today by the roots of one agent.
+pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
+    if !view.is_request() {
+        return None;
+    }
+    let limits = &view.state.limits;
+    if view.standing == Standing::Root {
+        let agent = view.sender()?;
+        let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
+        if recent >= limits.roots_per_hour_max {
+            let over = recent - limits.roots_per_hour_max;
+            let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize)?;
+            let wait = first.plus(HOUR_MS).since(view.now);
+            let refusal = Refusal::new(Code::RootAllowance).numbers(limits.roots_per_hour_max, recent + 1);
+            return Some(refusal.retry_after(wait));
+        }
+        return day_allowance(view.state, agent, view.now, view.ahead.count() + 1);
+    }
+    let grant = view.grant().filter(|g| g.own_root)?;
+    day_allowance(view.state, view.state.agent(grant.giver)?, view.now, view.ahead.count() + 1)
+}
+
+/// Refuses `requests` more requests, two waking messages each, that don't fit into the day of `agent`'s roots.
+fn day_allowance(state: &State, agent: &Agent, now: Time, requests: u64) -> Option<Refusal> {
+    let max = state.limits.root_messages_per_day_max;
+    let would_be = agent.day.on(now).root_messages + 2 * requests;
+    (would_be > max)
+        .then(|| Refusal::new(Code::RootAllowance).numbers(max, would_be).retry_after(DAY_MS - now.0 % DAY_MS))
+}

@@ -1,0 +1,37 @@
+//! H4 and R3: what a human has paused or stopped, and what a limit has latched.
+
+use super::View;
+use crate::refusal::{Code, Refusal};
+use crate::state::Running;
+
+/// The workspace, the conversation, the sender or the recipient was stopped.
+pub(super) fn stopped(view: &View<'_>) -> Option<Refusal> {
+    held(view, Running::Stopped, Code::Stopped).or_else(|| {
+        let to = view.recipient().filter(|to| view.is_request() && to.running == Running::Stopped)?;
+        Some(Refusal::new(Code::Stopped).about(to.name()))
+    })
+}
+
+/// The workspace, the conversation or the sender was paused.
+pub(super) fn paused(view: &View<'_>) -> Option<Refusal> {
+    held(view, Running::Paused, Code::Paused)
+}
+
+/// The grant or the conversation is latched.
+pub(super) fn latched(view: &View<'_>) -> Option<Refusal> {
+    let conv = view.conv().and_then(|c| view.state.conversations.get(&c)).filter(|c| c.latched);
+    let grant = view.grant().is_some_and(|g| g.latched.is_some());
+    (grant || conv.is_some()).then(|| Refusal::new(Code::Latched))
+}
+
+fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
+    if view.state.running == running {
+        return Some(Refusal::new(code).about("workspace"));
+    }
+    if let Some(sender) = view.sender().filter(|s| s.running == running && !s.is_human()) {
+        return Some(Refusal::new(code).about(sender.name()));
+    }
+    let own = view.task().map(|t| t.conv);
+    let conv = view.conv().or(own).and_then(|c| view.state.conversations.get(&c));
+    conv.filter(|c| c.running == running).map(|c| Refusal::new(code).about(&c.reference))
+}

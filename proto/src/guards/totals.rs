@@ -1,0 +1,49 @@
+//! D8: what one grant can cause in all, whatever the shape of the tree. These always hold (G7).
+
+use super::View;
+use crate::refusal::{Code, Refusal};
+use crate::state::Grant;
+
+/// The grant is over.
+pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
+    let grant = grant_of_request(view)?;
+    let over = grant.end.is_some() || (grant.clock_stopped_at.is_none() && view.now >= grant.expires_at);
+    over.then(|| Refusal::new(Code::GrantExpired))
+}
+
+/// Its waking messages are used up: a request takes two, its own and its answer's (F6).
+pub(super) fn grant_messages(view: &View<'_>) -> Option<Refusal> {
+    let max_base = view.state.limits.grant_messages_max;
+    let (used, more) = match grant_of_request(view) {
+        Some(grant) => (grant.messages, grant.extension.messages),
+        None if view.is_request() && !view.to_human() => (0, 0),
+        None => return None,
+    };
+    let max = max_base.saturating_add(more);
+    let would_be = used + 2 * (view.ahead.count() + 1);
+    (would_be > max).then(|| Refusal::new(Code::GrantMessages).numbers(max, would_be))
+}
+
+/// Its turns are used up.
+pub(super) fn grant_turns(view: &View<'_>) -> Option<Refusal> {
+    let grant = grant_of_request(view)?;
+    let max = view.state.limits.grant_turns_max.saturating_add(grant.extension.turns);
+    (grant.turns >= max).then(|| Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1))
+}
+
+/// It has woken as many agents as it may.
+pub(super) fn grant_agents(view: &View<'_>) -> Option<Refusal> {
+    let grant = grant_of_request(view)?;
+    let to = view.to?;
+    let max = view.state.limits.grant_agents_max.saturating_add(grant.extension.agents);
+    let fresh = |agent| !grant.agents.contains(&agent);
+    let mut ahead: alloc::vec::Vec<_> = view.ahead.targets.iter().copied().filter(|t| fresh(*t)).collect();
+    ahead.sort_unstable();
+    ahead.dedup();
+    let would_be = (grant.agents.len() + ahead.len() + usize::from(fresh(to) && !ahead.contains(&to))) as u64;
+    (would_be > max).then(|| Refusal::new(Code::GrantAgents).numbers(max, would_be))
+}
+
+pub(super) fn grant_of_request<'a>(view: &View<'a>) -> Option<&'a Grant> {
+    view.grant().filter(|_| view.is_request() && !view.to_human())
+}

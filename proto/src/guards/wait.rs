@@ -1,0 +1,41 @@
+//! Q8: two agents that block on each other would wait for ever.
+
+use alloc::vec::Vec;
+
+use super::View;
+use crate::ids::{AgentId, Time};
+use crate::refusal::{Code, Refusal};
+use crate::state::State;
+
+/// The recipient blocks, directly or through others, on the sender, which would block on it.
+pub(super) fn mutual_wait(view: &View<'_>) -> Option<Refusal> {
+    let to = view.to.filter(|_| view.is_request() && view.draft.wait_ms.is_some())?;
+    blocks_on(view.state, view.now, to, view.sender)
+        .then(|| Refusal::new(Code::MutualWait).about(view.state.name_of(to)))
+}
+
+/// Whether `from` waits in a send for `goal`, or for somebody who does.
+fn blocks_on(state: &State, now: Time, from: AgentId, goal: AgentId) -> bool {
+    let mut seen: Vec<AgentId> = Vec::new();
+    let mut next = alloc::vec![from];
+    while let Some(agent) = next.pop() {
+        if agent == goal {
+            return true;
+        }
+        if !seen.contains(&agent) {
+            seen.push(agent);
+            next.extend(awaited(state, now, agent));
+        }
+    }
+    false
+}
+
+/// Who serves the requests on which `agent` blocks.
+fn awaited(state: &State, now: Time, agent: AgentId) -> impl Iterator<Item = AgentId> + '_ {
+    let tasks = state.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);
+    let children = tasks.filter_map(|t| state.tasks.get(t)).flat_map(|t| &t.children);
+    children.filter_map(|c| state.tasks.get(c)).filter_map(move |child| {
+        let until = child.request.as_ref()?.wait_until?;
+        (!child.is_closed() && until > now).then_some(child.agent)
+    })
+}

@@ -1,0 +1,62 @@
+//! G1: sliding windows. In every window, wherever it starts, there are at most so many messages.
+
+use alloc::vec::Vec;
+
+use super::View;
+use crate::fact::SYSTEM;
+use crate::ids::{AgentId, Time};
+use crate::refusal::{Code, Refusal};
+
+/// From one sender to one recipient.
+pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
+    let to = view.to.unwrap_or(SYSTEM);
+    let ahead = view.ahead.targets.iter().filter(|t| **t == to).count() as u64;
+    rate(view, view.state.limits.pair_messages_max, ahead, Code::PairRate, |target| target == to)
+}
+
+/// From one sender.
+pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
+    rate(view, view.state.limits.sender_messages_max, view.ahead.count(), Code::SenderRate, |_| true)
+}
+
+fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
+    let window = view.state.limits.window_ms;
+    let recent = view.sender()?.recent.iter();
+    let inside: Vec<Time> =
+        recent.filter(|(at, to)| view.now.since(*at) < window && counts(*to)).map(|(at, _)| *at).collect();
+    let would_be = inside.len() as u64 + ahead + 1;
+    if would_be <= max {
+        return None;
+    }
+    // Free again when so many of the oldest have left the window that this one fits.
+    let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX).min(inside.len().saturating_sub(1));
+    let wait = inside.get(leave).map_or(window, |at| at.plus(window).since(view.now));
+    Some(Refusal::new(code).numbers(max, would_be).retry_after(wait.max(1)))
+}
+
+/// Distinct recipients; one that is in the window already is free.
+pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
+    let limits = &view.state.limits;
+    let to = view.to?;
+    let window = limits.fan_out_window_ms;
+    let mut targets: Vec<(AgentId, Time)> = Vec::new();
+    for (at, target) in view.sender()?.recent.iter().filter(|(at, _)| view.now.since(*at) < window) {
+        match targets.iter_mut().find(|(known, _)| known == target) {
+            Some((_, last)) => *last = *at,
+            None => targets.push((*target, *at)),
+        }
+    }
+    for target in view.ahead.targets {
+        if !targets.iter().any(|(known, _)| known == target) {
+            targets.push((*target, view.now));
+        }
+    }
+    targets.retain(|(target, _)| *target != SYSTEM);
+    if (targets.len() as u64) < limits.fan_out_targets_max || targets.iter().any(|(known, _)| *known == to) {
+        return None;
+    }
+    let first = targets.iter().map(|(_, last)| *last).min().unwrap_or(view.now);
+    let wait = first.plus(window).since(view.now).max(1);
+    let would_be = targets.len() as u64 + 1;
+    Some(Refusal::new(Code::FanOut).numbers(limits.fan_out_targets_max, would_be).retry_after(wait))
+}

@@ -1,0 +1,199 @@
+//! Every number of the protocol, once: name, unit, default, rule and meaning.
+//!
+//! The table makes the struct, the documentation, `GET /v1/limits` and the configuration's keys, so
+//! that no number stands in two places. The unit is the last word of the name.
+
+use serde::{Deserialize, Serialize};
+
+use crate::guards;
+
+/// One row of the limits table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LimitRow {
+    /// Name, with its unit last; the key in the configuration and in `GET /v1/limits`.
+    pub name: &'static str,
+    /// The rule that it belongs to.
+    pub rule: &'static str,
+    /// The default value.
+    pub default: u64,
+    /// What it bounds, in a sentence.
+    pub meaning: &'static str,
+}
+
+macro_rules! limits {
+    ($($rule:literal $name:ident = $default:literal, $meaning:literal;)*) => {
+        /// The numbers in force. See [`LIMITS`] for rule, unit and meaning of each.
+        #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(default, deny_unknown_fields)]
+        pub struct Limits {
+            $(#[doc = $meaning] pub $name: u64,)*
+            /// Guards that only record what they would have refused (G7), by index in `GUARDS`.
+            pub observed: Observed,
+        }
+
+        impl Default for Limits {
+            fn default() -> Self {
+                Self { $($name: $default,)* observed: Observed::default() }
+            }
+        }
+
+        /// The table of all limits, in the order in which they are documented.
+        pub const LIMITS: &[LimitRow] = &[$(LimitRow {
+            name: stringify!($name), rule: $rule, default: $default, meaning: $meaning,
+        },)*];
+
+        impl Limits {
+            /// The value of the limit called `name`; `None` when there is no such limit.
+            #[must_use]
+            pub fn value(&self, name: &str) -> Option<u64> {
+                match name { $(stringify!($name) => Some(self.$name),)* _ => None }
+            }
+
+            /// Sets the limit called `name`; `false` when there is no such limit.
+            pub fn set(&mut self, name: &str, value: u64) -> bool {
+                match name { $(stringify!($name) => self.$name = value,)* _ => return false }
+                true
+            }
+        }
+    };
+}
+
+limits! {
+    "D2" depth_max = 5, "Deepest message of a conversation, inclusive; 5 makes the longest chain six messages.";
+    "D4" hops_max = 3, "Delegation edges from the grant along the causal path.";
+    "D3" task_requests_max = 16, "Requests a task may send in its whole life, over all turns, attempts and REFs.";
+    "D7" roots_per_hour_max = 10, "Roots an agent may start in any hour outside every turn.";
+    "D7" root_messages_per_day_max = 200, "Waking messages a UTC day for all that an agent's own roots cause together.";
+    "D8" grant_messages_max = 64, "Waking messages a grant may cause; a request reserves its answer, so it takes two.";
+    "D8" grant_turns_max = 100, "Turns a grant may cause.";
+    "D8" grant_agents_max = 16, "Distinct agents a grant may wake.";
+    "D8" grant_age_ms = 86_400_000, "Wall clock of a grant; stands still while a human, a pause or a latch is waited for.";
+    "B1" grant_tokens_max = 200_000, "Tokens a grant may spend, as its turns report or as their text suggests.";
+    "B1" agent_day_tokens_max = 2_000_000, "Tokens an agent may spend in a UTC day.";
+    "B1" grant_cost_microusd_max = 0, "Money a grant may spend, in millionths of a dollar; 0 is no limit.";
+    "B1" agent_day_cost_microusd_max = 0, "Money an agent may spend in a UTC day, in millionths of a dollar; 0 is no limit.";
+    "B1" budget_warning_percent = 80, "Share of a token or money limit at which the agent is told once.";
+    "F1" lease_ms = 600_000, "Lease of a turn; activity renews it.";
+    "F1" agent_turns_max = 1, "Open turns of an agent that sets no number of its own.";
+    "F5" turn_refusals_max = 5, "Refusals in one turn, after which it can only finish; those with a retry_after are free.";
+    "Q2" ack_woken_ms = 30_000, "Time to acknowledge for a recipient with an open connection.";
+    "Q2" ack_polling_ms = 600_000, "Time to acknowledge for a recipient that polls.";
+    "Q2" ageing_ms = 60_000, "How much longer a request may wait for each step of priority that it stands lower.";
+    "Q2" eta_ms_max = 3_600_000, "Longest extension of a lease that one eta_ms may ask for.";
+    "Q4" reassignments_max = 2, "Times a rejected request goes to another agent that serves its action.";
+    "Q5" runs_max = 4, "Runs of one request: retry, reassignment and partial together.";
+    "G1" pair_messages_max = 10, "Messages from one sender to one recipient in any window.";
+    "G1" sender_messages_max = 30, "Messages from one sender in any window.";
+    "G1" window_ms = 60_000, "The window of the two rates above.";
+    "G1" fan_out_targets_max = 5, "Distinct recipients of one sender in any fan-out window.";
+    "G1" fan_out_window_ms = 5_000, "The fan-out window.";
+    "R1" turns_soft_max = 20, "Agent messages in a conversation or room since a human spoke, at which one warning is posted.";
+    "R1" turns_hard_max = 100, "Agent messages in a conversation or room since a human spoke, at which it latches.";
+    "R1" progress_interval_ms = 1_000, "Least time between two progress reports of one turn.";
+    "H1" escalations_open_max = 3, "Open escalations of an agent.";
+    "H2" approvals_open_max = 8, "Undecided approvals of an agent.";
+    "H2" approval_ms = 300_000, "Time to decide an approval, after which it is denied.";
+    "L3" delivery_age_ms = 86_400_000, "Age at which a notice that nobody read is dropped from the inbox; it stays in the log.";
+    "L4" inbox_max = 1_000, "Requests waiting for one agent, and notices waiting for one agent.";
+    "L4" body_bytes_max = 262_144, "Longest body or payload.";
+    "L4" payload_depth_max = 32, "Deepest nesting of a payload.";
+    "D11" list_max = 16, "Recipients of one send.";
+    "Q1" retention_ms = 604_800_000, "How long a settled request, its key, and a closed conversation are remembered.";
+    "C1" claims_max = 64, "Leases on resources that one agent may hold.";
+    "C1" claim_ms_max = 3_600_000, "Longest lease on a resource.";
+    "E2" agents_max = 10_000, "Registered agents and humans.";
+    "E2" rooms_max = 10_000, "Rooms.";
+    "B1" bound_warning_messages = 1_000, "`lastword bound` warns when a grant may cause more waking messages.";
+    "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
+}
+
+/// The set of guards that observe instead of enforce (G7): one bit for each row of `GUARDS`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Observed(u64);
+
+impl Observed {
+    /// Every guard that may be observed.
+    #[must_use]
+    pub fn all() -> Self {
+        let mut set = Self::default();
+        for guard in guards::GUARDS {
+            set.observe(guard.name);
+        }
+        set
+    }
+
+    /// Puts the guard called `name` into observation; `false` when there is none of that name or when
+    /// it always holds (the grant's totals).
+    pub fn observe(&mut self, name: &str) -> bool {
+        match guards::GUARDS.iter().position(|g| g.name == name && g.observable) {
+            Some(index) => {
+                self.0 |= 1 << index;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Whether the guard at `index` of `GUARDS` only observes.
+    #[must_use]
+    pub const fn contains(self, index: usize) -> bool {
+        self.0 & (1 << index) != 0
+    }
+
+    /// Whether the guard called `name` only observes.
+    #[must_use]
+    pub fn observes(self, name: &str) -> bool {
+        guards::GUARDS.iter().position(|g| g.name == name).is_some_and(|i| self.contains(i))
+    }
+}
+
+impl Limits {
+    /// Most tasks that one grant can ever hold: the sum of `task_requests_max` to the powers 0 to `hops_max`.
+    #[must_use]
+    pub fn bound_tasks(&self) -> u64 {
+        (0..=self.hops_max).fold(0, |sum: u64, h| {
+            sum.saturating_add(self.task_requests_max.saturating_pow(u32::try_from(h).unwrap_or(u32::MAX)))
+        })
+    }
+
+    /// What a task at hop `h` can still cause, itself included: `V(h)` of the termination proof.
+    #[must_use]
+    pub fn potential(&self, hop: u64) -> u64 {
+        let mut v: u64 = 1;
+        for _ in hop..self.hops_max {
+            v = self.task_requests_max.saturating_mul(v.saturating_add(1)).saturating_add(1);
+        }
+        v
+    }
+
+    /// Most waking messages that one grant can cause: the smaller of the structural bound and the total.
+    #[must_use]
+    pub fn bound_messages(&self) -> u64 {
+        self.potential(0).min(self.grant_messages_max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structural_bound_is_two_tasks_less_one() {
+        let limits = Limits::default();
+        assert_eq!(limits.bound_tasks(), 1 + 16 + 256 + 4096);
+        assert_eq!(limits.potential(0), 2 * limits.bound_tasks() - 1);
+        assert_eq!(limits.bound_messages(), 64);
+    }
+
+    #[test]
+    fn every_limit_can_be_read_and_set_by_its_name() {
+        let mut limits = Limits::default();
+        for row in LIMITS {
+            assert_eq!(limits.value(row.name), Some(row.default), "{}", row.name);
+            assert!(limits.set(row.name, 7));
+            assert_eq!(limits.value(row.name), Some(7));
+        }
+        assert!(!limits.set("nonsense", 1));
+    }
+}

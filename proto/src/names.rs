@@ -1,0 +1,205 @@
+//! Names that were checked: the only way to hold one is to have passed its grammar.
+
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+use serde::{Deserialize, Deserializer, Serialize};
+
+/// Longest agent name, action or group, in bytes.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest REF, request id or resource name, in bytes.
+pub const REF_BYTES_MAX: usize = 128;
+/// Names that mean something else and can't be registered.
+pub const RESERVED: [&str; 5] = ["all", "user", "human", "system", "me"];
+
+/// Why a text is not a name of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameError {
+    /// Nothing there.
+    Empty,
+    /// Longer than `max` bytes.
+    TooLong {
+        /// The limit, in bytes.
+        max: usize,
+    },
+    /// A byte that the grammar doesn't allow.
+    Character {
+        /// Where, in bytes from the start of the value.
+        offset: usize,
+    },
+    /// One of [`RESERVED`].
+    Reserved,
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("is empty"),
+            Self::TooLong { max } => write!(f, "is longer than {max} bytes"),
+            Self::Character { offset } => write!(f, "has a character that is not allowed at byte {offset}"),
+            Self::Reserved => f.write_str("is a reserved name"),
+        }
+    }
+}
+
+impl core::error::Error for NameError {}
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident, $check:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(Box<str>);
+
+        impl $name {
+            /// Checks `text` against the grammar.
+            ///
+            /// # Errors
+            /// The first thing that is wrong with it.
+            pub fn new(text: &str) -> Result<Self, NameError> {
+                $check(text).map(|()| Self(text.into()))
+            }
+
+            /// The text.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl core::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                let text = String::deserialize(from)?;
+                Self::new(&text).map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+
+name!(
+    /// An agent's or a human's name: `[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?`, not reserved (§1).
+    AgentName, check_agent
+);
+name!(
+    /// An action that agents serve, or a group of agents; the grammar of an agent's name (§1).
+    Label, check_label
+);
+name!(
+    /// A REF, the work item: `[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}` (§1).
+    Ref, check_ref
+);
+name!(
+    /// A request id: minted (`req-0042`) or a client's idempotency key; 1 to 128 visible ASCII
+    /// characters without `[` and `]` (Q1).
+    RequestId, check_request_id
+);
+name!(
+    /// A shared resource's name, `repo:src/auth/*`; a trailing `*` stands for everything below (C1).
+    Resource, check_resource
+);
+
+impl Ref {
+    /// The REF of the `n`th child that nobody named; `None` when it would be too long.
+    #[must_use]
+    pub fn child(&self, n: u32) -> Option<Self> {
+        Self::new(&alloc::format!("{self}/{n}")).ok()
+    }
+}
+
+fn check_agent(text: &str) -> Result<(), NameError> {
+    check_label(text)?;
+    if RESERVED.contains(&text) { Err(NameError::Reserved) } else { Ok(()) }
+}
+
+fn check_label(text: &str) -> Result<(), NameError> {
+    check_bytes(text, NAME_BYTES_MAX, |offset, byte| {
+        let edge = offset == 0 || offset + 1 == text.len();
+        matches!(byte, b'a'..=b'z' | b'0'..=b'9') || (!edge && matches!(byte, b'_' | b'.' | b'-'))
+    })
+}
+
+fn check_ref(text: &str) -> Result<(), NameError> {
+    check_bytes(text, REF_BYTES_MAX, |offset, byte| {
+        byte.is_ascii_alphanumeric() || (offset > 0 && matches!(byte, b'.' | b'_' | b'/' | b'#' | b':' | b'-'))
+    })
+}
+
+fn check_request_id(text: &str) -> Result<(), NameError> {
+    check_bytes(text, REF_BYTES_MAX, |_, byte| byte.is_ascii_graphic() && byte != b'[' && byte != b']')
+}
+
+fn check_resource(text: &str) -> Result<(), NameError> {
+    check_bytes(text, REF_BYTES_MAX, |offset, byte| {
+        byte.is_ascii_graphic() && (byte != b'*' || offset + 1 == text.len())
+    })
+}
+
+fn check_bytes(text: &str, max: usize, allowed: impl Fn(usize, u8) -> bool) -> Result<(), NameError> {
+    if text.is_empty() {
+        return Err(NameError::Empty);
+    }
+    if text.len() > max {
+        return Err(NameError::TooLong { max });
+    }
+    match text.bytes().enumerate().find(|&(offset, byte)| !allowed(offset, byte)) {
+        Some((offset, _)) => Err(NameError::Character { offset }),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn agent_names_are_lower_case_ascii_and_not_reserved() {
+        for good in ["a", "kilo", "a.b-c_d", "7up"] {
+            assert!(AgentName::new(good).is_ok(), "{good}");
+        }
+        for (bad, error) in [
+            ("", NameError::Empty),
+            ("Kilo", NameError::Character { offset: 0 }),
+            ("a-", NameError::Character { offset: 1 }),
+            ("раул", NameError::Character { offset: 0 }),
+            ("system", NameError::Reserved),
+        ] {
+            assert_eq!(AgentName::new(bad), Err(error), "{bad}");
+        }
+        assert!(AgentName::new(&"a".repeat(64)).is_ok());
+        assert_eq!(AgentName::new(&"a".repeat(65)), Err(NameError::TooLong { max: 64 }));
+    }
+
+    #[test]
+    fn refs_hold_no_brackets_and_start_with_a_letter_or_digit() {
+        for good in ["EDGA-1450", "EDGA-1450/1", "a#7:x.y_z"] {
+            assert!(Ref::new(good).is_ok(), "{good}");
+        }
+        for bad in ["", "/x", "x]", "x\n", "x y", "é"] {
+            assert!(Ref::new(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_star_ends_a_resource_name_or_is_refused() {
+        assert!(Resource::new("repo:src/auth/*").is_ok());
+        assert!(Resource::new("repo:*/auth").is_err());
+    }
+}

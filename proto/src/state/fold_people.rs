@@ -1,0 +1,270 @@
+//! The fold of what humans and resources are about: escalations, approvals, claims, rooms, forgetting.
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
+
+use super::fold::misdirected;
+use super::{
+    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Room, RootLine, Running,
+    State, Timer,
+};
+use crate::fact::{Decision, EscalationCause, Fact};
+use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, Time};
+use crate::names::RequestId;
+
+/// Old things looked at with each fact, so that forgetting keeps up without a pause.
+const FORGOTTEN_PER_FACT: usize = 2;
+
+impl State {
+    pub(super) fn conversation_opened(&mut self, at: Time, fact: &Fact) {
+        let Fact::ConversationOpened { conv: id, reference, parent, opener } = fact else { return misdirected(fact) };
+        self.minted.conv = id.0;
+        if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
+            parent.children += 1;
+        }
+        self.refs.insert(reference.clone(), *id);
+        self.closed.push_back((at, Closed::Conversation(*id)));
+        self.conversations.insert(*id, Conversation::new(at, reference.clone(), *parent, *opener));
+    }
+
+    pub(super) fn root_started(&mut self, at: Time, fact: &Fact) {
+        let Fact::RootStarted { task, agent, conv, grant, received } = fact else { return misdirected(fact) };
+        self.minted.task = task.0;
+        let roots = &mut self.agents[agent.0 as usize].roots;
+        roots.push_back(at);
+        while roots.front().is_some_and(|first| at.since(*first) >= HOUR_MS) {
+            roots.pop_front();
+        }
+        if let Some(conv) = self.conversations.get_mut(conv) {
+            conv.root = Some(RootLine { agent: *agent, task: *task, received: *received });
+        }
+        self.insert_root(at, *task, *agent, *conv, *grant, *received);
+    }
+
+    pub(super) fn fold_escalation(&mut self, at: Time, fact: &Fact) {
+        match fact {
+            Fact::EscalationOpened { escalation, task, agent, conv, cause, .. } => {
+                self.minted.escalation = escalation.0;
+                let asked = Escalation {
+                    task: *task,
+                    agent: *agent,
+                    conv: *conv,
+                    cause: *cause,
+                    asked: self.seq,
+                    at,
+                    state: EscalationState::Open,
+                    by: None,
+                    answer: None,
+                };
+                self.escalations.insert(*escalation, asked);
+                if *cause == EscalationCause::Asked {
+                    self.agents[agent.0 as usize].escalations_open += 1;
+                }
+                if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+                    waiting.escalations.push(*escalation);
+                    let grant = waiting.grant;
+                    self.human_wait(at, grant, true);
+                }
+            }
+            Fact::EscalationNoted { escalation, by, .. } => {
+                let answer = self.seq;
+                if let Some(agent) = self.end_escalation(at, *escalation, EscalationState::Answered, Some((*by, answer)))
+                {
+                    self.notice(at, agent);
+                }
+            }
+            _ => misdirected(fact),
+        }
+    }
+
+    /// Ends an escalation, if it is open; gives whose it was.
+    pub(super) fn end_escalation(
+        &mut self,
+        at: Time,
+        id: EscalationId,
+        state: EscalationState,
+        answer: Option<(AgentId, Seq)>,
+    ) -> Option<AgentId> {
+        let escalation = self.escalations.get_mut(&id).filter(|e| e.state == EscalationState::Open)?;
+        escalation.state = state;
+        escalation.by = answer.map(|(by, _)| by);
+        escalation.answer = answer.map(|(_, seq)| seq);
+        let (agent, task, cause) = (escalation.agent, escalation.task, escalation.cause);
+        if cause == EscalationCause::Asked {
+            let open = &mut self.agents[agent.0 as usize].escalations_open;
+            *open = open.saturating_sub(1);
+        }
+        if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.escalations.retain(|e| *e != id);
+            let grant = waiting.grant;
+            self.human_wait(at, grant, false);
+        }
+        self.closed.push_back((at, Closed::Escalation(id)));
+        Some(agent)
+    }
+
+    pub(super) fn fold_approval(&mut self, at: Time, fact: &Fact) {
+        match fact {
+            Fact::ApprovalAsked { approval, task, agent, expires_at, .. } => {
+                self.minted.approval = approval.0;
+                self.timers.insert((*expires_at, Timer::Approval(*approval)));
+                self.agents[agent.0 as usize].approvals_open += 1;
+                if let Some(asked) = Approval::asked(at, fact) {
+                    self.approvals.insert(*approval, asked);
+                }
+                if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+                    waiting.approvals.push(*approval);
+                    let grant = waiting.grant;
+                    self.human_wait(at, grant, true);
+                }
+            }
+            Fact::ApprovalDecided { approval: id, by, decision, comment, edited } => {
+                self.end_approval(at, *id, decided_state(*decision));
+                let Some(approval) = self.approvals.get_mut(id) else { return };
+                approval.decision = Some(*decision);
+                approval.by = *by;
+                approval.comment.clone_from(comment);
+                if let Some((arguments, digest)) = edited {
+                    approval.arguments.clone_from(arguments);
+                    approval.digest = *digest;
+                }
+                let agent = approval.agent;
+                self.notice(at, agent);
+            }
+            Fact::ApprovalUsed { approval } => {
+                if let Some(approval) = self.approvals.get_mut(approval) {
+                    approval.state = ApprovalState::Used;
+                }
+            }
+            _ => misdirected(fact),
+        }
+    }
+
+    /// Ends an approval, if it is pending.
+    pub(super) fn end_approval(&mut self, at: Time, id: ApprovalId, state: ApprovalState) {
+        let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Pending) else { return };
+        approval.state = state;
+        self.timers.remove(&(approval.expires_at, Timer::Approval(id)));
+        let (agent, task) = (approval.agent, approval.task);
+        let open = &mut self.agents[agent.0 as usize].approvals_open;
+        *open = open.saturating_sub(1);
+        if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.approvals.retain(|a| *a != id);
+            let grant = waiting.grant;
+            self.human_wait(at, grant, false);
+        }
+        self.closed.push_back((at, Closed::Approval(id)));
+    }
+
+    fn human_wait(&mut self, at: Time, id: GrantId, begins: bool) {
+        if let Some(grant) = self.grants.get_mut(&id) {
+            let waits = grant.human_waits;
+            grant.human_waits = if begins { waits.saturating_add(1) } else { waits.saturating_sub(1) };
+        }
+        self.refresh_grant(at, id);
+    }
+
+    pub(super) fn fold_claim(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Claimed { claim, agent, task, resource, mode, expires_at } => {
+                self.minted.claim = claim.0;
+                self.timers.insert((*expires_at, Timer::Claim(*claim)));
+                self.agents[agent.0 as usize].claims += 1;
+                let resource = resource.clone();
+                let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
+                self.claims.insert(*claim, held);
+            }
+            Fact::Released { claim: id } => {
+                if let Some(claim) = self.claims.remove(id) {
+                    self.timers.remove(&(claim.expires_at, Timer::Claim(*id)));
+                    let count = &mut self.agents[claim.agent.0 as usize].claims;
+                    *count = count.saturating_sub(1);
+                }
+            }
+            _ => misdirected(fact),
+        }
+    }
+
+    pub(super) fn fold_room(&mut self, fact: &Fact) {
+        match fact {
+            Fact::RoomOpened { room, name, members } => {
+                self.minted.room = self.minted.room.max(room.0);
+                self.room_names.insert(name.clone(), *room);
+                let members = members.clone();
+                let old = self.rooms.remove(room);
+                let (turns, latched, messages) = old.map_or((0, false, 0), |r| (r.turns, r.latched, r.messages));
+                self.rooms.insert(*room, Room { name: name.clone(), members, turns, latched, messages });
+            }
+            Fact::Posted { room, from, .. } => {
+                let human = self.agents[from.0 as usize].is_human();
+                if let Some(room) = self.rooms.get_mut(room) {
+                    room.messages += 1;
+                    room.turns = if human { 0 } else { room.turns };
+                }
+            }
+            _ => misdirected(fact),
+        }
+    }
+
+    /// Forgets what was closed longer ago than `retention_ms`, a little with each fact.
+    pub(super) fn forget(&mut self, at: Time) {
+        for _ in 0..FORGOTTEN_PER_FACT {
+            let Some((closed_at, _)) = self.closed.front() else { return };
+            if at.since(*closed_at) < self.limits.retention_ms {
+                return;
+            }
+            if let Some((_, closed)) = self.closed.pop_front() {
+                self.forget_one(at, closed);
+            }
+        }
+    }
+
+    fn forget_one(&mut self, at: Time, closed: Closed) {
+        match &closed {
+            Closed::Task(id) => {
+                let Some(task) = self.tasks.get(id) else { return };
+                if self.grants.get(&task.grant).is_some_and(|g: &Grant| g.end.is_none()) {
+                    self.closed.push_back((at, closed));
+                    return;
+                }
+                for turn in &task.turns {
+                    self.turns.remove(turn);
+                }
+                self.tasks.remove(id);
+            }
+            Closed::Grant(id) => drop(self.grants.remove(id)),
+            Closed::Key(id) => self.forget_key(at, id),
+            Closed::Escalation(id) => drop(self.escalations.remove(id)),
+            Closed::Approval(id) => drop(self.approvals.remove(id)),
+            Closed::Incident(id) => drop(self.incidents.remove(id)),
+            Closed::Conversation(id) => self.forget_conversation(at, *id),
+        }
+    }
+
+    fn forget_key(&mut self, at: Time, id: &RequestId) {
+        let Some(known) = self.keys.get(id) else { return };
+        if known.task.is_some_and(|t| self.tasks.contains_key(&t)) {
+            self.closed.push_back((at, Closed::Key(id.clone())));
+        } else {
+            self.keys.remove(id);
+        }
+    }
+
+    fn forget_conversation(&mut self, at: Time, id: ConvId) {
+        let Some(conv) = self.conversations.get(&id) else { return };
+        let idle = at.since(conv.last_at) >= self.limits.retention_ms;
+        if idle && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
+            self.refs.remove(&conv.reference);
+            self.conversations.remove(&id);
+        } else {
+            self.closed.push_back((at, Closed::Conversation(id)));
+        }
+    }
+}
+
+const fn decided_state(decision: Decision) -> ApprovalState {
+    match decision {
+        Decision::Approve | Decision::Edit => ApprovalState::Approved,
+        Decision::Reject | Decision::Respond => ApprovalState::Rejected,
+        Decision::Ignore => ApprovalState::Ignored,
+        Decision::Expire => ApprovalState::Expired,
+    }
+}

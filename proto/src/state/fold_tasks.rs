@@ -1,0 +1,432 @@
+//! The fold of messages: tasks made, queued, answered and closed.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::{
+    ApprovalState, Asker, Closed, Delegate, EscalationState, Known, Phase, Ready, Request, State, Task, Timer,
+};
+use crate::envelope::{AnswerStatus, MessageType, Priority};
+use crate::fact::{Answer, Message, Outcome, Part, Recipient, SYSTEM, Terms};
+use crate::fsm::{self, RequestEvent, RequestState};
+use crate::ids::{AgentId, ConvId, GrantId, Seq, TaskId, Time};
+use crate::names::RequestId;
+
+impl State {
+    pub(super) fn accepted(&mut self, at: Time, message: &Message) {
+        self.count_message(at, message);
+        self.remember_key(at, message);
+        match &message.part {
+            Part::Plain => {
+                self.charge_window(at, message);
+                self.notice_recipient(at, message);
+            }
+            Part::Request(terms) => {
+                self.charge_window(at, message);
+                self.request_accepted(at, message, terms);
+            }
+            Part::Answer(answer) => self.answered(at, message, answer),
+            Part::Reply { task, escalation } => {
+                if let Some(id) = escalation {
+                    self.end_escalation(at, *id, EscalationState::Answered, Some((message.from, self.seq)));
+                }
+                let bytes = message.body.len() as u64;
+                self.ready(at, *task, Ready { message: self.seq, depth: None, child: None, bytes });
+            }
+            Part::Status { task, acknowledged, .. } => {
+                if *acknowledged {
+                    self.step(*task, RequestEvent::Acknowledged);
+                    self.disarm_ack(*task);
+                }
+                self.notice_recipient(at, message);
+            }
+        }
+    }
+
+    fn count_message(&mut self, at: Time, message: &Message) {
+        let human = self.agents[message.from.0 as usize].is_human();
+        let bytes = message.body.len() as u64;
+        if let Some(conv) = self.conversations.get_mut(&message.conv) {
+            conv.messages += 1;
+            conv.deepest = conv.deepest.max(message.depth);
+            conv.last_at = at;
+            conv.turns = if human { 0 } else { conv.turns };
+            let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
+            for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
+                if let Err(place) = conv.participants.binary_search(&agent) {
+                    conv.participants.insert(place, agent);
+                }
+            }
+        }
+        let turn = message.sender_task.and_then(|t| self.tasks.get(&t)).and_then(Task::turn);
+        if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
+            turn.text_bytes = turn.text_bytes.saturating_add(bytes);
+        }
+    }
+
+    fn remember_key(&mut self, at: Time, message: &Message) {
+        let Some(key) = &message.key else { return };
+        let seq = self.seq;
+        match self.keys.get_mut(&key.id) {
+            Some(known) => known.messages.push(seq),
+            None => {
+                let (sender, fingerprint) = (message.from, Some(key.fingerprint));
+                let known = Known { sender, fingerprint, messages: alloc::vec![seq], task: None };
+                self.keys.insert(key.id.clone(), known);
+                self.closed.push_back((at, Closed::Key(key.id.clone())));
+            }
+        }
+    }
+
+    fn charge_window(&mut self, at: Time, message: &Message) {
+        let window = self.limits.window_ms.max(self.limits.fan_out_window_ms);
+        let sender = &mut self.agents[message.from.0 as usize];
+        if sender.is_human() || message.from == SYSTEM {
+            return;
+        }
+        while sender.recent.front().is_some_and(|(first, _)| at.since(*first) >= window) {
+            sender.recent.pop_front();
+        }
+        let to = if let Recipient::One(to) = message.to { to } else { SYSTEM };
+        sender.recent.push_back((at, to));
+    }
+
+    fn notice_recipient(&mut self, at: Time, message: &Message) {
+        match message.to {
+            Recipient::One(to) => self.notice(at, to),
+            Recipient::All => {
+                for id in (1..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId) {
+                    if id != message.from && self.agents[id.0 as usize].live {
+                        self.notice(at, id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the fact that is being folded among what an agent or human is shown next.
+    pub(super) fn notice(&mut self, at: Time, agent: AgentId) {
+        let (age, max) = (self.limits.delivery_age_ms, self.limits.inbox_max);
+        let seq = self.seq;
+        let Some(agent) = self.agents.get_mut(agent.0 as usize).filter(|a| a.live) else { return };
+        while agent.notices.front().is_some_and(|(_, since)| at.since(*since) >= age)
+            || agent.notices.len() as u64 >= max
+        {
+            agent.notices.pop_front();
+        }
+        agent.notices.push_back((seq, at));
+    }
+
+    pub(super) fn drop_notices(&mut self, agent: AgentId, through: Seq) {
+        let notices = &mut self.agents[agent.0 as usize].notices;
+        while notices.front().is_some_and(|(seq, _)| *seq <= through) {
+            notices.pop_front();
+        }
+    }
+
+    fn request_accepted(&mut self, at: Time, message: &Message, terms: &Terms) {
+        let (Recipient::One(to), Some(grant)) = (message.to, message.grant) else { return };
+        let asker = match message.sender_task {
+            Some(task) => Asker::Task { agent: message.from, task },
+            None => Asker::Human(message.from),
+        };
+        let seq = self.seq;
+        let request = Request::new(message, terms, seq, to);
+        let received = if asker.is_task() { alloc::vec![(message.conv, message.depth)] } else { Vec::new() };
+        let quota = self.limits.task_requests_max;
+        let incarnation = self.agents[to.0 as usize].incarnation;
+        let task = Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
+        self.tasks.insert(terms.task, Task { request: Some(request), incarnation, ..task });
+        self.minted.task = terms.task.0;
+        self.minted.request += 1;
+        self.know_request(&terms.request, message.from, seq, terms.task);
+        self.charge_grant(at, grant, to, asker, terms.task);
+        if let Asker::Task { task, .. } = asker {
+            self.delegated(task, Delegate { agent: to, conv: message.conv, task: terms.task });
+        }
+        if let Some(conv) = self.conversations.get_mut(&message.conv) {
+            conv.open_tasks.insert(terms.task);
+            conv.grant = Some(grant);
+        }
+        if let Some(deadline) = terms.deadline {
+            self.timers.insert((deadline, Timer::Deadline(terms.task)));
+        }
+        self.enqueue(at, terms.task);
+    }
+
+    fn know_request(&mut self, id: &RequestId, sender: AgentId, seq: Seq, task: TaskId) {
+        let fresh = Known { sender, fingerprint: None, messages: alloc::vec![seq], task: None };
+        let known = self.keys.entry(id.clone()).or_insert(fresh);
+        known.task = Some(task);
+    }
+
+    fn charge_grant(&mut self, at: Time, id: GrantId, to: AgentId, asker: Asker, task: TaskId) {
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        grant.messages += 2;
+        grant.owed += 1;
+        grant.open_tasks.insert(task);
+        grant.tasks.push(task);
+        grant.wake(to);
+        self.agents[to.0 as usize].grant_tasks.insert(task);
+        if asker.is_task() {
+            grant.structure = grant.structure.saturating_sub(1);
+        } else {
+            grant.root_task = Some(task);
+        }
+        if grant.own_root {
+            let day = &mut self.agents[grant.giver.0 as usize].day;
+            *day = day.on(at);
+            day.root_messages += 2;
+        }
+    }
+
+    fn delegated(&mut self, asker: TaskId, delegate: Delegate) {
+        let Some(task) = self.tasks.get_mut(&asker) else { return };
+        task.quota_left = task.quota_left.saturating_sub(1);
+        task.children.push(delegate.task);
+        match task.delegates.iter_mut().find(|d| d.agent == delegate.agent) {
+            Some(known) => *known = delegate,
+            None => task.delegates.push(delegate),
+        }
+    }
+
+    pub(super) fn insert_root(
+        &mut self,
+        at: Time,
+        id: TaskId,
+        agent: AgentId,
+        conv: ConvId,
+        grant: GrantId,
+        received: Option<u8>,
+    ) {
+        let quota_left = self.limits.task_requests_max;
+        let received = received.map(|d| (conv, d)).into_iter().collect();
+        let incarnation = self.agents[agent.0 as usize].incarnation;
+        let root = Task::new(at, agent, Asker::Nobody, conv, grant);
+        self.tasks.insert(id, Task { received, quota_left, incarnation, phase: Phase::Waiting, ..root });
+        self.agents[agent.0 as usize].grant_tasks.insert(id);
+        if let Some(grant) = self.grants.get_mut(&grant) {
+            grant.root_task = Some(id);
+            grant.open_tasks.insert(id);
+            grant.tasks.push(id);
+        }
+    }
+
+    fn answered(&mut self, at: Time, message: &Message, answer: &Answer) {
+        let seq = self.seq;
+        self.close_task(at, answer.task, answer.status, answer.cause);
+        let Some(task) = self.tasks.get_mut(&answer.task) else { return };
+        if let Some(request) = &mut task.request {
+            request.answer = Some(seq);
+        }
+        let asker = task.asker;
+        self.step(answer.task, RequestEvent::Settled);
+        if let Some(grant) = message.grant.and_then(|g| self.grants.get_mut(&g)) {
+            grant.owed = grant.owed.saturating_sub(1);
+        }
+        match asker {
+            Asker::Nobody => {}
+            Asker::Human(human) => self.notice(at, human),
+            Asker::Task { task: parent, .. } => {
+                if let Some(parent) = self.tasks.get_mut(&parent) {
+                    parent.children.retain(|c| *c != answer.task);
+                }
+                let bytes = message.body.len() as u64;
+                let depth = Some((message.conv, message.depth));
+                self.ready(at, parent, Ready { message: seq, depth, child: Some(answer.task), bytes });
+            }
+        }
+        if answer.cause.concerns_server() {
+            let server = self.tasks[&answer.task].agent;
+            self.notice(at, server);
+        }
+    }
+
+    /// Makes a message ready for a task; a waiting task takes its place in the queue. A closed one gets nothing.
+    fn ready(&mut self, at: Time, id: TaskId, ready: Ready) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|t| !t.is_closed()) else { return };
+        task.ready.push_back(ready);
+        if task.phase == Phase::Waiting {
+            self.enqueue(at, id);
+        }
+    }
+
+    /// Puts a task into its agent's queue, where it isn't yet, and starts the time to acknowledge.
+    pub(super) fn enqueue(&mut self, at: Time, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if task.queue_key.is_none() {
+            let rank = task.request.as_ref().map_or(Priority::Normal, |r| r.priority) as u64;
+            let key = at.plus(rank.saturating_mul(self.limits.ageing_ms));
+            task.queue_key = Some(key);
+            self.agents[task.agent.0 as usize].queue.insert((key, id));
+        }
+        self.arm_ack(at, id);
+    }
+
+    pub(super) fn dequeue(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if let Some(key) = task.queue_key.take() {
+            self.agents[task.agent.0 as usize].queue.remove(&(key, id));
+        }
+        self.disarm_ack(id);
+    }
+
+    /// Ends a task: nothing is queued, timed, waited for or held for it any longer.
+    pub(super) fn close_task(&mut self, at: Time, id: TaskId, status: AnswerStatus, cause: Outcome) {
+        self.dequeue(id);
+        let structure = self.structure_of(id);
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.phase = Phase::Closed(status, cause);
+        task.ready.clear();
+        let (conv, grant, agent) = (task.conv, task.grant, task.agent);
+        let escalations = core::mem::take(&mut task.escalations);
+        let approvals = core::mem::take(&mut task.approvals);
+        if let Some(deadline) = task.request.as_ref().and_then(|r| r.deadline) {
+            self.timers.remove(&(deadline, Timer::Deadline(id)));
+        }
+        self.keep_root_depth(id, agent, conv);
+        for escalation in escalations {
+            self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
+        }
+        for approval in approvals {
+            self.end_approval(at, approval, ApprovalState::Expired);
+        }
+        if let Some(grant) = self.grants.get_mut(&grant) {
+            grant.open_tasks.remove(&id);
+            grant.structure = grant.structure.saturating_sub(structure);
+        }
+        if let Some(conv) = self.conversations.get_mut(&conv) {
+            conv.open_tasks.remove(&id);
+        }
+        self.closed.push_back((at, Closed::Task(id)));
+        if let Some(request) = self.tasks[&id].request.as_ref().map(|r| r.id.clone()) {
+            self.closed.push_back((at, Closed::Key(request)));
+        }
+    }
+
+    /// A root that is continued later goes on at its depth (D3).
+    fn keep_root_depth(&mut self, id: TaskId, agent: AgentId, conv: ConvId) {
+        let received = self.tasks.get(&id).and_then(|t| t.received.iter().find(|(c, _)| *c == conv).map(|(_, d)| *d));
+        let line = self.conversations.get_mut(&conv).and_then(|c| c.root.as_mut());
+        if let Some(line) = line.filter(|l| l.task == id && l.agent == agent) {
+            line.received = received.max(line.received);
+        }
+    }
+
+    /// What an open task can still cause: its answer, and for each request left that request and its task (Φ).
+    pub(super) fn structure_of(&self, id: TaskId) -> u64 {
+        self.tasks.get(&id).filter(|t| !t.is_closed()).map_or(0, |task| {
+            let hop = u64::from(task.hop);
+            if hop >= self.limits.hops_max {
+                return 1;
+            }
+            let each = self.limits.potential(hop + 1).saturating_add(1);
+            task.quota_left.saturating_mul(each).saturating_add(1)
+        })
+    }
+
+    /// Moves a task's request through the FSM; an event that has no place leaves it as it is.
+    pub(super) fn step(&mut self, id: TaskId, event: RequestEvent) {
+        let request = self.tasks.get_mut(&id).and_then(|t| t.request.as_mut());
+        if let Some(request) = request
+            && let Some(next) = fsm::next(request.state, event)
+        {
+            request.state = next;
+        }
+    }
+}
+
+impl super::Grant {
+    /// Counts an agent among those that the grant woke.
+    pub(super) fn wake(&mut self, agent: AgentId) {
+        if !self.agents.contains(&agent) {
+            self.agents.push(agent);
+        }
+    }
+}
+
+impl Asker {
+    /// Whether a task of an agent asks.
+    #[must_use]
+    pub const fn is_task(self) -> bool {
+        matches!(self, Self::Task { .. })
+    }
+}
+
+impl Outcome {
+    /// Whether who serves the request must be told that it ended without its answer (Q9).
+    #[must_use]
+    pub const fn concerns_server(self) -> bool {
+        match self {
+            Self::Cancelled | Self::AskerEnded | Self::Stopped | Self::Deadline | Self::GrantExpired => true,
+            Self::Answered
+            | Self::Empty
+            | Self::NotAcknowledged
+            | Self::LeaseLost
+            | Self::NobodyLeft
+            | Self::RecipientGone => false,
+        }
+    }
+}
+
+impl Task {
+    fn new(at: Time, agent: AgentId, asker: Asker, conv: ConvId, grant: GrantId) -> Self {
+        Self {
+            agent,
+            incarnation: 0,
+            asker,
+            request: None,
+            conv,
+            hop: 0,
+            grant,
+            quota_left: 0,
+            received: Vec::new(),
+            delegates: Vec::new(),
+            children: Vec::new(),
+            ready: VecDeque::new(),
+            escalations: Vec::new(),
+            approvals: Vec::new(),
+            phase: Phase::Queued,
+            attempt: 1,
+            lost: 0,
+            turns: Vec::new(),
+            created_at: at,
+            queue_key: None,
+            ack_due: None,
+        }
+    }
+
+    /// Its open turn.
+    #[must_use]
+    pub const fn turn(&self) -> Option<crate::ids::TurnId> {
+        match self.phase {
+            Phase::Open(turn) => Some(turn),
+            Phase::Queued | Phase::Waiting | Phase::Closed(..) => None,
+        }
+    }
+}
+
+impl Request {
+    fn new(message: &Message, terms: &Terms, seq: Seq, to: AgentId) -> Self {
+        debug_assert_eq!(message.kind, MessageType::Request, "only a REQUEST makes a task");
+        Self {
+            id: terms.request.clone(),
+            message: seq,
+            depth: message.depth,
+            bytes: message.body.len() as u64,
+            action: message.action.clone(),
+            priority: terms.priority,
+            ack_ms: terms.ack_ms,
+            deadline: terms.deadline,
+            wait_until: terms.wait_until,
+            state: RequestState::RequestSent,
+            runs: 1,
+            reassigned: 0,
+            tried: alloc::vec![to],
+            partial: None,
+            partial_failed: Vec::new(),
+            partial_completed: Vec::new(),
+            answer: None,
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The fold of turns, and of the clocks that stand still: time to acknowledge and a grant's age.
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
+
+use alloc::collections::BTreeSet;
+
+use super::fold::misdirected;
+use super::{Phase, Ready, Running, State, Task, Timer, Turn};
+use crate::fact::{Fact, PartialResult, Rerun, TurnEnd};
+use crate::fsm::RequestEvent;
+use crate::ids::{AgentId, GrantId, Seq, TaskId, Time, TurnId};
+
+impl State {
+    pub(super) fn fold_turn(&mut self, at: Time, fact: &Fact) {
+        match fact {
+            Fact::TurnOpened { turn, task, message, lease_until, .. } => {
+                self.turn_opened(at, *turn, *task, *message, *lease_until);
+            }
+            Fact::Joined { turn, message, lease_until } => {
+                self.renew(*turn, *lease_until);
+                if let Some(task) = self.turns.get(turn).map(|t| t.task) {
+                    self.deliver(task, *message, Some(*turn));
+                }
+            }
+            Fact::Collected { task, message } => self.deliver(*task, *message, None),
+            Fact::Renewed { turn, lease_until } => {
+                self.renew(*turn, *lease_until);
+                if let Some(turn) = self.turns.get_mut(turn) {
+                    turn.progress_at = Some(at);
+                }
+            }
+            Fact::TurnClosed { turn, end, spend, .. } => {
+                self.turn_closed(at, *turn, *end);
+                self.spend(at, *turn, *spend);
+            }
+            Fact::Late { turn, .. } => {
+                let task = self.turns.get(turn).and_then(|t| self.tasks.get(&t.task));
+                if let Some(asker) = task.and_then(|t| t.asker.agent()) {
+                    self.notice(at, asker);
+                }
+            }
+            Fact::Requeued { task, agent, why, ack_ms, result } => {
+                self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
+            }
+            _ => misdirected(fact),
+        }
+    }
+
+    fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
+        self.minted.turn = id.0;
+        self.dequeue(task);
+        let Some(served) = self.tasks.get_mut(&task) else { return };
+        let agent = served.agent;
+        let turn = Turn {
+            agent,
+            task,
+            attempt: served.attempt,
+            delivered: alloc::vec::Vec::new(),
+            lease_until,
+            opened_at: at,
+            refusals: 0,
+            text_bytes: 0,
+            notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq),
+            progress_at: None,
+            open: true,
+        };
+        let opens = served.phase == Phase::Queued;
+        served.phase = Phase::Open(id);
+        served.turns.push(id);
+        let opening = served.request.as_ref().filter(|r| opens && r.message == message);
+        let opening = opening.map(|r| Ready { message, depth: None, child: None, bytes: r.bytes });
+        if let Some(grant) = self.grants.get_mut(&served.grant) {
+            grant.turns += 1;
+        }
+        self.turns.insert(id, turn);
+        self.timers.insert((lease_until, Timer::Lease(id)));
+        self.agents[agent.0 as usize].turns.push(id);
+        match opening {
+            Some(opening) => {
+                self.hand_over(id, opening);
+                self.step(task, RequestEvent::Taken);
+            }
+            None => self.deliver(task, message, Some(id)),
+        }
+        self.refresh_clock(at, agent);
+    }
+
+    fn hand_over(&mut self, turn: TurnId, ready: Ready) {
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.text_bytes = turn.text_bytes.saturating_add(ready.bytes);
+            turn.delivered.push(ready);
+        }
+    }
+
+    /// Delivers a ready message to a task: from now on its depth counts (D2).
+    fn deliver(&mut self, id: TaskId, message: Seq, turn: Option<TurnId>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
+        let Some(ready) = task.ready.remove(place) else { return };
+        if let Some((conv, depth)) = ready.depth {
+            match task.received.iter_mut().find(|(c, _)| *c == conv) {
+                Some((_, deepest)) => *deepest = depth.max(*deepest),
+                None => task.received.push((conv, depth)),
+            }
+        }
+        let idle = task.phase == Phase::Waiting && task.ready.is_empty();
+        if let Some(child) = ready.child {
+            self.step(child, RequestEvent::Delivered);
+        }
+        match turn {
+            Some(turn) => self.hand_over(turn, ready),
+            None if idle => self.dequeue(id),
+            None => {}
+        }
+    }
+
+    fn renew(&mut self, id: TurnId, lease_until: Time) {
+        let Some(turn) = self.turns.get_mut(&id) else { return };
+        self.timers.remove(&(turn.lease_until, Timer::Lease(id)));
+        turn.lease_until = lease_until;
+        self.timers.insert((lease_until, Timer::Lease(id)));
+    }
+
+    fn turn_closed(&mut self, at: Time, id: TurnId, end: TurnEnd) {
+        let Some(turn) = self.turns.get_mut(&id) else { return };
+        turn.open = false;
+        let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through);
+        let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { [].into() };
+        self.timers.remove(&(lease, Timer::Lease(id)));
+        self.agents[agent.0 as usize].turns.retain(|t| *t != id);
+        if let (TurnEnd::Finished, Some(through)) = (end, through) {
+            self.drop_notices(agent, through);
+        }
+        if let Some(task) = self.tasks.get_mut(&task) {
+            task.phase = Phase::Waiting;
+            if end == TurnEnd::LeaseLost {
+                task.lost += 1;
+                task.attempt += 1;
+                let opening = task.request.as_ref().map(|r| r.message);
+                for answer in delivered.into_iter().rev().filter(|d| Some(d.message) != opening) {
+                    task.ready.push_front(answer);
+                }
+            }
+            if !task.ready.is_empty() {
+                self.enqueue(at, self.turns[&id].task);
+            }
+        }
+        self.refresh_clock(at, agent);
+    }
+
+    fn spend(&mut self, at: Time, turn: TurnId, spend: crate::fact::Spend) {
+        let Some(turn) = self.turns.get(&turn) else { return };
+        let grant = self.tasks.get(&turn.task).map(|t| t.grant);
+        let day = &mut self.agents[turn.agent.0 as usize].day;
+        *day = day.on(at);
+        day.spend.add(spend);
+        if let Some(grant) = grant.and_then(|g| self.grants.get_mut(&g)) {
+            grant.spend.add(spend);
+        }
+    }
+
+    fn requeued(
+        &mut self,
+        at: Time,
+        id: TaskId,
+        agent: AgentId,
+        why: Rerun,
+        ack_ms: u64,
+        result: Option<&PartialResult>,
+    ) {
+        self.dequeue(id);
+        let seq = self.seq;
+        let incarnation = self.agents[agent.0 as usize].incarnation;
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.agent = agent;
+        task.incarnation = incarnation;
+        task.phase = Phase::Queued;
+        // A lost lease began the next attempt already, so that its token was fenced at once.
+        task.attempt += u32::from(why != Rerun::LeaseLost);
+        task.lost += u64::from(why == Rerun::AckTimeout);
+        let (grant, conv) = (task.grant, task.conv);
+        if let Some(request) = &mut task.request {
+            request.runs += 1;
+            request.ack_ms = ack_ms;
+            if why == Rerun::Rejected {
+                request.reassigned += 1;
+                request.tried.push(agent);
+            }
+            if let Some(result) = result {
+                request.partial = Some(seq);
+                request.partial_completed.clone_from(&result.completed);
+                request.partial_failed.clone_from(&result.failed);
+            }
+        }
+        self.step(id, RequestEvent::Requeued);
+        self.agents[agent.0 as usize].grant_tasks.insert(id);
+        if let Some(grant) = self.grants.get_mut(&grant) {
+            grant.wake(agent);
+        }
+        if let Some(conv) = self.conversations.get_mut(&conv)
+            && let Err(place) = conv.participants.binary_search(&agent)
+        {
+            conv.participants.insert(place, agent);
+        }
+        self.enqueue(at, id);
+    }
+
+    /// Starts the time to acknowledge of a queued request that nothing parks.
+    pub(super) fn arm_ack(&mut self, at: Time, id: TaskId) {
+        let Some(task) = self.tasks.get(&id).filter(|t| t.phase == Phase::Queued) else { return };
+        let Some(request) = &task.request else { return };
+        if task.ack_due.is_some() || self.is_parked(task) || request.state != crate::fsm::RequestState::RequestSent {
+            return;
+        }
+        let (agent, ack_ms) = (task.agent, request.ack_ms);
+        let clock = &mut self.agents[agent.0 as usize].ack;
+        let due = clock.free_at(at).saturating_add(ack_ms);
+        clock.due.insert((due, id));
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.ack_due = Some(due);
+        }
+        self.reset_ack_timer(agent);
+    }
+
+    pub(super) fn disarm_ack(&mut self, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        if let Some(due) = task.ack_due.take() {
+            let agent = task.agent;
+            self.agents[agent.0 as usize].ack.due.remove(&(due, id));
+            self.reset_ack_timer(agent);
+        }
+    }
+
+    /// Tasks that were parked or are no longer: their time to acknowledge stops or starts anew.
+    pub(super) fn rearm_all(&mut self, at: Time, tasks: BTreeSet<TaskId>) {
+        for id in tasks {
+            self.disarm_ack(id);
+            self.arm_ack(at, id);
+        }
+    }
+
+    /// Starts or stops an agent's clock of free time, after anything that it depends on has changed.
+    pub(super) fn refresh_clock(&mut self, at: Time, id: AgentId) {
+        let takes = self.may_take(id);
+        let limits = &self.limits;
+        let Some(agent) = self.agents.get_mut(id.0 as usize) else { return };
+        let free = takes && (agent.turns.len() as u64) < agent.turns_max(limits);
+        let clock = &mut agent.ack;
+        clock.free_ms = clock.free_at(at);
+        clock.since = free.then_some(at);
+        self.reset_ack_timer(id);
+    }
+
+    fn reset_ack_timer(&mut self, id: AgentId) {
+        let clock = &mut self.agents[id.0 as usize].ack;
+        let next = clock.due.first().zip(clock.since);
+        let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)));
+        if next == clock.timer {
+            return;
+        }
+        if let Some(old) = core::mem::replace(&mut clock.timer, next) {
+            self.timers.remove(&(old, Timer::Ack(id)));
+        }
+        if let Some(next) = next {
+            self.timers.insert((next, Timer::Ack(id)));
+        }
+    }
+
+    /// Stops or starts a grant's clock: it stands still while a human, a pause or a latch is waited for (D8).
+    pub(super) fn refresh_grant(&mut self, at: Time, id: GrantId) {
+        let paused = self.running != Running::Active;
+        let Some(grant) = self.grants.get_mut(&id).filter(|g| g.end.is_none()) else { return };
+        let conv_paused = self.conversations.get(&grant.conv).is_some_and(|c| c.latched || c.running != Running::Active);
+        let stands = paused || conv_paused || grant.latched.is_some() || grant.human_waits > 0;
+        match (grant.clock_stopped_at, stands) {
+            (None, true) => {
+                grant.clock_stopped_at = Some(at);
+                self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+            }
+            (Some(since), false) => {
+                grant.clock_stopped_at = None;
+                grant.expires_at = grant.expires_at.plus(at.since(since));
+                self.timers.insert((grant.expires_at, Timer::Grant(id)));
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+    }
+}
+
+impl super::AckClock {
+    /// Free time until `at`, in ms.
+    pub(super) fn free_at(&self, at: Time) -> u64 {
+        self.free_ms.saturating_add(self.since.map_or(0, |since| at.since(since)))
+    }
+}
+
+impl Task {
+    /// The request that is due first, if `agent`'s time to acknowledge is over at `now`.
+    pub(crate) fn overdue(state: &State, agent: AgentId, now: Time) -> Option<TaskId> {
+        let clock = &state.agent(agent)?.ack;
+        let (due, task) = clock.due.first()?;
+        (*due <= clock.free_at(now)).then_some(*task)
+    }
+}

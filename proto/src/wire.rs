@@ -1,0 +1,22 @@
+//! The JSON forms of the HTTP surface, shared by server and client.
+//!
+//! Ids are the printed ones (`msg-12`, `turn-3`), moments RFC 3339 in UTC, durations milliseconds. What
+//! may be absent is left out. What comes in is checked where it becomes a [`crate::Draft`] or an input.
+
+mod envelope;
+mod time;
+mod views;
+mod work;
+
+pub use envelope::{Envelope, FieldError, Metadata, To};
+pub use time::{parse_rfc3339, rfc3339};
+pub use views::{
+    AgentPatch, AgentToken, AgentView, ClaimView, ConversationSummary, ConversationView, Counters, Distance, Event,
+    Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom, Post, Posted,
+    RequestView, RoomView, TreeNode,
+};
+pub use work::{
+    ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,
+    HeldCall, NewEscalation, Notice, NoticeKind, Page, Problem, Progress, Renewed, StoredMessage, TurnView, Usage,
+    UseApproval,
+};

@@ -1,0 +1,245 @@
+//! The JSON envelope (E2), and how it becomes a [`Draft`].
+
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
+use crate::ids::Seq;
+use crate::names::{AgentName, Label, NameError, Ref, RequestId};
+
+/// A message as its sender hands it in; `POST /v1/messages`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Envelope {
+    /// One of `request`, `response`, `status`, `alert`, `info`, `broadcast`.
+    #[serde(rename = "type")]
+    pub kind: MessageType,
+    /// The claimed sender; may be left out, and is refused where it is not the token's owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// A name, a list of names, `@group`, `#action`, `all` or `user`. A RESPONSE and a STATUS may leave
+    /// it out: they go to the asker.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<To>,
+    /// The work item; may be left out inside a turn.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// The claimed depth; may be left out, and is refused where it differs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depth: Option<u8>,
+    /// The idempotency key of a REQUEST; the request that a RESPONSE or STATUS belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// The action asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<String>,
+    /// Structured content: any JSON.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub payload: Option<Value>,
+    /// Text content.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub body: String,
+    /// How to deliver it, and members that Lastword only passes on.
+    #[serde(default, skip_serializing_if = "Metadata::is_empty")]
+    pub metadata: Metadata,
+    /// The message (`msg-12`) that this one replies to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub in_reply_to: Option<String>,
+    /// One of ours that caused this from outside (D10); such a message is no grant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub caused_by: Option<String>,
+    /// RESPONSE: how it went.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<FinishStatus>,
+    /// STATUS: the request was seen.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub acknowledged: bool,
+    /// STATUS: how long it will take, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eta_ms: Option<u64>,
+    /// Members that Lastword doesn't know; kept with `metadata`.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub unknown: Map<String, Value>,
+}
+
+/// How to deliver a message, and what else its sender wants to pass on.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Metadata {
+    /// Order in the recipient's queue; `normal` by default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub priority: Option<Priority>,
+    /// Time to acknowledge, in ms (Q2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
+    /// Time for the whole request, in ms (Q2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// Anything else.
+    #[serde(flatten)]
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub unknown: Map<String, Value>,
+}
+
+impl Metadata {
+    /// Whether nothing is stated.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.priority.is_none()
+            && self.timeout_ms.is_none()
+            && self.deadline_ms.is_none()
+            && self.unknown.is_empty()
+    }
+}
+
+/// One address or a list of them.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(untagged)]
+pub enum To {
+    /// A name, `@group`, `#action`, `all` or `user`.
+    One(String),
+    /// Several of them, one message each.
+    Many(Vec<String>),
+}
+
+/// A member that is wrong, and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The member's name.
+    pub field: &'static str,
+    /// What is wrong with it.
+    pub problem: String,
+}
+
+impl FieldError {
+    /// The member `field` is wrong because of `problem`.
+    #[must_use]
+    pub fn new(field: &'static str, problem: impl fmt::Display) -> Self {
+        Self { field, problem: problem.to_string() }
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` {}", self.field, self.problem)
+    }
+}
+
+impl core::error::Error for FieldError {}
+
+impl Envelope {
+    /// An envelope with nothing but type, addressee and body.
+    #[must_use]
+    pub fn new(kind: MessageType, to: &str, body: &str) -> Self {
+        Self {
+            kind,
+            from: None,
+            to: Some(To::One(to.into())),
+            reference: None,
+            depth: None,
+            request_id: None,
+            action: None,
+            payload: None,
+            body: body.into(),
+            metadata: Metadata::default(),
+            in_reply_to: None,
+            caused_by: None,
+            status: None,
+            acknowledged: false,
+            eta_ms: None,
+            unknown: Map::new(),
+        }
+    }
+
+    /// Checks every member.
+    ///
+    /// # Errors
+    /// The first member that is wrong.
+    pub fn draft(self) -> Result<Draft, FieldError> {
+        let to = self.address()?;
+        let mut draft = Draft::new(self.kind, to, &self.body);
+        draft.from = name("from", self.from.as_deref(), AgentName::new)?;
+        draft.reference = name("ref", self.reference.as_deref(), Ref::new)?;
+        draft.depth = self.depth;
+        draft.request_id = name("request_id", self.request_id.as_deref(), RequestId::new)?;
+        draft.action = name("action", self.action.as_deref(), Label::new)?;
+        draft.payload = self.payload.filter(|p| !p.is_null()).map(|p| p.to_string().into());
+        draft.priority = self.metadata.priority.unwrap_or(Priority::Normal);
+        draft.timeout_ms = self.metadata.timeout_ms;
+        draft.deadline_ms = self.metadata.deadline_ms;
+        draft.in_reply_to = position("in_reply_to", self.in_reply_to.as_deref())?;
+        draft.caused_by = position("caused_by", self.caused_by.as_deref())?;
+        draft.status = self.status;
+        draft.acknowledged = self.acknowledged;
+        draft.eta_ms = self.eta_ms;
+        draft.metadata = passed_on(self.metadata.unknown, self.unknown);
+        Ok(draft)
+    }
+
+    fn address(&self) -> Result<Address, FieldError> {
+        let one = |text: &str| Address::parse(text).map_err(|e| FieldError::new("to", alloc::format!("{text:?} {e}")));
+        match &self.to {
+            Some(To::One(text)) => one(text),
+            Some(To::Many(list)) if list.is_empty() => Err(FieldError::new("to", "is an empty list")),
+            Some(To::Many(list)) => list.iter().map(|text| one(text)).collect::<Result<_, _>>().map(Address::List),
+            None if matches!(self.kind, MessageType::Broadcast) => Ok(Address::All),
+            None if matches!(self.kind, MessageType::Response | MessageType::Status) => Ok(Address::User),
+            None => Err(FieldError::new("to", "is missing")),
+        }
+    }
+}
+
+fn name<T>(
+    field: &'static str,
+    text: Option<&str>,
+    check: impl Fn(&str) -> Result<T, NameError>,
+) -> Result<Option<T>, FieldError> {
+    text.map(check).transpose().map_err(|error| FieldError::new(field, error))
+}
+
+fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
+    let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "is no message id such as msg-12"));
+    text.map(parse).transpose()
+}
+
+fn passed_on(mut kept: Map<String, Value>, mut unknown: Map<String, Value>) -> Option<Box<str>> {
+    kept.append(&mut unknown);
+    if kept.is_empty() { None } else { Some(Value::Object(kept).to_string().into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unknown_members_are_kept_and_delivery_terms_are_read() {
+        let json = r##"{"type":"request","to":"#review","ref":"E-1","trace":"t1",
+            "metadata":{"priority":"high","timeout_ms":400,"team":"red"},"payload":{"b":1}}"##;
+        let envelope: Envelope = serde_json::from_str(json).unwrap();
+        let draft = envelope.draft().unwrap();
+        assert_eq!((draft.priority, draft.timeout_ms), (Priority::High, Some(400)));
+        assert_eq!(draft.metadata.as_deref(), Some(r#"{"team":"red","trace":"t1"}"#));
+        assert_eq!(draft.payload.as_deref(), Some(r#"{"b":1}"#));
+        assert!(matches!(draft.to, Address::Action(_)));
+    }
+
+    #[test]
+    fn a_wrong_member_is_named() {
+        for (json, field) in [
+            (r#"{"type":"request"}"#, "to"),
+            (r#"{"type":"request","to":"Hive"}"#, "to"),
+            (r#"{"type":"request","to":[]}"#, "to"),
+            (r#"{"type":"request","to":"hive","ref":"x]"}"#, "ref"),
+            (r#"{"type":"info","to":"hive","in_reply_to":"12"}"#, "in_reply_to"),
+        ] {
+            let envelope: Envelope = serde_json::from_str(json).unwrap();
+            assert_eq!(envelope.draft().unwrap_err().field, field, "{json}");
+        }
+    }
+}

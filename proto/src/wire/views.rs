@@ -1,0 +1,449 @@
+//! Agents, requests, conversations, incidents, rooms, claims, limits and events.
+
+use alloc::collections::BTreeMap;
+use alloc::string::String;
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::envelope::{AnswerStatus, Priority};
+use crate::fact::{ClaimMode, Kind};
+use crate::fsm::RequestState;
+use crate::refusal::Code;
+use crate::state::Running;
+
+use super::work::StoredMessage;
+
+const fn agent() -> Kind {
+    Kind::Agent
+}
+
+const fn exclusive() -> ClaimMode {
+    ClaimMode::Exclusive
+}
+
+/// An agent or human to register; `POST /v1/agents`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewAgent {
+    /// Its name.
+    pub name: String,
+    /// Actions that it can serve.
+    #[serde(default)]
+    pub actions: Vec<String>,
+    /// Groups that it belongs to.
+    #[serde(default)]
+    pub groups: Vec<String>,
+    /// `agent` or `human`; `agent` by default.
+    #[serde(default = "agent")]
+    pub kind: Kind,
+    /// Open turns that it may have at once; the workspace's default where it is left out.
+    #[serde(default)]
+    pub turns_max: u64,
+}
+
+/// What to change of an agent; `PATCH /v1/agents/{name}`.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct AgentPatch {
+    /// Actions that it can serve.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub actions: Option<Vec<String>>,
+    /// Groups that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub groups: Option<Vec<String>>,
+    /// Open turns that it may have at once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns_max: Option<u64>,
+}
+
+/// A token, shown this once.
+#[derive(Clone, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct AgentToken {
+    /// Whose.
+    pub name: String,
+    /// The token.
+    pub token: String,
+    /// How often the name was registered.
+    pub incarnation: u32,
+}
+
+/// An agent or human, as it stands.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct AgentView {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: Kind,
+    /// Actions that it can serve.
+    pub actions: Vec<String>,
+    /// Groups that it belongs to.
+    pub groups: Vec<String>,
+    /// How often the name was registered.
+    pub incarnation: u32,
+    /// Whether it runs.
+    pub state: Running,
+    /// Whether it has a connection open, and so is woken rather than polling (Q2).
+    pub connected: bool,
+    /// Open turns that it may have at once.
+    pub turns_max: u64,
+    /// Its open turns.
+    pub turns: Vec<String>,
+    /// Deliveries that wait for it.
+    pub queued: u64,
+    /// Notices that wait for it.
+    pub notices: u64,
+    /// Tokens that it spent today.
+    pub tokens_today: u64,
+}
+
+/// One step of a request.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct HistoryItem {
+    /// When.
+    pub at: String,
+    /// What: `sent`, `taken`, `partial`, `settled`.
+    pub event: String,
+    /// By whom, or with whom.
+    pub agent: String,
+    /// The attempt, from 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempt: Option<u32>,
+}
+
+/// A request, as it stands; `GET /v1/requests/{id}`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RequestView {
+    /// Its id.
+    pub request_id: String,
+    /// Its state (Q1).
+    pub state: RequestState,
+    /// Attempts begun or queued.
+    pub attempts: u32,
+    /// When it ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline: Option<String>,
+    /// Who asked.
+    pub from: String,
+    /// Who serves it now.
+    pub to: String,
+    /// Who had it, in order.
+    pub tried: Vec<String>,
+    /// Its conversation.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// The REQUEST.
+    pub message: String,
+    /// Its order in the recipient's queue.
+    pub priority: Priority,
+    /// How many deliveries stand before it in the recipient's queue.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_position: Option<u64>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub status: Option<AnswerStatus>,
+    /// The answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub response: Option<StoredMessage>,
+    /// What happened so far.
+    pub history: Vec<HistoryItem>,
+}
+
+/// Counters of a conversation.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Counters {
+    /// Messages in it.
+    pub messages: u64,
+    /// Agent messages since a human spoke (R1).
+    pub turns: u64,
+    /// Depth of the deepest message.
+    pub deepest: u8,
+    /// Open tasks.
+    pub open_tasks: u64,
+}
+
+/// A conversation in a list.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ConversationSummary {
+    /// Its REF.
+    #[serde(rename = "ref")]
+    pub reference: String,
+    /// The conversation from which it was opened.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent_ref: Option<String>,
+    /// Who opened it.
+    pub opener: String,
+    /// Whether it runs.
+    pub state: Running,
+    /// Whether a limit holds it until a human lifts it.
+    pub latched: bool,
+    /// Its counters.
+    pub counters: Counters,
+    /// When it was opened.
+    pub opened_at: String,
+    /// When something happened last.
+    pub last_at: String,
+}
+
+/// How far it is to a limit.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Distance {
+    /// The limit's name, as in `GET /v1/limits`.
+    pub name: String,
+    /// The limit.
+    pub limit: u64,
+    /// The value now.
+    pub current: u64,
+    /// What is left.
+    pub left: u64,
+}
+
+/// A grant, as it stands (D8).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct GrantView {
+    /// Its id.
+    pub id: String,
+    /// Who gave it.
+    pub giver: String,
+    /// When it ends.
+    pub expires_at: String,
+    /// Whether it is open.
+    pub open: bool,
+    /// The incident that holds it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latched: Option<String>,
+    /// Waking messages that it can still cause, at most.
+    pub can_still_cause: u64,
+    /// How far it is to each of its totals.
+    pub limits: Vec<Distance>,
+}
+
+/// A message and those that it caused.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TreeNode {
+    /// The message.
+    pub message: StoredMessage,
+    /// The messages sent in the turn that it opened, and its answer, oldest first.
+    #[cfg_attr(feature = "schema", schema(no_recursion))]
+    pub children: Vec<Self>,
+}
+
+/// A conversation as a tree; `GET /v1/conversations/{ref}`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ConversationView {
+    /// What the list shows.
+    #[serde(flatten)]
+    pub summary: ConversationSummary,
+    /// Who takes part.
+    pub participants: Vec<String>,
+    /// How far it is to each of its own limits.
+    pub limits: Vec<Distance>,
+    /// The grant of its last request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<GrantView>,
+    /// Its messages, each under its cause; child conversations included.
+    pub tree: Vec<TreeNode>,
+}
+
+/// What more a human gives; `POST /v1/conversations/{ref}/grant` (D9).
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields, default)]
+pub struct Extend {
+    /// Waking messages.
+    pub messages: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Distinct agents.
+    pub agents: u64,
+    /// Requests of the grant's root task.
+    pub requests: u64,
+    /// Tokens.
+    pub tokens: u64,
+    /// Money, in dollars.
+    pub cost_usd: f64,
+    /// Time, in ms.
+    pub time_ms: u64,
+}
+
+/// A latch that tripped; `GET /v1/incidents` (R3).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct IncidentView {
+    /// Its id.
+    pub id: String,
+    /// What it holds: a grant's id, a REF or a room's name.
+    pub on: String,
+    /// Which kind of thing that is: `grant`, `conversation` or `room`.
+    pub scope: String,
+    /// Which limit tripped.
+    pub code: Code,
+    /// The limit.
+    pub limit: u64,
+    /// The value.
+    pub current: u64,
+    /// When.
+    pub at: String,
+    /// When it was lifted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifted_at: Option<String>,
+    /// By whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifted_by: Option<String>,
+    /// The requests that are parked by it.
+    pub parked: Vec<String>,
+}
+
+/// A room to open; `POST /v1/rooms`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewRoom {
+    /// Its name.
+    pub name: String,
+    /// Who takes part.
+    #[serde(default)]
+    pub members: Vec<String>,
+}
+
+/// A room, as it stands.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RoomView {
+    /// Its id.
+    pub id: String,
+    /// Its name.
+    pub name: String,
+    /// Who takes part.
+    pub members: Vec<String>,
+    /// Agent messages since a human spoke (R1).
+    pub turns: u64,
+    /// Posts in it.
+    pub messages: u64,
+    /// Whether the hard limit holds it.
+    pub latched: bool,
+}
+
+/// A post to a room; `POST /v1/rooms/{room}/messages`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Post {
+    /// What. A human's `@name` asks that agent.
+    pub body: String,
+}
+
+/// What came of a post.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Posted {
+    /// The room.
+    pub room: String,
+    /// The requests that a human's mentions became.
+    pub items: Vec<StoredMessage>,
+}
+
+/// A lease on a resource to be had; `POST /v1/claims` (C1).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct NewClaim {
+    /// The resource: `repo:src/auth/*`.
+    pub resource: String,
+    /// `exclusive` (the default) or `shared`.
+    #[serde(default = "exclusive")]
+    pub mode: ClaimMode,
+    /// How long, in ms; the longest that is allowed where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ttl_ms: Option<u64>,
+}
+
+/// A lease on a resource.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ClaimView {
+    /// Its id.
+    pub id: String,
+    /// A number that only grows: who holds a higher one came later.
+    pub fence: u64,
+    /// The resource.
+    pub resource: String,
+    /// How it is shared.
+    pub mode: ClaimMode,
+    /// Who holds it.
+    pub agent: String,
+    /// For which request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// When it ends.
+    pub expires_at: String,
+}
+
+/// A limit in force.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LimitView {
+    /// Its name; the unit is the last word.
+    pub name: String,
+    /// The rule that it belongs to.
+    pub rule: String,
+    /// The value in force.
+    pub value: u64,
+    /// The default.
+    pub default: u64,
+    /// What it bounds.
+    pub meaning: String,
+}
+
+/// The numbers in force; `GET /v1/limits`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LimitsView {
+    /// Each limit.
+    pub items: Vec<LimitView>,
+    /// For each guard, `enforce` or `observe` (G7).
+    pub guards: BTreeMap<String, String>,
+    /// Most waking messages that one grant can cause.
+    pub bound_messages: u64,
+}
+
+/// Something that happened; `GET /v1/events`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Event {
+    /// Its position in the log; the `id` of the server-sent event.
+    pub seq: u64,
+    /// What happened, such as `accepted` or `turn_opened`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// When.
+    pub at: String,
+    /// The agent that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// The conversation that it is about.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
+    /// The request that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_id: Option<String>,
+    /// For `accepted`: the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<StoredMessage>,
+    /// The rest.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub data: Map<String, Value>,
+}

@@ -1,0 +1,334 @@
+//! Transcripts: an input a line, what it came to in indented lines below.
+//!
+//! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and
+//! `observe GUARD` configure; `agent NAME [action=…] [group=…]` and `human NAME` register.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
+use lastword_proto::fact::{ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, Scope};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, Seq, Time, TurnId};
+use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
+use lastword_proto::limits::Limits;
+use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
+
+/// A world in which a transcript plays.
+pub(crate) struct World {
+    pub(crate) core: Core,
+    pub(crate) log: Vec<Entry>,
+    now: Time,
+    limits: Limits,
+    turns: BTreeMap<String, TurnId>,
+}
+
+/// Plays `script`, with the guards in `off` only observing; gives it back with what really happened.
+pub(crate) fn play(script: &str, off: &[&str]) -> (String, World) {
+    let mut world = World {
+        core: Core::default(),
+        log: Vec::new(),
+        now: Time(0),
+        limits: Limits::default(),
+        turns: BTreeMap::new(),
+    };
+    for guard in off {
+        assert!(world.limits.observed.observe(guard), "no observable guard is called {guard}");
+    }
+    world.give(Input::Configure(Box::new(world.limits.clone())));
+    let mut out = String::new();
+    for line in script.lines().filter(|l| !l.starts_with("  ")) {
+        out.push_str(line);
+        out.push('\n');
+        if !line.trim().is_empty() && !line.starts_with('#') {
+            for effect in world.line(line) {
+                writeln!(out, "  {effect}").unwrap();
+            }
+        }
+    }
+    (out, world)
+}
+
+fn credential(name: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    hash[..name.len().min(32)].copy_from_slice(&name.as_bytes()[..name.len().min(32)]);
+    hash
+}
+
+impl World {
+    fn give(&mut self, input: Input) -> Vec<String> {
+        let mut out = Out::default();
+        self.core.handle(self.now, input, &mut out);
+        let first = self.core.state().seq.0 + 1 - out.entries.len() as u64;
+        let mut lines = Vec::new();
+        for (i, entry) in out.entries.iter().enumerate() {
+            lines.extend(self.show(Seq(first + i as u64), &entry.fact));
+        }
+        self.log.append(&mut out.entries);
+        for effect in out.effects {
+            if let Effect::Reply(reply) = effect {
+                lines.extend(self.reply(&reply));
+            }
+        }
+        lines
+    }
+
+    fn line(&mut self, line: &str) -> Vec<String> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words.as_slice() {
+            ["at", ms] => {
+                self.now = Time(ms.replace('_', "").parse().expect("a time in ms"));
+                self.give(Input::Tick)
+            }
+            ["limit", setting] => {
+                let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
+                assert!(self.limits.set(name, value.parse().unwrap()), "no limit is called {name}");
+                self.give(Input::Configure(Box::new(self.limits.clone())))
+            }
+            ["observe", guard] => {
+                assert!(self.limits.observed.observe(guard), "no observable guard is called {guard}");
+                self.give(Input::Configure(Box::new(self.limits.clone())))
+            }
+            ["agent", name, rest @ ..] => self.register(name, Kind::Agent, rest),
+            ["human", name] => self.register(name, Kind::Human, &[]),
+            ["attach", name] => self.give(Input::Attach(self.id(name), true)),
+            [who, verb, rest @ ..] if who.ends_with(':') => self.act(who.trim_end_matches(':'), verb, rest),
+            _ => panic!("what is `{line}`?"),
+        }
+    }
+
+    fn register(&mut self, name: &str, kind: Kind, rest: &[&str]) -> Vec<String> {
+        let labels = |key: &str| -> Vec<Label> {
+            rest.iter().filter_map(|w| w.strip_prefix(key)).map(|l| Label::new(l).unwrap()).collect()
+        };
+        let turns_max = option(rest, "turns=").map_or(0, |n| n.parse().unwrap());
+        let profile = Profile { actions: labels("action="), groups: labels("group="), turns_max };
+        let registration =
+            Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: credential(name) };
+        let human = self.core.state().agents.iter().position(|a| a.is_human() && a.live);
+        let input = match human {
+            Some(human) => {
+                let human = self.core.state().agents[human].name().to_owned();
+                Input::Register(self.prove(&human), registration)
+            }
+            None => Input::Bootstrap(registration),
+        };
+        self.give(input).into_iter().filter(|l| l.starts_with('!')).collect()
+    }
+
+    fn id(&self, name: &str) -> AgentId {
+        self.core.state().live(name).unwrap_or_else(|| panic!("nobody is called {name}"))
+    }
+
+    fn prove(&self, name: &str) -> Principal {
+        self.core.state().prove(&credential(name)).unwrap_or_else(|| panic!("nobody is called {name}"))
+    }
+
+    fn conv(&self, reference: &str) -> ConvId {
+        self.core.state().refs[&Ref::new(reference).unwrap()]
+    }
+
+    fn act(&mut self, who: &str, verb: &str, rest: &[&str]) -> Vec<String> {
+        let by = self.prove(who);
+        let turn = option(rest, "turn=").map(|t| TurnId::parse(t).expect("turn=turn-N"));
+        let input = match (verb, rest) {
+            ("send", _) => Input::Send(by, Box::new(draft(rest, turn))),
+            ("take", _) => Input::Take(by, turn),
+            ("collect", [id]) => Input::Collect(by, RequestId::new(id).unwrap()),
+            ("finish", _) => Input::Finish(by, turn, Box::new(finish(rest))),
+            ("progress", _) => {
+                let eta_ms = option(rest, "eta=").map(|n| n.parse().unwrap());
+                Input::Progress(by, turn, Progress { note: text(rest).into(), eta_ms })
+            }
+            ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
+            ("escalate", _) => {
+                let reference = option(rest, "ref=").map(|r| Ref::new(r).unwrap());
+                Input::Escalate(by, turn, Question { body: text(rest).into(), options: Vec::new(), reference })
+            }
+            ("answer", [id, ..]) => Input::Answer(by, EscalationId::parse(id).unwrap(), text(&rest[1..]).into()),
+            ("hold", [tool, ..]) => Input::AskApproval(by, turn, Box::new(call(tool, rest))),
+            ("use", [id, tool, ..]) => Input::Use(by, ApprovalId::parse(id).unwrap(), call(tool, rest).digest),
+            ("decide", [id, decision, ..]) => Input::Decide(by, ApprovalId::parse(id).unwrap(), verdict(decision, rest)),
+            ("claim", [resource, mode, ..]) => {
+                let mode = ClaimMode::from_word(mode).unwrap();
+                Input::Claim(by, turn, Resource::new(resource).unwrap(), mode, 60_000)
+            }
+            ("room", [name, members @ ..]) => {
+                let members = members.iter().map(|m| AgentName::new(m).unwrap()).collect();
+                Input::OpenRoom(by, Ref::new(name).unwrap(), members)
+            }
+            ("post", [room, ..]) => {
+                let room = self.core.state().room_names[&Ref::new(room).unwrap()];
+                let mentions = rest.iter().filter_map(|w| w.strip_prefix('@')).map(|n| AgentName::new(n).unwrap());
+                Input::Post(by, room, text(&rest[1..]).into(), mentions.collect())
+            }
+            ("remove", [name]) => Input::Remove(by, self.id(name)),
+            ("pause" | "resume" | "stop", [scope]) => {
+                let scope = match scope.split_once(':') {
+                    Some(("agent", name)) => Scope::Agent(self.id(name)),
+                    Some((_, reference)) => Scope::Conversation(self.conv(reference)),
+                    None => Scope::Workspace,
+                };
+                Input::Control(by, scope, Control::from_word(verb).unwrap())
+            }
+            ("grant", [reference, ..]) => {
+                let more = |key| option(rest, key).map_or(0, |n: &str| n.parse().unwrap());
+                let (messages, requests) = (more("messages="), more("requests="));
+                let extension = Extension { messages, requests, tokens: more("tokens="), ..Extension::default() };
+                Input::Extend(by, self.conv(reference), extension)
+            }
+            _ => panic!("what is `{who}: {verb} {rest:?}`?"),
+        };
+        self.give(input)
+    }
+
+    fn name(&self, agent: AgentId) -> String {
+        self.core.state().name_of(agent).to_owned()
+    }
+
+    fn show(&mut self, seq: Seq, fact: &Fact) -> Option<String> {
+        let reference = |c: &ConvId| self.core.state().ref_of(*c).map(ToString::to_string).unwrap_or_default();
+        let place = |p: &Place| match p {
+            Place::Conversation(conv) => reference(conv),
+            Place::Room(room) => self.core.state().rooms[room].name.to_string(),
+        };
+        Some(match fact {
+            Fact::Accepted { message } => {
+                let to = if let Recipient::One(to) = message.to { self.name(to) } else { "all".into() };
+                let mut line = format!("{seq} {} -> {to} {}", self.name(message.from), message.kind.keyword());
+                write!(line, " {} d{} h{}", reference(&message.conv), message.depth, message.hops).unwrap();
+                match &message.part {
+                    Part::Request(terms) => write!(line, " {}", terms.request).unwrap(),
+                    Part::Answer(answer) => {
+                        write!(line, " {}", answer.status).unwrap();
+                        if answer.cause.word() != "answered" {
+                            write!(line, " ({})", answer.cause).unwrap();
+                        }
+                        if !answer.completed.is_empty() || !answer.failed.is_empty() {
+                            write!(line, " done={:?} failed={:?}", answer.completed, answer.failed).unwrap();
+                        }
+                    }
+                    Part::Reply { .. } | Part::Plain | Part::Status { .. } => {}
+                }
+                if !message.body.is_empty() {
+                    write!(line, " \"{}\"", message.body).unwrap();
+                }
+                line
+            }
+            Fact::Warned { place: at, crossing, turns } => format!("warning: {crossing} limit, {turns} in {}", place(at)),
+            Fact::LatchSet { incident, code, limit, current, .. } => {
+                format!("latched: {incident} {code} (limit {limit}, {current})")
+            }
+            Fact::LatchLifted { .. } => "latch lifted".into(),
+            Fact::GrantOpened { grant, giver, .. } => format!("{grant} opened by {}", self.name(*giver)),
+            Fact::GrantClosed { grant, end } => format!("{grant} closed: {end}"),
+            Fact::RootEnded { task, status } => format!("{task} ended: {status}"),
+            Fact::Requeued { agent, why, .. } => format!("runs again: {} ({why})", self.name(*agent)),
+            Fact::EscalationOpened { escalation, body, cause, .. } => format!("{escalation} {cause}: {body}"),
+            Fact::ApprovalDecided { approval, decision, .. } => format!("{approval} decided: {decision}"),
+            Fact::ApprovalUsed { approval } => format!("{approval} used up"),
+            Fact::Late { turn, body, .. } => format!("late: {turn} \"{body}\""),
+            Fact::TurnClosed { turn, end, .. } if end.word() != "finished" => format!("{turn} {end}"),
+            Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
+            Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
+            Fact::Released { claim } => format!("{claim} released"),
+            Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
+            _ => return None,
+        })
+    }
+
+    fn reply(&mut self, reply: &Reply) -> Option<String> {
+        Some(match reply {
+            Reply::Refused(refusal) => format!("! {refusal}"),
+            Reply::Again(seqs) => format!("same as {seqs:?}"),
+            Reply::Delivery(None) => "nothing".into(),
+            Reply::Delivery(Some(delivery)) => {
+                let mut line = format!("gets {}", delivery.message);
+                if let Some(turn) = delivery.turn {
+                    self.turns.insert(turn.turn.to_string(), turn.turn);
+                    write!(line, " in {}", turn.turn).unwrap();
+                    if turn.attempt > 1 {
+                        write!(line, " attempt {}", turn.attempt).unwrap();
+                    }
+                }
+                if !delivery.notices.is_empty() {
+                    write!(line, " notices {:?}", delivery.notices).unwrap();
+                }
+                line
+            }
+            Reply::Finished { open: true, .. } => "the task goes on".into(),
+            Reply::Held(id) => format!("{id} held"),
+            Reply::Claimed(id) => format!("{id} claimed"),
+            Reply::Usable(_)
+            | Reply::Finished { .. }
+            | Reply::Sent(_)
+            | Reply::Done
+            | Reply::Renewed { .. }
+            | Reply::Registered(_)
+            | Reply::Escalated(_)
+            | Reply::Opened(_)
+            | Reply::Lifted(_) => return None,
+        })
+    }
+}
+
+fn option<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
+    words.iter().find_map(|w| w.strip_prefix(key))
+}
+
+/// The words that are no `key=value`.
+fn text(words: &[&str]) -> String {
+    words.iter().copied().filter(|w| !w.contains('=')).collect::<Vec<_>>().join(" ")
+}
+
+/// `TO REF|- [TYPE] [key=value…] words`
+fn draft(words: &[&str], turn: Option<TurnId>) -> Draft {
+    let kind = words.iter().find_map(|w| MessageType::from_keyword(w)).unwrap_or(MessageType::Request);
+    let to: Vec<Address> = words[0].split(',').map(|t| Address::parse(t).unwrap()).collect();
+    let to = if let [one] = to.as_slice() { one.clone() } else { Address::List(to) };
+    let rest: Vec<&str> = words[2..].iter().copied().filter(|w| MessageType::from_keyword(w).is_none()).collect();
+    let number = |key| option(&rest, key).map(|n| n.parse().unwrap());
+    Draft {
+        reference: (words[1] != "-").then(|| Ref::new(words[1]).unwrap()),
+        from: option(&rest, "from=").map(|n| AgentName::new(n).unwrap()),
+        depth: option(&rest, "depth=").map(|n| n.parse().unwrap()),
+        request_id: option(&rest, "id=").map(|n| RequestId::new(n).unwrap()),
+        action: option(&rest, "action=").map(|n| Label::new(n).unwrap()),
+        timeout_ms: number("timeout="),
+        deadline_ms: number("deadline="),
+        wait_ms: number("wait="),
+        eta_ms: number("eta="),
+        acknowledged: rest.contains(&"acknowledged"),
+        caused_by: option(&rest, "caused_by=").and_then(Seq::parse),
+        priority: option(&rest, "priority=").and_then(Priority::from_word).unwrap_or(Priority::Normal),
+        turn,
+        ..Draft::new(kind, to, &text(&rest))
+    }
+}
+
+fn finish(words: &[&str]) -> Finish {
+    let status = words.first().and_then(|w| FinishStatus::from_word(w));
+    let rest = if status.is_some() { &words[1..] } else { words };
+    let parts = |key| option(rest, key).map(|p| p.split(',').map(Into::into).collect()).unwrap_or_default();
+    let spend = option(rest, "tokens=").map(|t| lastword_proto::fact::Spend { tokens: t.parse().unwrap(), cost_microusd: 0 });
+    Finish { status, body: text(rest).into(), completed: parts("done="), failed: parts("failed="), spend, ..Finish::default() }
+}
+
+/// The digest is the tool and its arguments themselves, cut to length: enough to tell calls apart.
+fn call(tool: &str, words: &[&str]) -> HeldCall {
+    let arguments = option(words, "args=").unwrap_or("{}");
+    HeldCall {
+        tool: tool.into(),
+        arguments: arguments.into(),
+        reason: None,
+        digest: credential(&format!("{tool}({arguments})")),
+    }
+}
+
+fn verdict(decision: &str, words: &[&str]) -> Box<Verdict> {
+    let digest = option(words, "call=").map(credential);
+    let edited = option(words, "edit=").map(|call| (call.into(), credential(call)));
+    let words = text(&words[2..]);
+    let comment = (!words.is_empty()).then(|| words.into());
+    Box::new(Verdict { decision: Decision::from_word(decision).unwrap(), comment, digest, edited })
+}
