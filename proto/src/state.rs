@@ -906,9 +906,20 @@ impl State {
     /// Whether a task's deliveries are parked: a pause, stop or latch holds its conversation or grant (R3).
     #[must_use]
     pub fn is_parked(&self, task: &Task) -> bool {
-        let conv = self.conversations.get(&task.conv);
-        let grant = self.grants.get(&task.grant);
-        conv.is_some_and(|c| c.latched || c.running != Running::Active) || grant.is_some_and(|g| g.latched.is_some())
+        let latched = self.conversations.get(&task.conv).is_some_and(|c| c.latched);
+        let grant = self.grants.get(&task.grant).is_some_and(|g| g.latched.is_some());
+        latched || grant || self.running_in(task.conv) != Running::Active
+    }
+
+    /// Whether a conversation runs: a pause or stop holds everything below it too (H4).
+    #[must_use]
+    pub fn running_in(&self, conv: ConvId) -> Running {
+        self.lineage(conv).map(|c| c.running).max().unwrap_or_default()
+    }
+
+    /// A conversation, its parent, that one's parent, and so on.
+    pub fn lineage(&self, conv: ConvId) -> impl Iterator<Item = &Conversation> + '_ {
+        core::iter::successors(self.conversations.get(&conv), |c| self.conversations.get(&c.parent?))
     }
 
     /// Whether an agent may take something at all: it and the workspace run.

@@ -14,6 +14,7 @@ impl Step<'_> {
     pub(super) fn ask_approval(&mut self, by: Principal, turn: Option<TurnId>, call: HeldCall) -> Outcome {
         self.holds(by)?;
         let agent = by.agent();
+        self.runs(agent)?;
         let task = self.task_in_turn(agent, turn)?;
         let pending = self.state().approvals.iter().find(|(_, a)| {
             a.agent == agent && a.task == task && a.digest == call.digest && a.state == ApprovalState::Pending
@@ -85,6 +86,7 @@ impl Step<'_> {
         if approval.agent != by.agent() {
             return Err(unknown());
         }
+        self.runs(by.agent())?;
         let task = approval.task;
         match approval.state {
             ApprovalState::Approved => {}

@@ -42,9 +42,7 @@ impl Step<'_> {
         turn: Option<TurnId>,
         reference: Option<&Ref>,
     ) -> Result<(Option<TaskId>, ConvId), Refusal> {
-        if self.state().running == Running::Stopped || self.state().agents[agent.0 as usize].running == Running::Stopped {
-            return Err(Code::Stopped.into());
-        }
+        self.runs(agent)?;
         if let Some(task) = self.task_in_turn(agent, turn)? {
             return Ok((Some(task), self.state().tasks[&task].conv));
         }
@@ -56,6 +54,16 @@ impl Step<'_> {
                 let plan = Plan::Open(reference.clone(), None);
                 Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 })))
             }
+        }
+    }
+
+    /// Refuses what an agent does while it or the workspace is paused or stopped (H4).
+    pub(super) fn runs(&self, agent: AgentId) -> Result<(), Refusal> {
+        let state = self.state();
+        match state.running.max(state.agents[agent.0 as usize].running) {
+            Running::Active => Ok(()),
+            Running::Paused => Err(Code::Paused.into()),
+            Running::Stopped => Err(Code::Stopped.into()),
         }
     }
 
@@ -160,14 +168,13 @@ impl Step<'_> {
         if by.is_human() {
             return self.human_post(by, id, body, mentions);
         }
-        let limits = &self.state().limits;
-        let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
+        self.runs(by.agent())?;
         let (_, turns) = self.hear_in(by.agent(), Place::Room(id));
-        if turns >= hard {
-            return Err(Refusal::new(Code::TurnsHard).numbers(hard, turns));
-        }
-        if turns >= soft {
-            return Err(Refusal::new(Code::TurnsSoft).numbers(soft, turns));
+        let limits = &self.state().limits;
+        for (code, max) in [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)] {
+            if turns >= max && !limits.observed.observes(code.word()) {
+                return Err(Refusal::new(code).numbers(max, turns));
+            }
         }
         self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
         Ok(Reply::Sent(alloc::vec![self.state().seq]))
@@ -198,6 +205,7 @@ impl Step<'_> {
         ttl_ms: u64,
     ) -> Outcome {
         self.holds(by)?;
+        self.runs(by.agent())?;
         let task = self.task_in_turn(by.agent(), turn)?;
         let state = self.state();
         let holder = state.claims.values().find(|held| {

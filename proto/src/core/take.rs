@@ -30,8 +30,10 @@ impl Step<'_> {
         }
         let Some(task) = self.next_task(agent) else { return Ok(Reply::Delivery(None)) };
         let turn = TurnId(self.state().last_turn() + 1);
-        let notices: alloc::vec::Vec<Seq> =
-            self.state().agents[agent.0 as usize].notices.iter().map(|(seq, _)| *seq).collect();
+        let age_max = self.state().limits.delivery_age_ms;
+        let waiting = self.state().agents[agent.0 as usize].notices.iter();
+        let fresh = waiting.filter(|(_, at)| self.now.since(*at) < age_max);
+        let notices: alloc::vec::Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
         let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
         Ok(Reply::Delivery(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices })))

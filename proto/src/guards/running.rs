@@ -32,6 +32,6 @@ fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
         return Some(Refusal::new(code).about(sender.name()));
     }
     let own = view.task().map(|t| t.conv);
-    let conv = view.conv().or(own).and_then(|c| view.state.conversations.get(&c));
-    conv.filter(|c| c.running == running).map(|c| Refusal::new(code).about(&c.reference))
+    let conv = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running)?;
+    Some(Refusal::new(code).about(view.state.ref_of(conv)?))
 }

@@ -20,5 +20,5 @@ pub(super) fn saturated(view: &View<'_>) -> Option<Refusal> {
     let recipient = view.recipient().filter(|_| view.is_request())?;
     let waiting = recipient.queue.len() as u64;
     (waiting >= max)
-        .then(|| Refusal::new(Code::Saturated).numbers(max, waiting).about(recipient.name()).retry_after(RETRY_MS))
+        .then(|| Refusal::new(Code::Saturated).numbers(max, waiting + 1).about(recipient.name()).retry_after(RETRY_MS))
 }

@@ -1,6 +1,7 @@
 //! The fold: the one place where the state changes. Needs neither clock nor configuration.
 #![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
 
+use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Agent, Closed, Grant, Incident, Running, State, Timer};
@@ -308,13 +309,17 @@ impl State {
         }
     }
 
+    /// Something that holds a conversation, and so everything below it, was set or lifted.
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
-        let tasks = self.conversations.get(&conv).map(|c| c.open_tasks.clone()).unwrap_or_default();
+        let mut tasks = BTreeSet::new();
+        for (id, below) in &self.conversations {
+            if self.lineage(*id).any(|c| self.refs.get(&c.reference) == Some(&conv)) {
+                tasks.extend(below.open_tasks.iter().copied());
+            }
+        }
         self.rearm_all(at, tasks);
         for grant in self.open_grants() {
-            if self.grants[&grant].conv == conv {
-                self.refresh_grant(at, grant);
-            }
+            self.refresh_grant(at, grant);
         }
     }
 

@@ -267,10 +267,11 @@ impl State {
 
     /// Stops or starts a grant's clock: it stands still while a human, a pause or a latch is waited for (D8).
     pub(super) fn refresh_grant(&mut self, at: Time, id: GrantId) {
-        let paused = self.running != Running::Active;
-        let Some(grant) = self.grants.get_mut(&id).filter(|g| g.end.is_none()) else { return };
-        let conv_paused = self.conversations.get(&grant.conv).is_some_and(|c| c.latched || c.running != Running::Active);
-        let stands = paused || conv_paused || grant.latched.is_some() || grant.human_waits > 0;
+        let Some(conv) = self.grants.get(&id).filter(|g| g.end.is_none()).map(|g| g.conv) else { return };
+        let paused = self.running.max(self.running_in(conv)) != Running::Active;
+        let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        let stands = paused || latched || grant.latched.is_some() || grant.human_waits > 0;
         match (grant.clock_stopped_at, stands) {
             (None, true) => {
                 grant.clock_stopped_at = Some(at);

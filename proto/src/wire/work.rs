@@ -46,7 +46,7 @@ words! {
 }
 
 /// A stored message.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StoredMessage {
     /// Its id, `msg-12`.
@@ -129,9 +129,41 @@ pub struct StoredMessage {
     pub escalation: Option<String>,
 }
 
-impl Default for DeliveryState {
-    fn default() -> Self {
-        Self::Noted
+impl StoredMessage {
+    /// A message of which nothing is known but its type.
+    #[must_use]
+    pub const fn blank(kind: MessageType) -> Self {
+        Self {
+            id: String::new(),
+            seq: 0,
+            from: String::new(),
+            to: String::new(),
+            kind,
+            reference: String::new(),
+            parent_ref: None,
+            depth: 0,
+            hops: 0,
+            request_id: None,
+            action: None,
+            payload: None,
+            body: String::new(),
+            metadata: None,
+            priority: None,
+            deadline: None,
+            cause: None,
+            grant: None,
+            room: None,
+            created_at: String::new(),
+            delivery_state: DeliveryState::Noted,
+            status: None,
+            reason: None,
+            in_reply_to: None,
+            completed: Vec::new(),
+            failed: Vec::new(),
+            eta_ms: None,
+            acknowledged: false,
+            escalation: None,
+        }
     }
 }
 
