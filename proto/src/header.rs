@@ -93,12 +93,7 @@ impl fmt::Display for Header {
 /// The first field that is wrong, with its byte offset and, where it can be told, the header that was
 /// probably meant.
 pub fn parse(text: &str) -> Result<(Header, &str), HeaderError> {
-    read(text).map_err(|(field, offset, problem)| HeaderError {
-        field,
-        offset,
-        problem,
-        suggestion: suggest(text),
-    })
+    read(text).map_err(|(field, offset, problem)| HeaderError { field, offset, problem, suggestion: suggest(text) })
 }
 
 type Fault = (&'static str, usize, Problem);

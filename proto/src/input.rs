@@ -7,9 +7,7 @@ use crate::envelope::{Draft, FinishStatus, JsonText};
 use crate::fact::{
     ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, Profile, Scope, Spend,
 };
-use crate::ids::{
-    AgentId, ApprovalId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, Time, TurnId,
-};
+use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref, RequestId, Resource};
 use crate::refusal::Refusal;

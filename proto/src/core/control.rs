@@ -53,7 +53,8 @@ impl Step<'_> {
     fn stop(&mut self, scope: Scope) {
         match scope {
             Scope::Workspace => {
-                for grant in self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| *id).collect::<Vec<_>>()
+                for grant in
+                    self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| *id).collect::<Vec<_>>()
                 {
                     self.end_grant(grant, GrantEnd::Stopped, Cause::Stopped);
                 }
@@ -125,11 +126,9 @@ fn once_more(code: Code, limits: &Limits) -> Extension {
         Code::GrantMessages => Extension { messages: limits.grant_messages_max, ..none },
         Code::GrantTurns => Extension { turns: limits.grant_turns_max, ..none },
         Code::GrantAgents => Extension { agents: limits.grant_agents_max, ..none },
-        Code::Budget => Extension {
-            tokens: limits.grant_tokens_max,
-            cost_microusd: limits.grant_cost_microusd_max,
-            ..none
-        },
+        Code::Budget => {
+            Extension { tokens: limits.grant_tokens_max, cost_microusd: limits.grant_cost_microusd_max, ..none }
+        }
         _ => none,
     }
 }

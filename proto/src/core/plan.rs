@@ -69,13 +69,7 @@ impl Step<'_> {
         Ok(targets)
     }
 
-    fn resolve(
-        &self,
-        sender: AgentId,
-        draft: &Draft,
-        to: &Address,
-        targets: &mut Vec<AgentId>,
-    ) -> Result<(), Refusal> {
+    fn resolve(&self, sender: AgentId, draft: &Draft, to: &Address, targets: &mut Vec<AgentId>) -> Result<(), Refusal> {
         let state = self.state();
         let unknown = || Refusal::new(Code::UnknownRecipient).about(to);
         match to {
@@ -111,9 +105,8 @@ impl Step<'_> {
     ) -> Option<AgentId> {
         let state = self.state();
         let ancestors: Vec<AgentId> = task.map(|t| state.ancestors(t).collect()).unwrap_or_default();
-        let fits = |id: &AgentId| {
-            *id != sender && !tried.contains(id) && !ancestors.contains(id) && state.may_take(*id)
-        };
+        let fits =
+            |id: &AgentId| *id != sender && !tried.contains(id) && !ancestors.contains(id) && state.may_take(*id);
         let load = |id: &AgentId| state.agent(*id).map_or(usize::MAX, |a| a.queue.len() + a.turns.len());
         state.actions.get(action)?.iter().copied().filter(fits).min_by_key(|id| (load(id), *id))
     }
@@ -128,7 +121,14 @@ impl Step<'_> {
     }
 
     /// The conversation of the message to `to`; `fresh` children were planned before it in the same send.
-    pub(super) fn line(&self, sender: AgentId, draft: &Draft, standing: Standing, to: Option<AgentId>, fresh: u32) -> Line {
+    pub(super) fn line(
+        &self,
+        sender: AgentId,
+        draft: &Draft,
+        standing: Standing,
+        to: Option<AgentId>,
+        fresh: u32,
+    ) -> Line {
         let state = self.state();
         let line = match standing {
             Standing::Human => self.human_line(draft),
@@ -158,7 +158,9 @@ impl Step<'_> {
         let plan = match (&draft.reference, self.named(draft)) {
             (_, Some(conv)) => Plan::Existing(conv),
             (Some(reference), None) => Plan::Open(reference.clone(), None),
-            (None, None) => self.minted("work-", self.state().minted_conversations()).map_or(Plan::None, |r| Plan::Open(r, None)),
+            (None, None) => {
+                self.minted("work-", self.state().minted_conversations()).map_or(Plan::None, |r| Plan::Open(r, None))
+            }
         };
         Line { plan, fault: None, depth: 0 }
     }
@@ -169,14 +171,7 @@ impl Step<'_> {
     }
 
     /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
-    fn request_line(
-        &self,
-        draft: &Draft,
-        standing: Standing,
-        id: TaskId,
-        to: Option<AgentId>,
-        fresh: u32,
-    ) -> Line {
+    fn request_line(&self, draft: &Draft, standing: Standing, id: TaskId, to: Option<AgentId>, fresh: u32) -> Line {
         let state = self.state();
         let task = &state.tasks[&id];
         let delegate = to.and_then(|t| task.delegate(t));

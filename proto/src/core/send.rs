@@ -174,10 +174,7 @@ impl Step<'_> {
 
     fn refuse(&mut self, sending: &Sending, refusal: Refusal) -> Refusal {
         let grant = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
-        let totals = matches!(
-            refusal.code,
-            Code::GrantMessages | Code::GrantTurns | Code::GrantAgents | Code::Budget
-        );
+        let totals = matches!(refusal.code, Code::GrantMessages | Code::GrantTurns | Code::GrantAgents | Code::Budget);
         if let Some(grant) = grant.filter(|_| totals) {
             self.latch(Latched::Grant(grant), &refusal);
         }
@@ -258,8 +255,7 @@ impl Step<'_> {
     }
 
     fn start_root(&mut self, agent: AgentId, conv: ConvId) -> TaskId {
-        let received =
-            self.state().conversations[&conv].root.filter(|r| r.agent == agent).and_then(|r| r.received);
+        let received = self.state().conversations[&conv].root.filter(|r| r.agent == agent).and_then(|r| r.received);
         let grant = self.open_grant(agent, conv);
         let task = TaskId(self.state().last_task() + 1);
         self.record(Fact::RootStarted { task, agent, conv, grant, received });

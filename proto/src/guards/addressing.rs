@@ -8,7 +8,9 @@ use crate::refusal::{Code, Refusal};
 pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.list_max;
     match (&view.draft.to, view.draft.kind) {
-        (Address::All, MessageType::Request) => Some(Refusal::new(Code::Malformed).about("a REQUEST can't go to `all`")),
+        (Address::All, MessageType::Request) => {
+            Some(Refusal::new(Code::Malformed).about("a REQUEST can't go to `all`"))
+        }
         (Address::List(items), _) if items.is_empty() => Some(Refusal::new(Code::Malformed).about("`to` is empty")),
         (Address::List(items), _) if items.len() as u64 > max => {
             Some(Refusal::new(Code::Malformed).numbers(max, items.len() as u64).about("`to` has too many names"))

@@ -1,5 +1,8 @@
 //! The fold: the one place where the state changes. Needs neither clock nor configuration.
-#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
+)]
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -257,8 +260,7 @@ impl State {
         match fact {
             Fact::LatchSet { incident, on, code, limit, current } => {
                 self.minted.incident = incident.0;
-                let tripped =
-                    Incident { on: *on, code: *code, limit: *limit, current: *current, at, lifted: None };
+                let tripped = Incident { on: *on, code: *code, limit: *limit, current: *current, at, lifted: None };
                 self.incidents.insert(*incident, tripped);
                 self.set_latch(*on, Some(*incident));
                 self.after_latch(at, *on);

@@ -1,5 +1,8 @@
 //! The fold of what humans and resources are about: escalations, approvals, claims, rooms, forgetting.
-#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
+)]
 
 use super::fold::misdirected;
 use super::{
@@ -66,7 +69,8 @@ impl State {
             }
             Fact::EscalationNoted { escalation, by, .. } => {
                 let answer = self.seq;
-                if let Some(agent) = self.end_escalation(at, *escalation, EscalationState::Answered, Some((*by, answer)))
+                if let Some(agent) =
+                    self.end_escalation(at, *escalation, EscalationState::Answered, Some((*by, answer)))
                 {
                     self.notice(at, agent);
                 }

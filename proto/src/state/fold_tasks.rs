@@ -135,7 +135,8 @@ impl State {
         let received = if asker.is_task() { alloc::vec![(message.conv, message.depth)] } else { Vec::new() };
         let quota = self.limits.task_requests_max;
         let incarnation = self.agents[to.0 as usize].incarnation;
-        let task = Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
+        let task =
+            Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
         self.tasks.insert(terms.task, Task { request: Some(request), incarnation, ..task });
         self.minted.task = terms.task.0;
         self.minted.request += 1;

@@ -1,5 +1,8 @@
 //! The fold of turns, and of the clocks that stand still: time to acknowledge and a grant's age.
-#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch in `State::change` matches every fact; each part gets its own")]
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
+)]
 
 use alloc::collections::BTreeSet;
 

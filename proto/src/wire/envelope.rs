@@ -90,10 +90,7 @@ impl Metadata {
     /// Whether nothing is stated.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.priority.is_none()
-            && self.timeout_ms.is_none()
-            && self.deadline_ms.is_none()
-            && self.unknown.is_empty()
+        self.priority.is_none() && self.timeout_ms.is_none() && self.deadline_ms.is_none() && self.unknown.is_empty()
     }
 }
 

@@ -87,7 +87,8 @@ fn days(date: &str) -> Option<u64> {
     let shifted_year = if month <= 2 { year.checked_sub(1)? } else { year };
     let shifted_month = (month + 9) % 12;
     let era_year = shifted_year % 400;
-    let era_day = era_year * 365 + era_year / 4 - era_year / 100 + (153 * shifted_month + 2) / 5 + day.checked_sub(1)?;
+    let era_day =
+        era_year * 365 + era_year / 4 - era_year / 100 + (153 * shifted_month + 2) / 5 + day.checked_sub(1)?;
     let days = (shifted_year / 400 * 146_097 + era_day).checked_sub(719_468)?;
     (civil(days) == (year, month, day)).then_some(days)
 }

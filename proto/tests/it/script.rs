@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
-use lastword_proto::fact::{ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, Scope};
+use lastword_proto::fact::{
+    ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, Scope,
+};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, Seq, Time, TurnId};
 use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
 use lastword_proto::limits::Limits;
@@ -148,7 +150,9 @@ impl World {
             ("answer", [id, ..]) => Input::Answer(by, EscalationId::parse(id).unwrap(), text(&rest[1..]).into()),
             ("hold", [tool, ..]) => Input::AskApproval(by, turn, Box::new(call(tool, rest))),
             ("use", [id, tool, ..]) => Input::Use(by, ApprovalId::parse(id).unwrap(), call(tool, rest).digest),
-            ("decide", [id, decision, ..]) => Input::Decide(by, ApprovalId::parse(id).unwrap(), verdict(decision, rest)),
+            ("decide", [id, decision, ..]) => {
+                Input::Decide(by, ApprovalId::parse(id).unwrap(), verdict(decision, rest))
+            }
             ("claim", [resource, mode, ..]) => {
                 let mode = ClaimMode::from_word(mode).unwrap();
                 Input::Claim(by, turn, Resource::new(resource).unwrap(), mode, 60_000)
@@ -215,7 +219,9 @@ impl World {
                 }
                 line
             }
-            Fact::Warned { place: at, crossing, turns } => format!("warning: {crossing} limit, {turns} in {}", place(at)),
+            Fact::Warned { place: at, crossing, turns } => {
+                format!("warning: {crossing} limit, {turns} in {}", place(at))
+            }
             Fact::LatchSet { incident, code, limit, current, .. } => {
                 format!("latched: {incident} {code} (limit {limit}, {current})")
             }
@@ -310,8 +316,16 @@ fn finish(words: &[&str]) -> Finish {
     let status = words.first().and_then(|w| FinishStatus::from_word(w));
     let rest = if status.is_some() { &words[1..] } else { words };
     let parts = |key| option(rest, key).map(|p| p.split(',').map(Into::into).collect()).unwrap_or_default();
-    let spend = option(rest, "tokens=").map(|t| lastword_proto::fact::Spend { tokens: t.parse().unwrap(), cost_microusd: 0 });
-    Finish { status, body: text(rest).into(), completed: parts("done="), failed: parts("failed="), spend, ..Finish::default() }
+    let spend =
+        option(rest, "tokens=").map(|t| lastword_proto::fact::Spend { tokens: t.parse().unwrap(), cost_microusd: 0 });
+    Finish {
+        status,
+        body: text(rest).into(),
+        completed: parts("done="),
+        failed: parts("failed="),
+        spend,
+        ..Finish::default()
+    }
 }
 
 /// The digest is the tool and its arguments themselves, cut to length: enough to tell calls apart.

@@ -29,7 +29,8 @@ fn the_request_fsm_is_the_table_that_was_agreed() {
 
 #[test]
 fn the_turn_tracker_is_the_table_that_was_agreed() {
-    let script = "human uma\nagent a\nagent b\numa: room r a b\n".to_owned() + &"a: post r hi\nb: post r hi\n".repeat(51);
+    let script =
+        "human uma\nagent a\nagent b\numa: room r a b\n".to_owned() + &"a: post r hi\nb: post r hi\n".repeat(51);
     let (played, _) = crate::script::play(&script, &[]);
     let mut table = String::from("agent post | what happens\n--- | ---\n");
     let mut posts = 0;

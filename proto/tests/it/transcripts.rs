@@ -67,7 +67,11 @@ fn a_transcript_changes_when_a_rule_that_it_needs_is_off() {
 fn every_guard_that_can_be_off_is_needed_by_a_transcript() {
     let all = transcripts();
     for guard in GUARDS.iter().filter(|g| g.observable) {
-        assert!(all.iter().any(|(_, script)| needs(script).contains(&guard.name)), "no transcript needs {}", guard.name);
+        assert!(
+            all.iter().any(|(_, script)| needs(script).contains(&guard.name)),
+            "no transcript needs {}",
+            guard.name
+        );
     }
 }
 

@@ -1,0 +1,114 @@
+//! All short histories of a small alphabet: every word of it, with the invariants after each step.
+
+use lastword_proto::envelope::{Address, Draft, FinishStatus};
+use lastword_proto::input::{Finish, Question};
+use lastword_proto::limits::Limits;
+use lastword_proto::names::Ref;
+use lastword_proto::{Input, MessageType};
+
+use crate::witness::Broken;
+use crate::world::{World, request};
+
+/// What an exploration saw.
+#[derive(Clone, Debug, Default)]
+pub struct Explored {
+    /// Steps taken; each gives a state that was checked.
+    pub steps: u64,
+    /// Steps that changed nothing, so that nothing new lies behind them.
+    pub idle: u64,
+    /// Most waking messages of any grant.
+    pub most_waking: u64,
+    /// The first promise that was broken, with the history.
+    pub broken: Option<(Vec<usize>, Broken)>,
+}
+
+/// Plays every history of at most `length` letters with `agents` agents.
+#[must_use]
+pub fn explore(limits: &Limits, agents: u8, length: usize) -> Explored {
+    let mut seen = Explored::default();
+    let world = World::new(limits, agents);
+    walk(&world, length, &mut Vec::new(), &mut seen);
+    seen
+}
+
+fn walk(world: &World, left: usize, history: &mut Vec<usize>, seen: &mut Explored) {
+    if left == 0 || seen.broken.is_some() {
+        return;
+    }
+    for letter in 0..letters(world) {
+        let mut next = world.clone();
+        let facts = next.log().len();
+        play(&mut next, letter);
+        next.audit(false);
+        seen.steps += 1;
+        seen.most_waking = seen.most_waking.max(next.witness().most_waking());
+        history.push(letter);
+        if let Some(broken) = next.broken().first() {
+            seen.broken = Some((history.clone(), broken.clone()));
+            return;
+        }
+        if next.log().len() == facts {
+            seen.idle += 1;
+        } else {
+            walk(&next, left - 1, history, seen);
+        }
+        history.pop();
+    }
+}
+
+const COMMON: usize = 3;
+const EACH: usize = 5;
+
+fn letters(world: &World) -> usize {
+    let agents = world.agents().len();
+    COMMON + agents * (EACH + 2 * (agents - 1))
+}
+
+/// One letter: what the human or the clock does, or what one agent does.
+fn play(world: &mut World, letter: usize) {
+    if letter < COMMON {
+        return common(world, letter);
+    }
+    let agents = world.agents().len();
+    let each = EACH + 2 * (agents - 1);
+    let (who, verb) = ((letter - COMMON) / each, (letter - COMMON) % each);
+    let agent = world.agents()[who];
+    let Some(by) = world.agent(agent) else { return };
+    let finish =
+        |status| Input::Finish(by, None, Box::new(Finish { status, body: "done".into(), ..Finish::default() }));
+    let input = match verb {
+        0 => Input::Take(by, None),
+        1 => finish(None),
+        2 => finish(Some(FinishStatus::Completed)),
+        3 => finish(Some(FinishStatus::Rejected)),
+        4 => Input::Escalate(by, None, Question { body: "?".into(), options: Vec::new(), reference: None }),
+        _ => {
+            let other = (verb - EACH) / 2;
+            let other = if other >= who { other + 1 } else { other };
+            let reference = ((verb - EACH) % 2 == 1).then(|| Ref::new("W-1").ok()).flatten();
+            let mut draft: Draft = request(world.agents()[other], world);
+            draft.reference = reference;
+            Input::Send(by, Box::new(draft))
+        }
+    };
+    world.give(input);
+}
+
+fn common(world: &mut World, letter: usize) {
+    let human = world.human();
+    match letter {
+        0 => {
+            let mut draft = request(world.agents()[0], world);
+            draft.reference = Ref::new("T-1").ok();
+            world.give(Input::Send(human, Box::new(draft)));
+        }
+        1 => {
+            world.pass_to_deadline();
+        }
+        _ => {
+            let mut draft = Draft::new(MessageType::Info, Address::All, "carry on");
+            draft.reference = Ref::new("T-1").ok();
+            world.give(Input::Send(human, Box::new(draft)));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! Never shipped: simulated worlds, adversaries and invariants over the real core.
+//!
+//! A [`World`] is a core in virtual time whose every fact passes a [`Witness`], which knows nothing of the
+//! core's state: it recounts from the facts alone, naively, and says which promise was broken.
+
+mod adversary;
+mod explorer;
+mod witness;
+mod world;
+
+pub use adversary::{Campaign, run};
+pub use explorer::{Explored, explore};
+pub use witness::{Broken, Witness};
+pub use world::World;

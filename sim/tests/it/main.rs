@@ -1,0 +1,3 @@
+//! What holds of the core, over all short histories and over long random ones.
+
+mod histories;
