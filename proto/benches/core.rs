@@ -1,0 +1,95 @@
+//! What one input costs in the core: at 1,000 and at 100,000 open conversations, and the header.
+
+use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::fact::{Kind, Profile};
+use lastword_proto::ids::Time;
+use lastword_proto::input::Registration;
+use lastword_proto::limits::Limits;
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::{Core, Input, MessageType, Out, Principal, header};
+
+fn credential(n: u64) -> [u8; 32] {
+    let mut hash = [7; 32];
+    hash[..8].copy_from_slice(&n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
+    hash
+}
+
+/// `agents` agents, and as many open conversations as asked for, each with a request that waits.
+fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
+    let mut core = Core::default();
+    let mut out = Out::default();
+    let limits = Limits { agents_max: 1_000_000, inbox_max: 1_000_000, ..Limits::default() };
+    let mut now = Time(1);
+    core.handle(now, Input::Configure(Box::new(limits)), &mut out);
+    let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
+    let mut principals = Vec::new();
+    for n in 0..=agents {
+        let name = AgentName::new(&format!("agent-{n}")).unwrap();
+        let kind = if n == 0 { Kind::Human } else { Kind::Agent };
+        let registration = Registration { name, kind, profile: profile.clone(), credential: credential(n) };
+        let input =
+            if n == 0 { Input::Bootstrap(registration) } else { Input::Register(principals[0], registration) };
+        core.handle(now, input, &mut out);
+        principals.push(core.state().prove(&credential(n)).unwrap());
+    }
+    for n in 0..conversations {
+        now = now.plus(1);
+        let sender = principals[(n % agents) as usize + 1];
+        // Another delegate each time, or it would be the same conversation going on.
+        let delegate = (n + 1 + n / agents) % agents + 1;
+        core.handle(now, Input::Send(sender, root(n, delegate)), &mut out);
+        if n % 1_000 == 0 {
+            // Roots are allowed ten an hour.
+            now = now.plus(3_600_000 * 1_000 / agents.max(1));
+            out.clear();
+        }
+    }
+    out.clear();
+    (core, principals, now)
+}
+
+fn root(n: u64, to: u64) -> Box<Draft> {
+    let to = Address::Name(AgentName::new(&format!("agent-{to}")).unwrap());
+    let mut draft = Draft::new(MessageType::Request, to, &"x".repeat(400));
+    draft.reference = Ref::new(&format!("WORK-{n}")).ok();
+    Box::new(draft)
+}
+
+fn sends(c: &mut Criterion) {
+    let mut group = c.benchmark_group("send");
+    for conversations in [1_000, 100_000] {
+        let (core, principals, now) = crowd(10_000, conversations);
+        let open = core.state().conversations.len();
+        let mut n = conversations * 10;
+        let mut running = core;
+        let mut now = now;
+        let mut out = Out::default();
+        group.bench_function(format!("{open} open conversations"), |b| {
+            b.iter_batched(
+                || {
+                    n += 1;
+                    now = now.plus(4_000);
+                    (now, principals[(n * 7_919 % 10_000) as usize + 1], root(n, n * 104_729 % 10_000 + 1))
+                },
+                |(now, sender, draft)| {
+                    out.clear();
+                    running.handle(now, Input::Send(sender, draft), &mut out);
+                    out.entries.len()
+                },
+                BatchSize::SmallInput,
+            );
+        });
+    }
+    group.finish();
+}
+
+fn headers(c: &mut Criterion) {
+    let text = "[FROM:kilo][TO:hive][TYPE:REQUEST][REF:EDGA-1450][DEPTH:0] please look";
+    let (parsed, _) = header::parse(text).unwrap();
+    c.bench_function("header parse", |b| b.iter(|| header::parse(std::hint::black_box(text))));
+    c.bench_function("header print", |b| b.iter(|| std::hint::black_box(&parsed).to_string()));
+}
+
+criterion_group!(benches, sends, headers);
+criterion_main!(benches);

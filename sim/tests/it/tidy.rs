@@ -1,0 +1,176 @@
+//! Documents and manifests that a test reads, so that they can't drift from the code.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use lastword_proto::Code;
+use lastword_proto::guards::GUARDS;
+use lastword_proto::limits::LIMITS;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// Every source file of the project.
+fn sources() -> Vec<String> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> =
+        ["proto", "store", "server", "client", "cli", "sim"].iter().map(|f| root().join(f)).collect();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() && !path.ends_with("target") {
+                folders.push(path);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                found.push(std::fs::read_to_string(&path).unwrap());
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn every_rule_names_a_proof_that_exists() {
+    let table = read("docs/rules.md");
+    let sources = sources();
+    let mut rules = BTreeSet::new();
+    for row in table.lines().filter(|l| l.starts_with("| ") && l.matches('|').count() == 4) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let (rule, proofs) = (cells[1], cells[3]);
+        if rule == "rule" {
+            continue;
+        }
+        rules.insert(rule.to_owned());
+        assert!(!proofs.is_empty(), "{rule} has no proof");
+        for proof in proofs.split_whitespace() {
+            match proof.split_once(':') {
+                Some(("transcript", name)) => {
+                    let path = root().join(format!("proto/testdata/transcripts/{name}.txt"));
+                    assert!(path.exists(), "{rule}: there is no transcript {name}");
+                }
+                Some(("test", name)) => {
+                    let function = format!("fn {name}(");
+                    assert!(sources.iter().any(|s| s.contains(&function)), "{rule}: there is no test {name}");
+                }
+                _ => panic!("{rule}: what is {proof}?"),
+            }
+        }
+    }
+    let named =
+        GUARDS.iter().map(|g| g.rule).chain(LIMITS.iter().map(|l| l.rule)).chain(Code::ALL.iter().map(|c| c.rule()));
+    for rule in named {
+        assert!(rules.contains(rule), "{rule} is named in the code and missing in docs/rules.md");
+    }
+}
+
+#[test]
+fn every_incident_of_the_table_has_its_transcript() {
+    let table = read("docs/rules.md");
+    let rows = table
+        .split("## Incidents")
+        .nth(1)
+        .unwrap()
+        .lines()
+        .filter(|l| l.starts_with("| ") && !l.contains("what happened"));
+    let mut count = 0;
+    for row in rows {
+        let name = row.split('|').map(str::trim).nth(2).unwrap();
+        assert!(root().join(format!("proto/testdata/transcripts/{name}.txt")).exists(), "no transcript {name}");
+        count += 1;
+    }
+    assert!(count > 20);
+}
+
+#[test]
+fn the_limits_document_is_the_table_in_the_code() {
+    let mut text = String::from(
+        "# Limits\n\nEvery number of the protocol, made from the table in `proto/src/limits.rs`. Set them in `lastword.toml`,\n\
+         section `[limits]`; the unit is the last word of the name.\n\n| limit | default | rule | what it bounds |\n|---|---|---|---|\n",
+    );
+    for row in LIMITS {
+        writeln!(text, "| `{}` | {} | {} | {} |", row.name, row.default, row.rule, row.meaning).unwrap();
+    }
+    writeln!(text, "\n## Guards\n\nIn the order in which they are asked. One that can be observed may be listed in `observe`: it then records what it\nwould have refused and refuses nothing.\n\n| guard | rule | can be observed | holds for humans too |\n|---|---|---|---|").unwrap();
+    for guard in GUARDS {
+        let yes = |b: bool| if b { "yes" } else { "no" };
+        writeln!(text, "| `{}` | {} | {} | {} |", guard.name, guard.rule, yes(guard.observable), yes(guard.humans))
+            .unwrap();
+    }
+    check("docs/limits.md", &text);
+}
+
+#[test]
+fn the_codes_document_is_the_table_in_the_code() {
+    let mut text = String::from(
+        "# Refusals\n\nEvery code, the same on every surface. `hint` is what a model is told to do next.\n\n| code | HTTP | rule | what | hint |\n|---|---|---|---|---|\n",
+    );
+    for code in Code::ALL {
+        writeln!(text, "| `{code}` | {} | {} | {} | {} |", code.http_status(), code.rule(), code.title(), code.hint())
+            .unwrap();
+    }
+    check("docs/refusals.md", &text);
+}
+
+fn check(path: &str, actual: &str) {
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(root().join(path), actual).unwrap();
+    }
+    assert_eq!(actual, read(path), "{path}: UPDATE=1 rewrites it");
+}
+
+#[test]
+fn the_guards_are_asked_in_the_agreed_order() {
+    let place = |name: &str| GUARDS.iter().position(|g| g.name == name).unwrap();
+    let order = [
+        "from_mismatch",
+        "turns_soft",
+        "stopped",
+        "unknown_recipient",
+        "reply_not_expected",
+        "passive_reply",
+        "depth_cap",
+        "pair_rate",
+        "grant_messages",
+        "budget",
+    ];
+    assert!(
+        order.windows(2).all(|w| place(w[0]) < place(w[1])),
+        "identity, counting, holding, addressing, type, causality, windows, totals"
+    );
+}
+
+#[test]
+fn crates_depend_only_along_the_arrows() {
+    let allowed: &[(&str, &[&str])] = &[
+        ("proto", &[]),
+        ("store", &["proto"]),
+        ("server", &["proto", "store"]),
+        ("client", &["proto"]),
+        ("cli", &["proto", "store", "server", "client"]),
+        ("sim", &["proto", "store", "server", "client", "cli"]),
+    ];
+    for (folder, may) in allowed {
+        let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
+        let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();
+        for name in dependencies.keys().filter_map(|d| d.strip_prefix("lastword-")) {
+            assert!(may.contains(&name), "{folder} must not see {name}: it could get round a guard");
+        }
+    }
+}
+
+#[test]
+fn nothing_in_the_project_refers_to_what_a_clone_does_not_have() {
+    let words = ["../sha".to_owned() + "red", "issue ".to_owned() + "#"];
+    for text in
+        sources().into_iter().chain(["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "docs/rules.md"].map(read))
+    {
+        for word in &words {
+            assert!(!text.contains(word.as_str()), "a file refers to {word}");
+        }
+    }
+}
