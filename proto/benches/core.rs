@@ -28,8 +28,7 @@ fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
         let name = AgentName::new(&format!("agent-{n}")).unwrap();
         let kind = if n == 0 { Kind::Human } else { Kind::Agent };
         let registration = Registration { name, kind, profile: profile.clone(), credential: credential(n) };
-        let input =
-            if n == 0 { Input::Bootstrap(registration) } else { Input::Register(principals[0], registration) };
+        let input = if n == 0 { Input::Bootstrap(registration) } else { Input::Register(principals[0], registration) };
         core.handle(now, input, &mut out);
         principals.push(core.state().prove(&credential(n)).unwrap());
     }

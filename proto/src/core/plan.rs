@@ -9,7 +9,7 @@ use crate::guards::{Fault, Line, Plan, Standing};
 use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
-use crate::state::{Asker, State, Task};
+use crate::state::{Asker, Task};
 
 impl Step<'_> {
     /// Where the sender stands (D1, D7).
@@ -175,35 +175,27 @@ impl Step<'_> {
         let state = self.state();
         let task = &state.tasks[&id];
         let delegate = to.and_then(|t| task.delegate(t));
-        if let Some(known) = delegate {
-            return Self::delegate_line(state, draft, standing, known);
+        let known = delegate.map(|d| (d, &state.conversations[&d.conv].reference));
+        let conflict = known.filter(|(_, own)| draft.reference.as_ref().is_some_and(|r| r != *own));
+        if let (Some((delegate, reference)), None) = (known, conflict) {
+            let unanswered = state.tasks.get(&delegate.task).is_some_and(|t| !t.is_closed());
+            let repeats = unanswered && standing.turn().is_none();
+            let fault = repeats.then(|| Fault::InUse(reference.clone()));
+            return Line { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
         }
         let own = |c: ConvId| c == task.conv || task.delegates.iter().any(|d| d.conv == c);
-        let plan = match (&draft.reference, self.named(draft)) {
-            (Some(reference), Some(conv)) if !own(conv) => {
-                return Line { plan: Plan::Existing(conv), fault: Some(Fault::InUse(reference.clone())), depth: 0 };
-            }
-            (Some(_), Some(conv)) => Plan::Existing(conv),
-            (Some(reference), None) => Plan::Open(reference.clone(), Some(task.conv)),
-            (None, _) => self.child(task.conv, fresh),
+        let (plan, foreign) = match (&draft.reference, self.named(draft)) {
+            (Some(_), Some(conv)) => (Plan::Existing(conv), !own(conv)),
+            (Some(reference), None) => (Plan::Open(reference.clone(), Some(task.conv)), false),
+            (None, _) => (self.child(task.conv, fresh), false),
         };
-        let fault = (plan == Plan::None).then_some(Fault::Required);
+        // Asking a delegate again continues the conversation with it; another REF for it is refused.
+        let fault = match (conflict, &draft.reference) {
+            (Some((_, reference)), _) => Some(Fault::Conflict(reference.clone())),
+            (None, Some(reference)) if foreign => Some(Fault::InUse(reference.clone())),
+            (None, _) => (plan == Plan::None).then_some(Fault::Required),
+        };
         Line { plan, fault, depth: 0 }
-    }
-
-    /// Asking a delegate again continues the conversation with it; another REF for it is refused.
-    fn delegate_line(state: &State, draft: &Draft, standing: Standing, known: &crate::state::Delegate) -> Line {
-        let reference = &state.conversations[&known.conv].reference;
-        let conflicts = draft.reference.as_ref().is_some_and(|r| r != reference);
-        let unanswered = state.tasks.get(&known.task).is_some_and(|t| !t.is_closed());
-        let fault = if conflicts {
-            Some(Fault::Conflict(reference.clone()))
-        } else if unanswered && standing.turn().is_none() {
-            Some(Fault::InUse(reference.clone()))
-        } else {
-            None
-        };
-        Line { plan: Plan::Existing(known.conv), fault, depth: 0 }
     }
 
     fn child(&self, parent: ConvId, fresh: u32) -> Plan {

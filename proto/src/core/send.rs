@@ -101,8 +101,14 @@ impl Step<'_> {
             return None;
         }
         let mut convs: Vec<ConvId> = Vec::new();
+        // What will be refused for its REF counts where the task is, or new REFs would hide a loop.
+        let own = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.conv);
         for (_, line) in &sending.targets {
-            if let Plan::Existing(conv) = line.plan
+            let conv = match line.plan {
+                Plan::Existing(conv) => Some(conv),
+                Plan::Open(..) | Plan::None => own.filter(|_| line.fault.is_some()),
+            };
+            if let Some(conv) = conv
                 && self.state().conversations[&conv].has_part(sending.sender)
                 && !convs.contains(&conv)
             {

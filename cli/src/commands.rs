@@ -1,0 +1,183 @@
+//! The commands: a file each, listed here once.
+
+mod agent;
+mod answer;
+mod approvals;
+mod approve;
+mod ask;
+mod audit;
+mod bound;
+mod completions;
+mod demo;
+mod demo_agent;
+mod doctor;
+mod escalations;
+mod explain;
+mod finish;
+mod grant;
+mod inbox;
+mod incidents;
+mod init;
+mod limits;
+mod man;
+mod pause;
+mod prompt;
+mod reindex;
+mod reject;
+mod replay;
+mod resume;
+mod send;
+mod serve;
+mod stop;
+mod tail;
+mod target;
+mod tree;
+mod verify;
+
+use std::future::Future;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::{Environment, Global, Settings};
+use crate::failure::Failure;
+use crate::out::Out;
+
+/// A message broker for teams of AI agents, whose conversations always end.
+#[derive(Debug, Parser)]
+#[command(name = "lastword", version, max_term_width = 100, arg_required_else_help = true)]
+#[command(after_help = "Exit codes: 0 done · 1 refused · 2 wrong usage · 3 no server or no data · 70 a bug")]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Write a lastword.toml and say what to do next
+    Init(init::Args),
+    /// Run the server
+    Serve(serve::Args),
+    /// Watch seven scripted agents run away without guards, and not with them
+    Demo(demo::Args),
+    /// One scripted agent of the demo
+    #[command(hide = true)]
+    DemoAgent(demo_agent::Args),
+    /// Add, list, show and remove agents and humans, or renew a token
+    Agent(agent::Args),
+    /// Send a message
+    Send(send::Args),
+    /// Take the next message
+    Inbox(inbox::Args),
+    /// End a turn with its final answer
+    Finish(finish::Args),
+    /// Ask an agent as a human, and wait for its answer
+    Ask(ask::Args),
+    /// Follow what happens
+    Tail(tail::Args),
+    /// Show a conversation as a tree
+    Tree(tree::Args),
+    /// Find messages
+    Audit(audit::Args),
+    /// List the questions of agents to humans
+    Escalations(escalations::Args),
+    /// Answer a question of an agent
+    Answer(answer::Args),
+    /// List the tool calls that wait for a decision
+    Approvals(approvals::Args),
+    /// Allow a held tool call, once
+    Approve(approve::Args),
+    /// Refuse a held tool call
+    Reject(reject::Args),
+    /// Pause a conversation, an agent or the workspace
+    Pause(target::Args),
+    /// Lift a pause, a stop or a latch
+    Resume(target::Args),
+    /// Stop a conversation, an agent or the workspace
+    Stop(target::Args),
+    /// Give more to the work of a conversation
+    Grant(grant::Args),
+    /// List the limits that tripped and hold
+    Incidents(incidents::Args),
+    /// Show every limit: value, default, rule and meaning
+    Limits(limits::Args),
+    /// Show what a grant can cause at most
+    Bound(bound::Args),
+    /// Play recorded conversations through the guards, in virtual time
+    Replay(replay::Args),
+    /// Build the read model again from the log
+    Reindex(reindex::Args),
+    /// Prove that nothing in the log was altered or removed
+    Verify(verify::Args),
+    /// Check the installation
+    Doctor(doctor::Args),
+    /// Explain a refusal's code or a rule
+    Explain(explain::Args),
+    /// Print the primer for an agent's system prompt
+    Prompt(prompt::Args),
+    /// Print a completion script for a shell
+    Completions(completions::Args),
+    /// Print the man page
+    Man(man::Args),
+}
+
+/// What every command gets.
+pub(crate) struct Context {
+    pub(crate) settings: Settings,
+    pub(crate) environment: Environment,
+    pub(crate) out: Out,
+}
+
+/// Runs the command.
+pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
+    match command {
+        Command::Init(args) => init::run(&args, cx),
+        Command::Serve(args) => serve::run(args, cx),
+        Command::Demo(args) => demo::run(&args, cx),
+        Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
+        Command::Agent(args) => wait(agent::run(args, cx)),
+        Command::Send(args) => wait(send::run(args, cx)),
+        Command::Inbox(args) => wait(inbox::run(args, cx)),
+        Command::Finish(args) => wait(finish::run(args, cx)),
+        Command::Ask(args) => wait(ask::run(args, cx)),
+        Command::Tail(args) => wait(tail::run(args, cx)),
+        Command::Tree(args) => wait(tree::run(args, cx)),
+        Command::Audit(args) => wait(audit::run(args, cx)),
+        Command::Escalations(args) => wait(escalations::run(args, cx)),
+        Command::Answer(args) => wait(answer::run(args, cx)),
+        Command::Approvals(args) => wait(approvals::run(args, cx)),
+        Command::Approve(args) => wait(approve::run(args, cx)),
+        Command::Reject(args) => wait(reject::run(args, cx)),
+        Command::Pause(args) => wait(pause::run(args, cx)),
+        Command::Resume(args) => wait(resume::run(args, cx)),
+        Command::Stop(args) => wait(stop::run(args, cx)),
+        Command::Grant(args) => wait(grant::run(args, cx)),
+        Command::Incidents(args) => wait(incidents::run(args, cx)),
+        Command::Limits(args) => wait(limits::run(args, cx)),
+        Command::Bound(args) => bound::run(&args, cx),
+        Command::Replay(args) => replay::run(&args, cx),
+        Command::Reindex(args) => reindex::run(&args, cx),
+        Command::Verify(args) => verify::run(&args, cx),
+        Command::Doctor(args) => wait(doctor::run(args, cx)),
+        Command::Explain(args) => explain::run(&args, cx),
+        Command::Prompt(args) => prompt::run(&args, cx),
+        Command::Completions(args) => completions::run(&args, cx),
+        Command::Man(args) => man::run(&args, cx),
+    }
+}
+
+/// Runs a client's command on this thread: starting a pool would take longer than a send.
+fn wait(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::unavailable)?;
+    runtime.block_on(work)
+}
+
+/// The text of an argument, from standard input where it is `-` or left out.
+fn text_or_stdin(text: Option<String>) -> Result<String, Failure> {
+    match text {
+        Some(text) if text != "-" => Ok(text),
+        Some(_) | None => std::io::read_to_string(std::io::stdin()).map_err(Failure::unavailable),
+    }
+}

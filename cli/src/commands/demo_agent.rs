@@ -1,0 +1,17 @@
+//! `lastword demo-agent`: one scripted agent of the demo, as a process of its own. Not for people.
+
+use super::Context;
+use crate::demo::perform;
+use crate::failure::Failure;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Which one.
+    name: String,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let client = cx.client(Authority::Read)?;
+    Ok(perform(&args.name, &client).await?)
+}

@@ -1,0 +1,127 @@
+//! `lastword doctor`: what is wrong with this installation, and what to do about it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use lastword_client::{Client, ClientError};
+use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader};
+use serde::Serialize;
+
+use super::{Context, bound};
+use crate::failure::Failure;
+use crate::out::{Out, Tone, escape_line};
+use crate::session::FILE_OPERATOR;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Grade {
+    /// As it should be.
+    Ok,
+    /// It works, but look at it.
+    Warning,
+    /// It will not work.
+    Failed,
+}
+
+#[derive(Debug, Serialize)]
+struct Check {
+    what: &'static str,
+    grade: Grade,
+    finding: String,
+}
+
+pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
+    let dir = &cx.settings.data;
+    let mut checks = vec![limits(cx), directory(dir)];
+    if dir.is_dir() {
+        checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
+    }
+    checks.push(server(cx).await);
+    cx.out.show(&checks, |checks, out| words(checks, out))?;
+    match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
+        0 => Ok(()),
+        failed => Err(Failure::refused(format!("{failed} of {} checks failed", checks.len()))
+            .hint("each finding above says what to do")),
+    }
+}
+
+fn words(checks: &[Check], out: &Out) -> String {
+    let line = |check: &Check| {
+        let mark = match check.grade {
+            Grade::Ok => out.tone(Tone::Good, "ok     "),
+            Grade::Warning => out.tone(Tone::Bad, "warning"),
+            Grade::Failed => out.tone(Tone::Bad, "failed "),
+        };
+        format!("{mark} {}: {}", check.what, escape_line(&check.finding))
+    };
+    checks.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+const fn check(what: &'static str, grade: Grade, finding: String) -> Check {
+    Check { what, grade, finding }
+}
+
+fn limits(cx: &Context) -> Check {
+    match bound::check(&cx.settings.limits) {
+        Ok(()) => check("limits", Grade::Ok, format!("{} messages a grant", cx.settings.limits.bound_messages())),
+        Err(failure) => check("limits", Grade::Failed, failure.message),
+    }
+}
+
+fn directory(dir: &Path) -> Check {
+    if dir.is_dir() {
+        return mode("data directory", dir, 0o700);
+    }
+    check("data directory", Grade::Ok, format!("{} is not there yet; `lastword serve` makes it", dir.display()))
+}
+
+fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
+    let shown = path.display();
+    match fs::metadata(path) {
+        Ok(found) if found.permissions().mode() & 0o077 == 0 => check(what, Grade::Ok, shown.to_string()),
+        Ok(found) => {
+            let mode = found.permissions().mode() & 0o777;
+            check(what, Grade::Failed, format!("{shown} can be read by others ({mode:o}): chmod {wanted:o} {shown}"))
+        }
+        Err(error) => check(what, Grade::Warning, format!("{shown}: {error}; `lastword serve` makes it")),
+    }
+}
+
+fn log(dir: &Path) -> Check {
+    match Reader::open(dir).map(|reader| reader.last()) {
+        Ok(Ok(last)) => check("log", Grade::Ok, format!("{} entries; `lastword verify` checks them", last.0)),
+        Ok(Err(error)) => check("log", Grade::Failed, error.to_string()),
+        Err(OpenError::Missing { .. }) => {
+            check("log", Grade::Ok, format!("no {FILE_DATABASE} yet; `lastword serve` makes it"))
+        }
+        Err(error) => check("log", Grade::Failed, error.to_string()),
+    }
+}
+
+fn lock(dir: &Path) -> Check {
+    match DirLock::take(dir) {
+        Ok(_) => check("lock", Grade::Ok, "no server is running here".to_owned()),
+        Err(OpenError::Locked { pid, .. }) => check("lock", Grade::Ok, format!("held by process {pid}")),
+        Err(error) => check("lock", Grade::Failed, error.to_string()),
+    }
+}
+
+async fn server(cx: &Context) -> Check {
+    let url = cx.server_url();
+    let ready = match Client::new(&url, None) {
+        Ok(client) => client.ready().await,
+        Err(error) => Err(error),
+    };
+    match ready {
+        Ok(()) => check("server", Grade::Ok, format!("{url} is ready")),
+        Err(ClientError::Unreachable { .. }) => {
+            check("server", Grade::Warning, format!("none answers at {url}; `lastword serve` starts one"))
+        }
+        Err(error) => check("server", Grade::Failed, format!("{url} is taken, and not ready: {error}")),
+    }
+}

@@ -1,0 +1,24 @@
+//! `lastword escalations`: what agents ask of humans.
+
+use lastword_proto::state::EscalationState;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::render;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Those that were answered or withdrawn too.
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let mut page = cx.client(Authority::Read)?.escalations().await?;
+    page.items.retain(|item| args.all || item.state == EscalationState::Open);
+    cx.out.show(&page, |page, out| match page.items.is_empty() {
+        true => "nothing is asked".to_owned(),
+        false => page.items.iter().map(|item| render::escalation(item, out)).collect::<Vec<_>>().join("\n"),
+    })
+}

@@ -1,0 +1,63 @@
+//! `lastword finish`: the final answer of a turn.
+
+use lastword_client::wire::{Finish, Finished};
+use lastword_proto::FinishStatus;
+use serde_json::Value;
+
+use super::send::{in_turn, json, one_of};
+use super::{Context, text_or_stdin};
+use crate::failure::Failure;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The turn, as `lastword inbox` showed it: turn-3.
+    turn: String,
+    /// The answer; from standard input where it is `-` or left out.
+    answer: Option<String>,
+    /// completed, partial, rejected, failed or waiting [default: waiting while requests are in flight, else completed].
+    #[arg(long, value_parser = status)]
+    status: Option<FinishStatus>,
+    /// Why.
+    #[arg(long)]
+    reason: Option<String>,
+    /// A part that is done; may be repeated.
+    #[arg(long, value_name = "PART")]
+    completed: Vec<String>,
+    /// A part that failed; may be repeated.
+    #[arg(long, value_name = "PART")]
+    failed: Vec<String>,
+    /// Structured content of the answer.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    payload: Option<Value>,
+    /// Token of the turn.
+    #[arg(long, value_name = "TOKEN", env = "LASTWORD_TURN", hide_env_values = true)]
+    turn_token: Option<String>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let client = in_turn(cx.client(Authority::Act)?, args.turn_token.as_deref());
+    let finish = Finish {
+        answer: text_or_stdin(args.answer)?,
+        status: args.status,
+        payload: args.payload,
+        completed: args.completed,
+        failed: args.failed,
+        reason: args.reason,
+        usage: None,
+    };
+    let finished = client.finish(&args.turn, &finish).await?;
+    cx.out.show(&finished, |finished, _| words(finished, &args.turn))
+}
+
+fn words(finished: &Finished, turn: &str) -> String {
+    match (&finished.answer, finished.open) {
+        (Some(answer), _) => format!("{turn} ended with {answer}"),
+        (None, true) => format!("{turn} ended; its task goes on"),
+        (None, false) => format!("{turn} ended"),
+    }
+}
+
+fn status(text: &str) -> Result<FinishStatus, String> {
+    FinishStatus::from_word(text).ok_or_else(|| one_of(FinishStatus::ALL))
+}

@@ -1,0 +1,60 @@
+//! `lastword grant`: a human gives more to the work of a conversation, and lifts what its limits latched (D9).
+
+use std::time::Duration;
+
+use lastword_client::wire::Extend;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::quantity::{duration, milliseconds};
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The conversation.
+    #[arg(value_name = "REF")]
+    reference: String,
+    #[command(flatten)]
+    more: More,
+}
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = true)]
+struct More {
+    /// More waking messages.
+    #[arg(long, value_name = "N")]
+    messages: Option<u64>,
+    /// More turns.
+    #[arg(long, value_name = "N")]
+    turns: Option<u64>,
+    /// More distinct agents.
+    #[arg(long, value_name = "N")]
+    agents: Option<u64>,
+    /// More requests of the root task.
+    #[arg(long, value_name = "N")]
+    requests: Option<u64>,
+    /// More tokens.
+    #[arg(long, value_name = "N")]
+    tokens: Option<u64>,
+    /// More money, in dollars.
+    #[arg(long, value_name = "USD")]
+    cost: Option<f64>,
+    /// More time.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    time: Option<Duration>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let more = args.more;
+    let extend = Extend {
+        messages: more.messages.unwrap_or(0),
+        turns: more.turns.unwrap_or(0),
+        agents: more.agents.unwrap_or(0),
+        requests: more.requests.unwrap_or(0),
+        tokens: more.tokens.unwrap_or(0),
+        cost_usd: more.cost.unwrap_or(0.0),
+        time_ms: more.time.map_or(0, milliseconds),
+    };
+    let answer = cx.client(Authority::Act)?.grant(&args.reference, &extend).await?;
+    cx.out.show(&answer, |_, _| format!("granted more to {}", args.reference))
+}

@@ -1,0 +1,39 @@
+//! `lastword incidents`: the limits that tripped and hold until a human lifts them (R3).
+
+use lastword_client::wire::IncidentView;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::out::table;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Those that were lifted too.
+    #[arg(long)]
+    all: bool,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let mut page = cx.client(Authority::Read)?.incidents().await?;
+    page.items.retain(|item| args.all || item.lifted_at.is_none());
+    cx.out.show(&page, |page, out| match page.items.is_empty() {
+        true => "nothing is held".to_owned(),
+        false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
+    })
+}
+
+const HEAD: [&str; 8] = ["id", "at", "holds", "code", "limit", "was", "parked", "lifted by"];
+
+fn row(incident: &IncidentView) -> Vec<String> {
+    vec![
+        incident.id.clone(),
+        incident.at.clone(),
+        format!("{} {}", incident.scope, incident.on),
+        incident.code.to_string(),
+        incident.limit.to_string(),
+        incident.current.to_string(),
+        incident.parked.join(" "),
+        incident.lifted_by.clone().unwrap_or_default(),
+    ]
+}

@@ -1,0 +1,71 @@
+//! `lastword init`: a configuration file to start from.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write as _};
+
+use serde_json::json;
+
+use super::Context;
+use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN};
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(CONFIG_FILE).map_err(|error| {
+        if error.kind() == ErrorKind::AlreadyExists {
+            Failure::refused(format!("{CONFIG_FILE} is there already")).hint("edit it, or move it away first")
+        } else {
+            Failure::unavailable(format!("{CONFIG_FILE}: {error}"))
+        }
+    })?;
+    file.write_all(template().as_bytes())?;
+    cx.out.show(&json!({ "written": CONFIG_FILE }), |_, _| {
+        format!(
+            "wrote {CONFIG_FILE}\nnext: `lastword serve`, and in another terminal `lastword agent add NAME`\n\
+             keep {DATA_DIR}/ out of version control: it holds the log and the operator's token"
+        )
+    })
+}
+
+fn template() -> String {
+    format!(
+        "# Lastword. Flags and LASTWORD_* variables win over this file; paths are relative to it.\n\
+         # data = \"{DATA_DIR}\"\n\
+         # listen = \"{LISTEN}\"\n\
+         # hosts = [\"lastword.example\"]         # names under which clients call it\n\
+         # url = \"http://{LISTEN}\"        # for clients of a server elsewhere\n\
+         # token_file = \"me.token\"               # for clients\n\
+         # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
+         \n\
+         # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
+         [limits]\n\
+         # depth_max = 5\n\
+         # grant_messages_max = 64\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Global, Settings};
+
+    #[test]
+    fn the_file_that_init_writes_is_read_with_all_of_its_lines_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(CONFIG_FILE);
+        // A comment that holds an assignment is one that somebody will put into force.
+        let uncomment = |line: &str| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
+            Some(_) | None => format!("{line}\n"),
+        };
+        let in_force: String = template().lines().map(uncomment).collect();
+        assert!(in_force.contains("\ndepth_max = 5"), "{in_force}");
+        for text in [template(), in_force] {
+            std::fs::write(&path, text).unwrap();
+            let global = Global { config: Some(path.clone()), ..Global::default() };
+            Settings::resolve(&global, &Environment::default()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! `lastword reindex`: the read model, built again from the log. No server may be running.
+
+use lastword_store::{DirLock, Index, Reader};
+use serde_json::json;
+
+use super::{Context, verify};
+use crate::failure::Failure;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {}
+
+pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
+    let dir = &cx.settings.data;
+    // The reader first: a directory without a log is not made by looking for one.
+    let log = Reader::open(dir)?;
+    let _lock = DirLock::take(dir)?;
+    let bar = verify::bar(&cx.out);
+    let index = Index::reindex(dir, &log, &mut |at, of| {
+        bar.set_length(of.0);
+        bar.set_position(at.0);
+    })?;
+    bar.finish_and_clear();
+    let last = index.last().0;
+    cx.out.show(&json!({ "entries": last }), |_, _| format!("indexed {last} entries"))
+}

@@ -1,0 +1,61 @@
+//! `lastword replay`: recorded conversations through the core, in virtual time.
+
+use std::io::IsTerminal as _;
+use std::path::PathBuf;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::Context;
+use crate::failure::Failure;
+use crate::replay::{Depth, Report, play, read};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Files of recorded conversations, one JSON object a line (docs/replay.md)
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// What one conversation is, in which depth is counted
+    #[arg(long, value_enum, default_value = "delegate")]
+    depth: Depth,
+    /// Virtual time between two messages, in ms
+    #[arg(long, default_value_t = 20_000)]
+    pace_ms: u64,
+    /// List each conversation that was cut
+    #[arg(long)]
+    list: bool,
+}
+
+pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
+    let bytes = args.files.iter().filter_map(|f| std::fs::metadata(f).ok()).map(|m| m.len()).sum();
+    let progress = ProgressBar::new(bytes);
+    if cx.out.is_json() || !std::io::stderr().is_terminal() {
+        progress.set_draw_target(ProgressDrawTarget::hidden());
+    }
+    if let Ok(style) = ProgressStyle::with_template("{bar:30} {bytes}/{total_bytes} {elapsed}") {
+        progress.set_style(style);
+    }
+    let mut report = Report::default();
+    let mut before = 0;
+    for file in &args.files {
+        let mut last = 0;
+        read(file, |trace, read| {
+            report.add(&trace, &play(&trace, &cx.settings.limits, args.depth, args.pace_ms));
+            last = read;
+            progress.set_position(before + read);
+            Ok(())
+        })?;
+        before += last;
+    }
+    progress.finish_and_clear();
+    if !args.list && cx.out.is_json() {
+        report.cuts.clear();
+    }
+    cx.out.show(&report, |report, out| {
+        let mut text = report.text(out);
+        for cut in report.cuts.iter().filter(|_| args.list) {
+            text.push('\n');
+            text.push_str(&cut.line());
+        }
+        text
+    })
+}

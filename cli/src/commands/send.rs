@@ -1,0 +1,126 @@
+//! `lastword send`: one message, as whoever the token belongs to.
+
+use std::time::Duration;
+
+use lastword_client::wire::{Envelope, To};
+use lastword_client::{Client, SendTerms, Sent};
+use lastword_proto::{MessageType, Priority};
+use serde_json::Value;
+
+use super::{Context, text_or_stdin};
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::quantity::{duration, milliseconds};
+use crate::render;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A name, `@group`, `#action`, `all` or `user`; several with commas between.
+    #[arg(required_unless_present = "text")]
+    to: Option<String>,
+    /// The message; from standard input where it is `-` or left out.
+    body: Option<String>,
+    /// Read the text form, `[FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] …`, from standard input.
+    #[arg(long, conflicts_with_all = ["to", "body"])]
+    text: bool,
+    /// request, response, status, alert, info or broadcast.
+    #[arg(long = "type", value_name = "TYPE", default_value = "request", value_parser = kind)]
+    kind: MessageType,
+    /// The work item; may be left out inside a turn.
+    #[arg(long = "ref", value_name = "REF")]
+    reference: Option<String>,
+    /// Id of the request: makes a retry return the first answer, or says which one is answered.
+    #[arg(long, value_name = "ID")]
+    request_id: Option<String>,
+    /// The action asked for.
+    #[arg(long)]
+    action: Option<String>,
+    /// Structured content.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    payload: Option<Value>,
+    /// urgent, high, normal or low.
+    #[arg(long, value_parser = priority)]
+    priority: Option<Priority>,
+    /// Time to acknowledge.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    timeout: Option<Duration>,
+    /// Time for the whole request.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    deadline: Option<Duration>,
+    /// The message that this one replies to.
+    #[arg(long, value_name = "MESSAGE")]
+    in_reply_to: Option<String>,
+    /// Wait for the answer, at most so long.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    wait: Option<Duration>,
+    /// Token of the turn in which it is sent.
+    #[arg(long, value_name = "TOKEN", env = "LASTWORD_TURN", hide_env_values = true)]
+    turn_token: Option<String>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let client = in_turn(cx.client(Authority::Act)?, args.turn_token.as_deref());
+    let sent = if args.text {
+        client.send_text(text_or_stdin(None)?).await?
+    } else {
+        let terms = SendTerms { idempotency_key: None, wait: args.wait };
+        client.send(&envelope(args)?, &terms).await?
+    };
+    show(&sent, cx)
+}
+
+/// The client, acting in the turn where one is named.
+pub(super) fn in_turn(client: Client, token: Option<&str>) -> Client {
+    token.map(|token| client.in_turn(token)).unwrap_or(client)
+}
+
+/// Prints what a send gave.
+pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
+    cx.out.show(sent.raw(), |_, out| words(sent, out))
+}
+
+fn words(sent: &Sent, out: &Out) -> String {
+    match sent {
+        Sent::One { message, response, .. } => {
+            render::messages(std::iter::once(message.as_ref()).chain(response.as_deref()), out)
+        }
+        Sent::Many { messages, .. } => render::messages(messages, out),
+        Sent::Other(value) => crate::out::escape(&value.to_string()),
+    }
+}
+
+fn envelope(args: Args) -> Result<Envelope, Failure> {
+    let mut envelope = Envelope::new(args.kind, "", &text_or_stdin(args.body)?);
+    let to = args.to.unwrap_or_default();
+    envelope.to = Some(match to.contains(',') {
+        true => To::Many(to.split(',').map(|name| name.trim().to_owned()).collect()),
+        false => To::One(to),
+    });
+    envelope.reference = args.reference;
+    envelope.request_id = args.request_id;
+    envelope.action = args.action;
+    envelope.payload = args.payload;
+    envelope.in_reply_to = args.in_reply_to;
+    envelope.metadata.priority = args.priority;
+    envelope.metadata.timeout_ms = args.timeout.map(milliseconds);
+    envelope.metadata.deadline_ms = args.deadline.map(milliseconds);
+    Ok(envelope)
+}
+
+fn kind(text: &str) -> Result<MessageType, String> {
+    MessageType::from_word(&text.to_ascii_lowercase()).ok_or_else(|| one_of(MessageType::ALL))
+}
+
+fn priority(text: &str) -> Result<Priority, String> {
+    Priority::from_word(text).ok_or_else(|| one_of(Priority::ALL))
+}
+
+pub(super) fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))
+}
+
+/// "it is none of …".
+pub(super) fn one_of<T: ToString>(words: &[T]) -> String {
+    format!("it is none of {}", words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}

@@ -1,0 +1,139 @@
+//! `lastword serve`: the server.
+
+use std::fs::{self, OpenOptions};
+use std::future::Future;
+use std::io::{self, Write as _};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use lastword_server::{Config, Server, StartError};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use super::{Context, bound};
+use crate::failure::Failure;
+use crate::out::Out;
+use crate::session::FILE_SERVER;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Address to listen at; port 0 picks a free one [default: 127.0.0.1:7171].
+    #[arg(long, value_name = "ADDRESS", env = "LASTWORD_LISTEN", hide_env_values = true)]
+    listen: Option<String>,
+    /// A host name under which clients call it, besides addresses and localhost; may be repeated.
+    #[arg(long = "host", value_name = "NAME")]
+    hosts: Vec<String>,
+    /// Listen beyond this machine without TLS: tokens and messages can be read on the way.
+    #[arg(long)]
+    insecure_http: bool,
+    /// Replace the operator's token by a new one, where it was lost or seen.
+    #[arg(long)]
+    renew_operator_token: bool,
+}
+
+pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    bound::check(&cx.settings.limits)?;
+    let config = config(args, cx)?;
+    log_to_stderr(&cx.out);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
+    runtime.block_on(serve(config, cx))
+}
+
+fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
+    let text = args.listen.as_deref().unwrap_or(&cx.settings.listen);
+    let listen: SocketAddr = text
+        .parse()
+        .map_err(|_| Failure::usage(format!("{text:?} is no address and port")).hint("for example 127.0.0.1:7171"))?;
+    if !listen.ip().is_loopback() && !args.insecure_http {
+        return Err(Failure::usage(format!("{listen} can be reached from other machines, and there is no TLS"))
+            .hint("put a TLS proxy before 127.0.0.1, or accept the risk with --insecure-http"));
+    }
+    let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
+    Ok(Config {
+        data_dir: cx.settings.data.clone(),
+        listen,
+        limits: cx.settings.limits.clone(),
+        hosts,
+        renew_operator_token: args.renew_operator_token,
+    })
+}
+
+/// Logs go to standard error, so that the first line on standard output says where it listens.
+fn log_to_stderr(out: &Out) {
+    let filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    if out.is_json() { log.json().init() } else { log.init() }
+}
+
+async fn serve(config: Config, cx: &Context) -> Result<(), Failure> {
+    let data = config.data_dir.clone();
+    // Before the first line is printed: who reads it may end us at once.
+    let end = end_signal()?;
+    let server = Server::start(config).await?;
+    let url = format!("http://{}", server.addr());
+    let note = Note::write(&data, &url)?;
+    let listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    cx.out.show(&listening, |_, _| {
+        format!("listening on {url}\noperator token in {}", server.operator_token_file().display())
+    })?;
+    let failed = tokio::select! {
+        () = end => None,
+        reason = server.failed() => Some(reason),
+    };
+    drop(note);
+    server.shutdown().await;
+    match failed {
+        None => Ok(()),
+        Some(reason) => Err(Failure::unavailable(format!("the server stopped: {reason}"))
+            .hint("what was acknowledged is in the log; start it again once that is mended")),
+    }
+}
+
+/// Resolves at SIGTERM or SIGINT.
+fn end_signal() -> Result<impl Future<Output = ()>, Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+/// `DIR/server.json`, by which clients find the server while it runs.
+struct Note(PathBuf);
+
+impl Note {
+    fn write(data: &Path, url: &str) -> io::Result<Self> {
+        let path = data.join(FILE_SERVER);
+        let draft = data.join(format!("{FILE_SERVER}.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        writeln!(file, "{}", json!({ "url": url, "pid": std::process::id() }))?;
+        fs::rename(draft, &path)?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Note {
+    fn drop(&mut self) {
+        // A note that stays behind leads to an address where nobody answers, which clients tell.
+        let _removed = fs::remove_file(&self.0);
+    }
+}
+
+impl From<StartError> for Failure {
+    fn from(error: StartError) -> Self {
+        let message = error.to_string();
+        match error {
+            StartError::Open(error) => error.into(),
+            StartError::Listen { .. } => Self::unavailable(message)
+                .hint("is a server running there already? --listen 127.0.0.1:0 picks a free port"),
+            StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
+                Self::unavailable(message).hint("`lastword doctor` looks at the data directory")
+            }
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! What `pause`, `resume` and `stop` act on.
+
+use lastword_client::{Client, ClientError, Target};
+use serde_json::Value;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+pub(crate) struct Args {
+    /// A conversation.
+    #[arg(value_name = "REF")]
+    reference: Option<String>,
+    /// An agent.
+    #[arg(long, value_name = "NAME")]
+    agent: Option<String>,
+    /// Everything.
+    #[arg(long)]
+    workspace: bool,
+}
+
+/// Does `verb` to what the arguments name, and says that it was `done`.
+pub(super) async fn control(
+    args: &Args,
+    cx: &Context,
+    done: &str,
+    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<Value, ClientError>,
+) -> Result<(), Failure> {
+    let (target, name) = match (&args.reference, &args.agent) {
+        (Some(reference), _) => (Target::Conversation(reference), reference.as_str()),
+        (None, Some(agent)) => (Target::Agent(agent), agent.as_str()),
+        (None, None) => (Target::Workspace, "the workspace"),
+    };
+    let client = cx.client(Authority::Act)?;
+    let answer = verb(&client, target).await?;
+    cx.out.show(&answer, |_, _| format!("{done} {name}"))
+}

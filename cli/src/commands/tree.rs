@@ -1,0 +1,18 @@
+//! `lastword tree`: a conversation, each message under its cause.
+
+use super::Context;
+use crate::failure::Failure;
+use crate::render;
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// The work item.
+    #[arg(value_name = "REF")]
+    reference: String,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let view = cx.client(Authority::Read)?.conversation(&args.reference).await?;
+    cx.out.show(&view, render::conversation)
+}

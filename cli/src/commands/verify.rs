@@ -1,0 +1,79 @@
+//! `lastword verify`: walks the hash chain and folds every fact again. A server may be running.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lastword_proto::Core;
+use lastword_proto::fact::hex;
+use lastword_store::{Anchor, verify};
+use serde_json::json;
+
+use super::Context;
+use crate::failure::Failure;
+use crate::out::Out;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// A position and its hash that an earlier run printed: the log must still have them.
+    #[arg(long, value_name = "SEQ:HASH", value_parser = anchor)]
+    expect: Option<Anchor>,
+}
+
+pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
+    let mut core = Core::default();
+    let bar = bar(&cx.out);
+    let verified = verify(
+        &cx.settings.data,
+        args.expect,
+        &mut |_, entry| core.replay(&entry).map_err(|mismatch| mismatch.to_string()),
+        &mut |at, of| {
+            bar.set_length(of.0);
+            bar.set_position(at.0);
+        },
+    );
+    bar.finish_and_clear();
+    let verified = verified?;
+    let (at, hash) = (verified.end.at.0, hex(&verified.end.hash));
+    let report = json!({ "entries": verified.entries, "rows": verified.rows, "seq": at, "hash": hash });
+    cx.out.show(&report, |_, _| {
+        format!(
+            "{} entries in {} rows: every hash holds, and every potential follows from the facts\nend {at}:{hash}",
+            verified.entries, verified.rows
+        )
+    })
+}
+
+/// A progress bar on standard error; none where nobody watches or JSON is wanted.
+pub(super) fn bar(out: &Out) -> ProgressBar {
+    let target = if out.is_json() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {eta}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(0), target).with_style(style)
+}
+
+fn anchor(text: &str) -> Result<Anchor, String> {
+    let wrong = || "it is no SEQ:HASH as `lastword verify` prints it".to_owned();
+    let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
+    if hash.len() != 64 || !hash.is_ascii() {
+        return Err(wrong());
+    }
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(hash.as_bytes().chunks(2)) {
+        let pair = std::str::from_utf8(pair).map_err(|_| wrong())?;
+        *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+    }
+    Ok(Anchor { at: lastword_proto::Seq(seq.parse().map_err(|_| wrong())?), hash: bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_anchor_is_read_as_it_was_printed() {
+        let hash = [0xa5; 32];
+        let read = anchor(&format!("42:{}", hex(&hash))).unwrap();
+        assert_eq!((read.at.0, read.hash), (42, hash));
+        for bad in ["", "42", "42:", "x:00", "42:zz", &format!("42:{}", "é".repeat(32))] {
+            assert!(anchor(bad).is_err(), "{bad}");
+        }
+    }
+}

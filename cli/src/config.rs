@@ -1,0 +1,259 @@
+//! The configuration: flags, then `LASTWORD_*`, then `lastword.toml`, then defaults.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use lastword_proto::Limits;
+use lastword_proto::limits::LIMITS;
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// The file that is read from the working directory where `--config` names none.
+pub(crate) const CONFIG_FILE: &str = "lastword.toml";
+/// The data directory where none is named.
+pub(crate) const DATA_DIR: &str = ".lastword";
+/// Where the server listens, and is looked for, when nothing says otherwise.
+pub(crate) const LISTEN: &str = "127.0.0.1:7171";
+
+/// Variables that tell that a program of agents runs us.
+const AGENT_VARIABLES: [&str; 14] = [
+    "LASTWORD_AGENT",
+    "AGENT",
+    "AI_AGENT",
+    "AUGMENT_AGENT",
+    "CLAUDECODE",
+    "CLAUDE_CODE_ENTRYPOINT",
+    "CLINE_ACTIVE",
+    "CODEX_SANDBOX",
+    "CODEX_SANDBOX_NETWORK_DISABLED",
+    "CURSOR_AGENT",
+    "GEMINI_CLI",
+    "GOOSE_TERMINAL",
+    "OPENCODE",
+    "QWEN_CODE",
+];
+
+/// The flags that every command has.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub(crate) struct Global {
+    /// Print JSON.
+    #[arg(long, global = true, help_heading = "Global options")]
+    pub(crate) json: bool,
+    /// Configuration file [default: lastword.toml, if there is one].
+    #[arg(long, global = true, value_name = "FILE", env = "LASTWORD_CONFIG", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) config: Option<PathBuf>,
+    /// Data directory [default: .lastword].
+    #[arg(long, global = true, value_name = "DIR", env = "LASTWORD_DATA", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) data: Option<PathBuf>,
+    /// Address of the server [default: the one running on the data directory].
+    #[arg(long, global = true, value_name = "URL", env = "LASTWORD_URL", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) url: Option<String>,
+    /// File with the token to act with [env: LASTWORD_TOKEN=the token, LASTWORD_TOKEN_FILE].
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// What the process finds around it. Read once, here, so that tests can make one up.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Environment {
+    /// `LASTWORD_TOKEN`.
+    pub(crate) token: Option<String>,
+    /// `LASTWORD_TOKEN_FILE`.
+    pub(crate) token_file: Option<PathBuf>,
+    /// The first variable found that tells of an agent.
+    pub(crate) agent: Option<&'static str>,
+    /// `NO_COLOR` is set, or the terminal has no colours.
+    pub(crate) no_color: bool,
+}
+
+impl Environment {
+    /// Reads the variables.
+    pub(crate) fn read() -> Self {
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        Self {
+            token: set("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
+            token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
+            agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
+            no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
+        }
+    }
+}
+
+/// `lastword.toml`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct File {
+    data: Option<PathBuf>,
+    listen: Option<String>,
+    /// Host names under which the server may be called.
+    hosts: Vec<String>,
+    url: Option<String>,
+    token_file: Option<PathBuf>,
+    /// Limits that differ from their defaults, by name.
+    limits: BTreeMap<String, u64>,
+    /// Guards that only record what they would have refused (G7).
+    observe: Vec<String>,
+}
+
+/// Where the token to act with comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TokenSource {
+    /// Somebody stated it.
+    Text(String),
+    /// Somebody named the file.
+    File(PathBuf),
+    /// Nobody said; the operator's own may be used where no agent could be acting.
+    Implicit,
+}
+
+/// What is in force for this run.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// The data directory.
+    pub(crate) data: PathBuf,
+    /// Where to listen.
+    pub(crate) listen: String,
+    /// Host names under which the server may be called.
+    pub(crate) hosts: Vec<String>,
+    /// The server's address, where one is named.
+    pub(crate) url: Option<String>,
+    /// The token to act with.
+    pub(crate) token: TokenSource,
+    /// The numbers.
+    pub(crate) limits: Limits,
+}
+
+impl Settings {
+    /// Puts flags, variables and the file together.
+    pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
+        let (file, base) = read_file(global.config.as_deref())?;
+        let limits = limits_of(&file)?;
+        let relative = |path: PathBuf| base.join(path);
+        let token = if let Some(path) = &global.token_file {
+            TokenSource::File(path.clone())
+        } else if let Some(text) = &environment.token {
+            TokenSource::Text(text.clone())
+        } else if let Some(path) = &environment.token_file {
+            TokenSource::File(path.clone())
+        } else {
+            file.token_file.map_or(TokenSource::Implicit, |path| TokenSource::File(relative(path)))
+        };
+        Ok(Self {
+            data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
+            listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
+            hosts: file.hosts,
+            url: global.url.clone().or(file.url),
+            token,
+            limits,
+        })
+    }
+}
+
+/// Reads the file that is named, or the usual one where it exists; gives it and its folder, to which the
+/// paths in it are relative.
+fn read_file(named: Option<&Path>) -> Result<(File, PathBuf), Failure> {
+    let path = named.unwrap_or(Path::new(CONFIG_FILE));
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(Default::default()),
+        Err(error) => return Err(Failure::usage(format!("{}: {error}", path.display()))),
+    };
+    let file = toml::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
+    Ok((file, path.parent().map(Path::to_owned).unwrap_or_default()))
+}
+
+fn limits_of(file: &File) -> Result<Limits, Failure> {
+    let mut limits = Limits::default();
+    for (name, value) in &file.limits {
+        if !limits.set(name, *value) {
+            let failure = Failure::usage(format!("there is no limit called {name:?}"));
+            return Err(match nearest(name) {
+                Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
+                None => failure.hint("`lastword limits` lists them"),
+            });
+        }
+    }
+    for guard in &file.observe {
+        if !limits.observed.observe(guard) {
+            return Err(Failure::usage(format!("no guard called {guard:?} can be observed"))
+                .hint("`lastword limits` lists the guards; the totals of a grant always hold"));
+        }
+    }
+    Ok(limits)
+}
+
+/// The limit whose name has the longest beginning in common, where that is more than a letter or two.
+fn nearest(name: &str) -> Option<&'static str> {
+    let common = |known: &str| known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+    LIMITS.iter().map(|row| row.name).max_by_key(|known| common(known)).filter(|known| common(known) >= 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(text: &str) -> (tempfile::TempDir, Global) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("some.toml");
+        fs::write(&path, text).unwrap();
+        (dir, Global { config: Some(path), ..Global::default() })
+    }
+
+    #[test]
+    fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
+        let (dir, global) = written("data = \"there\"\nurl = \"http://file\"\n[limits]\ndepth_max = 3\n");
+        let settings = Settings::resolve(&global, &Environment::default()).unwrap();
+        assert_eq!(settings.data, dir.path().join("there"), "relative to the file");
+        assert_eq!(settings.url.as_deref(), Some("http://file"));
+        assert_eq!((settings.limits.depth_max, settings.limits.hops_max), (3, Limits::default().hops_max));
+        assert_eq!(settings.listen, LISTEN);
+        let global = Global { url: Some("http://flag".into()), data: Some("here".into()), ..global };
+        let settings = Settings::resolve(&global, &Environment::default()).unwrap();
+        assert_eq!((settings.url.as_deref(), settings.data), (Some("http://flag"), PathBuf::from("here")));
+    }
+
+    #[test]
+    fn a_token_file_flag_wins_over_variables_and_they_over_the_file() {
+        let (dir, mut global) = written("token_file = \"toml.token\"");
+        let mut environment = Environment::default();
+        let token = |global: &Global, environment: &Environment| Settings::resolve(global, environment).unwrap().token;
+        assert_eq!(token(&Global::default(), &environment), TokenSource::Implicit);
+        assert_eq!(token(&global, &environment), TokenSource::File(dir.path().join("toml.token")));
+        environment.token_file = Some("env.token".into());
+        assert_eq!(token(&global, &environment), TokenSource::File("env.token".into()));
+        environment.token = Some("secret".into());
+        assert_eq!(token(&global, &environment), TokenSource::Text("secret".into()));
+        global.token_file = Some("flag.token".into());
+        assert_eq!(token(&global, &environment), TokenSource::File("flag.token".into()));
+    }
+
+    #[test]
+    fn a_file_that_says_what_nobody_knows_is_refused_by_name() {
+        for (text, word) in [
+            ("colour = 1", "colour"),
+            ("[limits]\ndepth_maximum = 3", "depth_max"),
+            ("observe = [\"nonsense\"]", "nonsense"),
+            ("observe = [\"grant_messages\"]", "grant_messages"),
+            ("data = ", "data"),
+        ] {
+            let (_dir, global) = written(text);
+            let failure = Settings::resolve(&global, &Environment::default()).unwrap_err();
+            let said = format!("{} {}", failure.message, failure.hint.unwrap_or_default());
+            assert!(said.contains(word), "{text}: {said}");
+            assert_eq!(failure.exit, crate::failure::Exit::Usage);
+        }
+    }
+
+    #[test]
+    fn a_config_file_that_is_named_must_exist() {
+        let global = Global { config: Some("/nowhere/lastword.toml".into()), ..Global::default() };
+        assert!(Settings::resolve(&global, &Environment::default()).is_err());
+    }
+}

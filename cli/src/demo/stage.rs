@@ -1,0 +1,122 @@
+//! A broker on a temporary database and a free port, with seven agents as child processes.
+
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use lastword_client::{Client, Token};
+use lastword_proto::Limits;
+use lastword_proto::limits::Observed;
+use lastword_proto::wire::NewAgent;
+use lastword_server::{Config, Server};
+use serde_json::json;
+use tokio::process::{Child, Command};
+
+use super::cast::AGENTS;
+use crate::failure::Failure;
+
+/// The human of the demo.
+pub(crate) const HUMAN: &str = "operator";
+/// Waking messages after which a conversation without guards is cut: the totals of a grant always hold.
+pub(crate) const OBSERVED_MESSAGES: u64 = 60;
+
+/// Whether the guards are in force.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// They record what they would have refused.
+    Observe,
+    /// They refuse.
+    Enforce,
+}
+
+impl Mode {
+    fn limits(self) -> Limits {
+        let defaults = Limits::default();
+        match self {
+            Self::Enforce => defaults,
+            Self::Observe => Limits {
+                observed: Observed::all(),
+                grant_messages_max: OBSERVED_MESSAGES,
+                grant_turns_max: 10_000,
+                grant_tokens_max: 10_000_000,
+                ..defaults
+            },
+        }
+    }
+}
+
+/// A running stage; its agents end with it.
+pub(crate) struct Stage {
+    pub(crate) mode: Mode,
+    pub(crate) human: Client,
+    pub(crate) url: String,
+    server: Server,
+    agents: Vec<Child>,
+    tokens: Vec<(&'static str, String)>,
+}
+
+impl Stage {
+    /// Starts the broker in `data` and the agents as children of this process.
+    pub(crate) async fn open(mode: Mode, data: &Path) -> Result<Self, Failure> {
+        let server = Server::start(Config { limits: mode.limits(), ..Config::local(data) }).await?;
+        let url = format!("http://{}", server.addr());
+        let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
+        let human = Client::new(&url, Some(Token::new(&token)?))?;
+        let program = std::env::current_exe().map_err(Failure::unavailable)?;
+        let (mut agents, mut tokens) = (Vec::new(), Vec::new());
+        for name in AGENTS {
+            let new = json!({ "name": name });
+            let new: NewAgent = serde_json::from_value(new).map_err(Failure::bug)?;
+            let token = human.register(&new).await?.token;
+            agents.push(agent(&program, &url, name, &token)?);
+            tokens.push((name, token));
+        }
+        Ok(Self { mode, human, url, server, agents, tokens })
+    }
+
+    /// A client that acts as one of the agents.
+    pub(crate) fn as_agent(&self, name: &str) -> Result<Client, Failure> {
+        let token = self.tokens.iter().find(|(known, _)| *known == name).map(|(_, token)| token.as_str());
+        Ok(Client::new(&self.url, Some(Token::new(token.unwrap_or_default())?))?)
+    }
+
+    /// Waits until every agent has an open connection.
+    pub(crate) async fn assembled(&self) -> Result<(), Failure> {
+        for _ in 0..600 {
+            let agents = self.human.agents().await?;
+            if agents.items.iter().filter(|a| a.connected).count() >= AGENTS.len() {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(Failure::unavailable("the agents didn't come up within 30 s"))
+    }
+
+    /// Ends the agents and the broker.
+    pub(crate) async fn close(mut self) {
+        for agent in &mut self.agents {
+            // An agent that has ended by itself needs no end.
+            drop(agent.kill().await);
+        }
+        self.server.shutdown().await;
+    }
+
+    /// Leaves the stage running until the program is ended.
+    pub(crate) async fn stay(self) -> Result<(), Failure> {
+        tokio::signal::ctrl_c().await.map_err(Failure::unavailable)?;
+        self.close().await;
+        Ok(())
+    }
+}
+
+fn agent(program: &PathBuf, url: &str, name: &str, token: &str) -> Result<Child, Failure> {
+    Command::new(program)
+        .args(["demo-agent", name])
+        .env("LASTWORD_URL", url)
+        .env("LASTWORD_TOKEN", token)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(Failure::unavailable)
+}

@@ -1,0 +1,46 @@
+//! `lastword`: the server, the client, and the tools around the log.
+
+mod commands;
+mod config;
+mod demo;
+mod failure;
+mod out;
+mod quantity;
+mod render;
+mod replay;
+mod session;
+
+use std::panic;
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::commands::{Cli, Context};
+use crate::config::{Environment, Settings};
+use crate::failure::{Exit, Failure};
+use crate::out::Out;
+
+fn main() -> ExitCode {
+    panic::set_hook(Box::new(|info| {
+        // A broken standard error leaves nobody to tell.
+        let _told = out::complain(&format!("{info}"), Some("this is a bug in lastword; please report it"));
+    }));
+    let cli = Cli::parse();
+    let environment = Environment::read();
+    let out = Out::new(cli.global.json, &environment);
+    let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {
+        let settings = Settings::resolve(&cli.global, &environment)?;
+        commands::run(cli.command, &Context { settings, environment, out })
+    }));
+    match ended {
+        Ok(Ok(())) => Exit::Done.into(),
+        Ok(Err(failure)) => tell(&out, &failure),
+        Err(_) => Exit::Bug.into(),
+    }
+}
+
+fn tell(out: &Out, failure: &Failure) -> ExitCode {
+    // A broken standard error leaves nobody to tell; the exit code still says it.
+    let _told = out.failure(failure);
+    failure.exit.into()
+}

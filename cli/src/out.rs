@@ -1,0 +1,184 @@
+//! Output: JSON or text, with nothing in it that could steer a terminal.
+
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+
+use serde::Serialize;
+use serde_json::json;
+
+use crate::config::Environment;
+use crate::failure::{Exit, Failure};
+
+/// How to print.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Out {
+    json: bool,
+    color: bool,
+}
+
+/// What a piece of text is, which tells its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// A name or heading.
+    Strong,
+    /// What matters less.
+    Faint,
+    /// Fine.
+    Good,
+    /// To be looked at.
+    Bad,
+}
+
+impl Out {
+    /// Reads from the flag and the surroundings how to print.
+    pub(crate) fn new(json: bool, environment: &Environment) -> Self {
+        Self { json, color: !json && !environment.no_color && io::stdout().is_terminal() }
+    }
+
+    /// Whether JSON is wanted.
+    pub(crate) const fn is_json(&self) -> bool {
+        self.json
+    }
+
+    /// Prints `value` as JSON, or the text that `words` makes of it.
+    pub(crate) fn show<T: Serialize>(&self, value: &T, words: impl FnOnce(&T, &Self) -> String) -> Result<(), Failure> {
+        if self.json { self.json(value) } else { self.text(&words(value, self)) }
+    }
+
+    /// Prints JSON on one line.
+    pub(crate) fn json<T: Serialize>(&self, value: &T) -> Result<(), Failure> {
+        let text = serde_json::to_string(value).map_err(Failure::bug)?;
+        self.text(&escape_json(&text))
+    }
+
+    /// Prints text as it is: foreign parts have gone through [`escape`] before.
+    pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
+        let mut stdout = io::stdout().lock();
+        stdout.write_all(text.as_bytes())?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            stdout.write_all(b"\n")?;
+        }
+        Ok(stdout.flush()?)
+    }
+
+    /// The text in the colour of its tone, where there are colours.
+    pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
+        if !self.color {
+            return text.to_owned();
+        }
+        let code = match tone {
+            Tone::Strong => 1,
+            Tone::Faint => 2,
+            Tone::Good => 32,
+            Tone::Bad => 31,
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    /// Prints a failure on standard error, with what to do next.
+    pub(crate) fn failure(&self, failure: &Failure) -> io::Result<()> {
+        if failure.exit == Exit::Done {
+            return Ok(());
+        }
+        if !self.json {
+            return complain(&escape(&failure.message), failure.hint.as_deref().map(escape).as_deref());
+        }
+        let error = match &failure.problem {
+            Some(problem) => json!({ "error": problem }),
+            None => json!({ "error": { "detail": failure.message, "hint": failure.hint } }),
+        };
+        writeln!(io::stderr().lock(), "{}", escape_json(&error.to_string()))
+    }
+}
+
+/// Prints an error and a hint on standard error.
+pub(crate) fn complain(message: &str, hint: Option<&str>) -> io::Result<()> {
+    let mut stderr = io::stderr().lock();
+    writeln!(stderr, "error: {message}")?;
+    match hint {
+        Some(hint) => writeln!(stderr, "hint: {hint}"),
+        None => Ok(()),
+    }
+}
+
+/// Text of others on one line or several, with every character shown that would steer the terminal or
+/// turn the reading direction.
+pub(crate) fn escape(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if !matches!(c, '\n' | '\t') && steers(c) {
+            // Writing to a String can't fail.
+            let _ok = write!(out, "{}", c.escape_unicode());
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+/// Text of others on one line.
+pub(crate) fn escape_line(text: &str) -> String {
+    escape(text).replace('\n', "\\n").replace('\t', " ")
+}
+
+/// JSON text, in which only strings can hold such characters.
+fn escape_json(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        if steers(c) {
+            // Writing to a String can't fail; all of them are in the basic plane.
+            let _ok = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
+}
+
+const fn steers(c: char) -> bool {
+    c.is_ascii_control()
+        || matches!(c, '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+/// Rows of cells in aligned columns; cells are escaped.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
+    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &[&str]| {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let mut text = out.tone(Tone::Faint, &line(head));
+    for row in &rows {
+        text.push('\n');
+        text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_in_a_body_steers_the_terminal() {
+        let hostile = "a\x1b[2Jb\u{9b}31mc\u{202e}d\re\x07f\u{200b}g\nh";
+        assert_eq!(escape(hostile), "a\\u{1b}[2Jb\\u{9b}31mc\\u{202e}d\\u{d}e\\u{7}f\\u{200b}g\nh");
+        assert!(!escape_line(hostile).contains('\n'));
+        let json = serde_json::to_string(hostile).unwrap();
+        let printed = escape_json(&json);
+        assert!(!printed.chars().any(steers));
+        assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), hostile, "it is still the same JSON");
+    }
+
+    #[test]
+    fn columns_are_aligned_and_cells_stay_on_their_line() {
+        let out = Out { json: false, color: false };
+        let rows = [vec!["a\nb".to_owned(), "1".to_owned()], vec!["é".to_owned(), "22".to_owned()]];
+        assert_eq!(table(&["name", "n"], &rows, &out), "name  n\na\\nb  1\né     22");
+    }
+}

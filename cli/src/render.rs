@@ -1,0 +1,188 @@
+//! Messages and trees as text. Everything that others wrote is escaped here.
+
+use lastword_client::wire::{
+    ApprovalView, ConversationView, Delivery, Distance, EscalationView, Event, Notice, StoredMessage, TreeNode,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::out::{Out, Tone, escape, escape_line};
+
+/// Lines of a body shown in a tree.
+const TREE_BODY_LINES: usize = 4;
+/// Share of a limit from which the distance to it is shown in a tree, in percent.
+const NEAR_PERCENT: u64 = 50;
+
+/// The word that stands for a value in JSON.
+pub(crate) fn word<T: Serialize>(value: &T) -> String {
+    match serde_json::to_value(value) {
+        Ok(Value::String(word)) => word,
+        Ok(_) | Err(_) => String::new(),
+    }
+}
+
+/// A message: a headline and its body.
+pub(crate) fn message(message: &StoredMessage, out: &Out) -> String {
+    let mut text = out.tone(Tone::Faint, &message.created_at);
+    text.push(' ');
+    text.push_str(&headline(message, out));
+    append_body(&mut text, &message.body, "    ", usize::MAX);
+    if let Some(payload) = &message.payload {
+        append_body(&mut text, &payload.to_string(), "    ", usize::MAX);
+    }
+    text
+}
+
+/// Messages, one under the other.
+pub(crate) fn messages<'a>(items: impl IntoIterator<Item = &'a StoredMessage>, out: &Out) -> String {
+    items.into_iter().map(|item| message(item, out)).collect::<Vec<_>>().join("\n")
+}
+
+fn headline(message: &StoredMessage, out: &Out) -> String {
+    let route = format!("{} → {}", escape_line(&message.from), escape_line(&message.to));
+    let mut text = format!("{} {} {}", message.id, out.tone(Tone::Strong, &route), message.kind.keyword());
+    if let Some(action) = &message.action {
+        text.push_str(&format!(" #{}", escape_line(action)));
+    }
+    text.push_str(&format!(" {} depth {}", escape_line(&message.reference), message.depth));
+    if let Some(id) = &message.request_id {
+        text.push_str(&format!(" {}", escape_line(id)));
+    }
+    if let Some(status) = message.status {
+        let tone = if status.word() == "completed" { Tone::Good } else { Tone::Bad };
+        text.push_str(&format!(" {}", out.tone(tone, status.word())));
+    }
+    if let Some(reason) = &message.reason {
+        text.push_str(&format!(" ({})", escape_line(reason)));
+    }
+    text.push_str(&out.tone(Tone::Faint, &format!(" [{}]", message.delivery_state)));
+    text
+}
+
+fn append_body(text: &mut String, body: &str, indent: &str, lines_max: usize) {
+    let body = escape(body);
+    let total = body.lines().count();
+    for line in body.lines().take(lines_max) {
+        text.push_str(&format!("\n{indent}{line}"));
+    }
+    if total > lines_max {
+        text.push_str(&format!("\n{indent}… {} more lines", total - lines_max));
+    }
+}
+
+/// What an agent or human took from its inbox.
+pub(crate) fn delivery(delivery: &Delivery, out: &Out) -> String {
+    let mut text = String::new();
+    for notice in &delivery.notices {
+        text.push_str(&notice_line(notice, out));
+        text.push('\n');
+    }
+    if let Some(turn) = &delivery.turn {
+        let line = format!("{} attempt {} until {}", turn.id, turn.attempt, turn.deadline);
+        text.push_str(&format!("{}\n", out.tone(Tone::Strong, &line)));
+    }
+    text.push_str(&message(&delivery.message, out));
+    text
+}
+
+fn notice_line(notice: &Notice, out: &Out) -> String {
+    let subject = notice.request_id.as_deref().or(notice.reference.as_deref()).unwrap_or_default();
+    let line = format!("notice {} from {} {}:", notice.kind, escape_line(&notice.from), escape_line(subject));
+    format!("{} {}", out.tone(Tone::Faint, &line), escape_line(&notice.body))
+}
+
+/// A conversation: its state, what is near, and the tree of its messages.
+pub(crate) fn conversation(view: &ConversationView, out: &Out) -> String {
+    let summary = &view.summary;
+    let mut text = out.tone(Tone::Strong, &escape_line(&summary.reference));
+    let counters = &summary.counters;
+    text.push_str(&format!(
+        "  {}{}  opened by {}  {} messages  {} turns  {} open",
+        word(&summary.state),
+        if summary.latched { ", latched" } else { "" },
+        escape_line(&summary.opener),
+        counters.messages,
+        counters.turns,
+        counters.open_tasks,
+    ));
+    if let Some(parent) = &summary.parent_ref {
+        text.push_str(&format!("  child of {}", escape_line(parent)));
+    }
+    let grant = view.grant.iter();
+    for distance in view.limits.iter().chain(grant.flat_map(|grant| &grant.limits)).filter(|limit| is_near(limit)) {
+        let line = format!("{}: {} of {}, {} left", distance.name, distance.current, distance.limit, distance.left);
+        text.push_str(&format!("\n  {}", out.tone(Tone::Bad, &line)));
+    }
+    for (i, node) in view.tree.iter().enumerate() {
+        append_node(&mut text, node, "", i + 1 == view.tree.len(), out);
+    }
+    text
+}
+
+const fn is_near(distance: &Distance) -> bool {
+    distance.current.saturating_mul(100) >= distance.limit.saturating_mul(NEAR_PERCENT) && distance.current > 0
+}
+
+fn append_node(text: &mut String, node: &TreeNode, indent: &str, last: bool, out: &Out) {
+    let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+    text.push_str(&format!("\n{indent}{branch}{}", headline(&node.message, out)));
+    let below = format!("{indent}{below}");
+    append_body(text, &node.message.body, &format!("{below}   "), TREE_BODY_LINES);
+    for (i, child) in node.children.iter().enumerate() {
+        append_node(text, child, &below, i + 1 == node.children.len(), out);
+    }
+}
+
+/// An event, on one line, with the body of a message below.
+pub(crate) fn event(event: &Event, out: &Out) -> String {
+    if let Some(stored) = &event.message {
+        return message(stored, out);
+    }
+    let mut text = format!("{} {}", out.tone(Tone::Faint, &event.at), out.tone(Tone::Strong, &event.kind));
+    for part in [&event.agent, &event.reference, &event.request_id].into_iter().flatten() {
+        text.push_str(&format!(" {}", escape_line(part)));
+    }
+    for (name, value) in &event.data {
+        text.push_str(&escape_line(&format!(" {name}={value}")));
+    }
+    text
+}
+
+/// A question to a human.
+pub(crate) fn escalation(view: &EscalationView, out: &Out) -> String {
+    let mut text = format!(
+        "{} {} {} {} {}",
+        out.tone(Tone::Strong, &view.id),
+        word(&view.state),
+        escape_line(&view.agent),
+        escape_line(&view.reference),
+        out.tone(Tone::Faint, &view.created_at),
+    );
+    append_body(&mut text, &view.message, "    ", usize::MAX);
+    for option in &view.options {
+        text.push_str(&format!("\n    · {}", escape_line(option)));
+    }
+    if let (Some(by), Some(answer)) = (&view.answered_by, &view.answer) {
+        append_body(&mut text, &format!("{by}: {answer}"), "    → ", usize::MAX);
+    }
+    text
+}
+
+/// A held call.
+pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
+    let mut text = format!(
+        "{} {} {} would call {}",
+        out.tone(Tone::Strong, &view.id),
+        word(&view.state),
+        escape_line(&view.agent),
+        out.tone(Tone::Strong, &escape_line(&view.tool)),
+    );
+    let arguments = serde_json::to_string_pretty(&view.arguments).unwrap_or_default();
+    append_body(&mut text, &arguments, "    ", usize::MAX);
+    if let Some(reason) = &view.reason {
+        append_body(&mut text, &format!("because: {reason}"), "    ", usize::MAX);
+    }
+    text.push_str(&format!("\n    digest {}", view.digest));
+    text.push_str(&out.tone(Tone::Faint, &format!("\n    denied by itself at {}", view.expires_at)));
+    text
+}

@@ -1,0 +1,9 @@
+//! Real conversations through the very same core, in virtual time: what would have been refused, and where.
+
+mod play;
+mod report;
+mod trace;
+
+pub(crate) use play::{Depth, play};
+pub(crate) use report::Report;
+pub(crate) use trace::read;

@@ -1,0 +1,62 @@
+//! The form of recorded conversations: one JSON object a line (`docs/replay.md`).
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::failure::Failure;
+
+/// One recorded conversation.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Trace {
+    /// Its name, for the report.
+    pub(crate) conversation_id: String,
+    /// What it is known to be: `useful`, `loop`, ….
+    #[serde(default = "unknown")]
+    pub(crate) class: String,
+    /// What was said, in order.
+    pub(crate) messages: Vec<Said>,
+}
+
+/// One message of it.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Said {
+    /// The speaker.
+    pub(crate) from: String,
+    /// The addressee; none where it was said to everybody.
+    pub(crate) to: Option<String>,
+    /// Its length in tokens, about.
+    #[serde(default)]
+    pub(crate) approx_tokens: u64,
+}
+
+fn unknown() -> String {
+    "unknown".into()
+}
+
+/// Reads a file line by line; `each` gets every conversation and the bytes read so far.
+pub(crate) fn read(path: &Path, mut each: impl FnMut(Trace, u64) -> Result<(), Failure>) -> Result<(), Failure> {
+    let file = std::fs::File::open(path).map_err(|error| {
+        Failure::usage(format!("{}: {error}", path.display())).hint("name files of one JSON object a line")
+    })?;
+    let mut lines = BufReader::new(file);
+    let (mut line, mut number, mut bytes) = (String::new(), 0, 0);
+    loop {
+        line.clear();
+        let length = lines.read_line(&mut line).map_err(Failure::unavailable)?;
+        if length == 0 {
+            return Ok(());
+        }
+        number += 1;
+        bytes += length as u64;
+        if line.trim().is_empty() {
+            continue;
+        }
+        let trace = serde_json::from_str(&line).map_err(|error| {
+            Failure::usage(format!("{}, line {number}: {error}", path.display()))
+                .hint("each line is {conversation_id, class, messages: [{from, to, approx_tokens}]}")
+        })?;
+        each(trace, bytes)?;
+    }
+}

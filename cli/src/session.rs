@@ -1,0 +1,167 @@
+//! Finding the server, and the token to act with.
+
+use std::fs;
+use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::path::Path;
+
+use lastword_client::{Client, Token};
+use serde::Deserialize;
+
+use crate::commands::Context;
+use crate::config::{LISTEN, TokenSource};
+use crate::failure::Failure;
+
+/// The running server's note of where it listens, within the data directory.
+pub(crate) const FILE_SERVER: &str = "server.json";
+/// The operator's token, within the data directory.
+pub(crate) const FILE_OPERATOR: &str = "operator.token";
+
+/// What a command does with the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Authority {
+    /// It looks.
+    Read,
+    /// It acts in somebody's name.
+    Act,
+}
+
+/// How the process is run, as far as it tells whether a person is there.
+#[derive(Clone, Copy, Debug)]
+struct Presence {
+    /// The variable that tells of an agent.
+    agent: Option<&'static str>,
+    /// Standard input and output are both a terminal.
+    terminal: bool,
+    /// At least input or errors are, as in `lastword audit | less`.
+    piped: bool,
+}
+
+/// `DIR/server.json`.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Running {
+    /// Where it listens.
+    pub(crate) url: String,
+    /// Its process.
+    pub(crate) pid: u32,
+}
+
+impl Context {
+    /// A client of the server, with the token to act with.
+    pub(crate) fn client(&self, authority: Authority) -> Result<Client, Failure> {
+        let server = self.server();
+        let text = match &self.settings.token {
+            TokenSource::Text(text) => text.clone(),
+            TokenSource::File(path) => read_token(path)?,
+            TokenSource::Implicit => self.operator_token(authority, server.as_deref())?,
+        };
+        Ok(Client::new(&server.unwrap_or_else(usual), Some(Token::new(&text)?))?)
+    }
+
+    /// The operator's own token, where it may be picked up.
+    fn operator_token(&self, authority: Authority, server: Option<&str>) -> Result<String, Failure> {
+        let presence = Presence {
+            agent: self.environment.agent,
+            terminal: stdin().is_terminal() && stdout().is_terminal(),
+            piped: stdin().is_terminal() || stderr().is_terminal(),
+        };
+        may_use_operator_token(authority, &presence, server)?;
+        let data = self.settings.data.display();
+        if server.is_none() {
+            // Whoever listens at the usual address may be anybody's; it gets no token that nobody named.
+            return Err(Failure::unavailable(format!("no server is running on {data}")).hint(
+                "start one with `lastword serve`, or name a running one with --url or its directory with --data",
+            ));
+        }
+        read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
+    }
+
+    /// The address that was named, else that of the server running on the data directory, else the usual.
+    pub(crate) fn server_url(&self) -> String {
+        self.server().unwrap_or_else(usual)
+    }
+
+    fn server(&self) -> Option<String> {
+        self.settings.url.clone().or_else(|| running(&self.settings.data).map(|server| server.url))
+    }
+}
+
+fn usual() -> String {
+    format!("http://{LISTEN}")
+}
+
+const NAME_A_TOKEN: &str = "name a token with --token-file FILE or LASTWORD_TOKEN";
+
+/// The server that noted itself down in the data directory and, as far as can be told, still runs.
+pub(crate) fn running(data: &Path) -> Option<Running> {
+    let noted: Running = serde_json::from_slice(&fs::read(data.join(FILE_SERVER)).ok()?).ok()?;
+    let processes = Path::new("/proc");
+    let gone = processes.join("self").exists() && !processes.join(noted.pid.to_string()).exists();
+    (!gone).then_some(noted)
+}
+
+pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
+    fs::read_to_string(path).map_err(|error| Failure::refused(format!("no token: {}: {error}", path.display())))
+}
+
+/// The operator's token is a human's. It is picked up only where a person sits, and goes only to this
+/// machine: an agent's shell runs as the same user and could read it as well, but has to say so.
+fn may_use_operator_token(authority: Authority, presence: &Presence, server: Option<&str>) -> Result<(), Failure> {
+    if let Some(variable) = presence.agent {
+        return Err(Failure::refused(format!("an agent is running this ({variable} is set), and it named no token"))
+            .hint("use the agent's own token with --token-file FILE or LASTWORD_TOKEN"));
+    }
+    if let Some(url) = server.filter(|url| !is_loopback(url)) {
+        return Err(Failure::refused(format!("{url} is another machine, and no token was named")).hint(NAME_A_TOKEN));
+    }
+    let present = match authority {
+        Authority::Act => presence.terminal,
+        Authority::Read => presence.piped,
+    };
+    if present {
+        return Ok(());
+    }
+    Err(Failure::refused("no token was named, and the operator's is used by itself only at a terminal")
+        .hint(NAME_A_TOKEN))
+}
+
+fn is_loopback(url: &str) -> bool {
+    let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
+    let host = host.split('/').next().unwrap_or_default();
+    // `user@host` would make the part before the colon look like one of these.
+    !host.contains('@')
+        && (host.starts_with("[::1]") || matches!(host.split(':').next(), Some("127.0.0.1" | "localhost")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HERE: &str = "http://127.0.0.1:7171";
+
+    fn presence(agent: bool, terminal: bool, piped: bool) -> Presence {
+        Presence { agent: agent.then_some("CLAUDECODE"), terminal, piped }
+    }
+
+    #[test]
+    fn the_operators_token_is_picked_up_only_where_a_person_sits() {
+        let may = |authority, presence| may_use_operator_token(authority, &presence, Some(HERE)).is_ok();
+        assert!(may(Authority::Act, presence(false, true, true)));
+        assert!(!may(Authority::Act, presence(true, true, true)), "an agent's terminal");
+        assert!(!may(Authority::Act, presence(false, false, true)), "a script");
+        assert!(may(Authority::Read, presence(false, false, true)), "`lastword audit | less`");
+        assert!(!may(Authority::Read, presence(false, false, false)), "no terminal anywhere");
+        assert!(!may(Authority::Read, presence(true, true, true)));
+    }
+
+    #[test]
+    fn the_operators_token_goes_to_this_machine_only() {
+        let present = presence(false, true, true);
+        let may = |url| may_use_operator_token(Authority::Act, &present, Some(url)).is_ok();
+        for near in [HERE, "http://localhost:7171/", "http://[::1]:7171"] {
+            assert!(may(near), "{near}");
+        }
+        for far in ["http://127.0.0.1.evil.example", "http://evil.example/127.0.0.1", "http://127.0.0.1@evil.example"] {
+            assert!(!may(far), "{far}");
+        }
+    }
+}

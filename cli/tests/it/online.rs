@@ -1,0 +1,215 @@
+//! What needs a server.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::fs::PermissionsExt as _;
+
+use crate::program::{Server, finish, lastword, run};
+
+#[test]
+fn a_server_says_where_it_listens_and_is_found_by_itself() {
+    let server = Server::start();
+    let url = server.first_line["listening"].as_str().unwrap().to_owned();
+    assert!(url.starts_with("http://127.0.0.1:"), "{url}");
+    let token = server.path().join(server.first_line["operator_token_file"].as_str().unwrap());
+    assert_eq!(fs::metadata(token).unwrap().permissions().mode() & 0o777, 0o600);
+    let note: serde_json::Value =
+        serde_json::from_slice(&fs::read(server.path().join(".lastword/server.json")).unwrap()).unwrap();
+    assert_eq!(note["url"].as_str(), Some(url.as_str()));
+    assert_eq!(server.operator(&["agent", "list"]).code, 0, "found without --url");
+}
+
+#[test]
+fn a_token_is_printed_alone_and_works() {
+    let server = Server::start();
+    let token = server.operator(&["agent", "add", "hive", "--action", "review_code"]).ok();
+    assert_eq!(token.split_whitespace().count(), 1, "{token:?}");
+    let mut command = lastword(server.path());
+    command.args(["inbox"]).env("LASTWORD_TOKEN", token.trim_end());
+    assert_eq!(finish(&mut command, "").code, 0);
+    assert_eq!(server.operator(&["agent", "add", "hive"]).code, 1, "the name is taken");
+    let renewed = server.operator(&["agent", "token", "hive"]).ok();
+    assert_ne!(renewed, token);
+    assert_eq!(finish(&mut command, "").code, 1, "the old token is dead");
+}
+
+#[test]
+fn a_request_is_sent_taken_finished_and_its_answer_read() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    let sent = server.as_agent("kilo", &["send", "hive", "look at the parser", "--ref", "E-1", "--json"]).json();
+    assert_eq!((sent["type"].as_str(), sent["depth"].as_u64()), (Some("request"), Some(0)));
+    let delivery = server.as_agent("hive", &["inbox", "--json"]).json();
+    assert_eq!(delivery["message"]["body"], "look at the parser");
+    let turn = delivery["turn"]["id"].as_str().unwrap();
+    let finish =
+        finish(lastword(server.path()).args(["--token-file", "hive.token", "finish", turn, "-"]), "it is fine");
+    assert_eq!(finish.code, 0, "{finish:?}");
+    let answer = server.as_agent("kilo", &["inbox", "--json", "--wait", "5s"]).json();
+    assert_eq!(
+        (answer["message"]["body"].as_str(), answer["message"]["status"].as_str()),
+        (Some("it is fine"), Some("completed"))
+    );
+    let tree = server.operator(&["tree", "E-1"]).ok();
+    assert!(tree.contains("kilo → hive REQUEST") && tree.contains("   └─ "), "{tree}");
+    let found = server.operator(&["audit", "parser", "--json"]).json();
+    assert_eq!(found["items"].as_array().unwrap().len(), 1, "{found}");
+    assert!(server.as_agent("hive", &["inbox"]).ok().contains("nothing to do"));
+}
+
+#[test]
+fn a_refusal_exits_with_one_and_says_what_to_do_instead() {
+    let server = Server::start();
+    server.agent("kilo");
+    let refused = server.as_agent("kilo", &["send", "kilo", "me", "--ref", "E-1"]);
+    assert_eq!(refused.code, 1);
+    assert!(refused.stderr.contains("(self_send)") && refused.stderr.contains("\nhint: "), "{refused:?}");
+    let json = server.as_agent("kilo", &["--json", "send", "nobody", "you", "--ref", "E-1"]);
+    let error: serde_json::Value = serde_json::from_str(&json.stderr).unwrap();
+    assert_eq!(error["error"]["code"], "unknown_recipient");
+    assert_eq!(server.as_agent("kilo", &["pause", "--workspace"]).code, 1, "an agent pauses nothing");
+}
+
+#[test]
+fn a_body_cannot_steer_the_terminal() {
+    let server = Server::start();
+    server.agent("hive");
+    let body = "harmless\u{1b}[2J\u{202e}txt\u{9b}31m";
+    for format in [&[][..], &["--json"]] {
+        let sent = server.operator(&[&["send", "hive", body], format].concat()).ok();
+        assert!(sent.contains("harmless"), "{sent}");
+        assert!(!sent.contains(['\u{1b}', '\u{202e}', '\u{9b}']), "{sent:?}");
+    }
+}
+
+#[test]
+fn a_human_asks_and_gets_the_answer_in_one_command() {
+    let server = Server::start();
+    server.agent("hive");
+    let mut ask = lastword(server.path());
+    ask.args(["--token-file", ".lastword/operator.token", "ask", "hive", "what is six by seven?", "--json"]);
+    let ask = ask.spawn().unwrap();
+    let delivery = server.as_agent("hive", &["inbox", "--wait", "10s", "--json"]).json();
+    let turn = delivery["turn"]["id"].as_str().unwrap();
+    server.as_agent("hive", &["finish", turn, "42"]).ok();
+    let output = ask.wait_with_output().unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(answer["response"]["body"], "42", "{answer}");
+    let nobody = server.operator(&["ask", "hive", "still there?", "--wait", "200ms"]);
+    assert_eq!(nobody.code, 3, "{nobody:?}");
+    assert!(nobody.stderr.contains("lastword tree"), "{nobody:?}");
+}
+
+#[test]
+fn tail_shows_what_happened_since_a_position_and_ends_with_the_server() {
+    let server = Server::start();
+    server.agent("hive");
+    server.operator(&["send", "hive", "one"]).ok();
+    let mut tail = lastword(server.path());
+    tail.args(["--token-file", ".lastword/operator.token", "--json", "tail", "--after", "0", "--messages", "--once"]);
+    let mut tail = tail.spawn().unwrap();
+    server.operator(&["send", "hive", "two"]).ok();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines();
+    for body in ["one", "two"] {
+        let event: serde_json::Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        assert_eq!(event["message"]["body"], body);
+    }
+    let (code, _dir) = server.terminate();
+    assert_eq!(code, 0);
+    assert!(lines.next().is_none(), "the end of the server is the end of the stream");
+    assert!(tail.wait().unwrap().success());
+}
+
+#[test]
+fn everything_acknowledged_is_there_after_a_restart_and_the_log_verifies() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    server.as_agent("kilo", &["send", "hive", "before", "--ref", "E-1"]).ok();
+    let (code, dir) = server.terminate();
+    assert_eq!(code, 0, "SIGTERM drains and exits with 0");
+    assert!(!dir.path().join(".lastword/server.json").exists());
+
+    let verified = run(dir.path(), &["verify", "--json"]).json();
+    let anchor = format!("{}:{}", verified["seq"], verified["hash"].as_str().unwrap());
+    let reindexed = run(dir.path(), &["reindex", "--json"]).json();
+    assert_eq!(reindexed["entries"], verified["entries"]);
+
+    let server = Server::start_in(dir);
+    assert_eq!(server.as_agent("hive", &["inbox", "--json"]).json()["message"]["body"], "before");
+    assert_eq!(server.operator(&["audit", "before", "--json"]).json()["items"].as_array().unwrap().len(), 1);
+    run(server.path(), &["verify", "--expect", &anchor]).ok();
+    let forged = anchor.replace(':', ":0").get(..anchor.len()).unwrap().to_owned();
+    assert_eq!(run(server.path(), &["verify", "--expect", &forged]).code, 1);
+}
+
+#[test]
+fn a_second_server_on_one_directory_is_refused_and_tools_that_write_too() {
+    let server = Server::start();
+    for args in [&["serve", "--listen", "127.0.0.1:0"][..], &["reindex"]] {
+        let second = run(server.path(), args);
+        assert_eq!(second.code, 3, "{second:?}");
+        assert!(second.stderr.contains("in use by process"), "{second:?}");
+    }
+}
+
+#[test]
+fn doctor_finds_a_token_that_others_can_read() {
+    let server = Server::start();
+    assert_eq!(run(server.path(), &["doctor"]).code, 0);
+    let token = server.path().join(".lastword/operator.token");
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o644)).unwrap();
+    let found = run(server.path(), &["doctor"]);
+    assert_eq!(found.code, 1, "{found:?}");
+    assert!(found.stdout.contains("chmod 600"), "{found:?}");
+}
+
+#[test]
+fn an_approval_needs_the_digest_of_the_call_that_was_looked_at() {
+    let server = Server::start();
+    server.agent("hive");
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    let held = hold(url, token.trim(), r#"{"tool":"shell","arguments":{"cmd":"rm -r build"}}"#);
+    let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
+    assert!(server.operator(&["approvals"]).ok().contains("rm -r build"));
+    assert_eq!(server.operator(&["approve", id]).code, 2, "no terminal to ask at");
+    assert_eq!(server.operator(&["approve", id, "--digest", "00000000"]).code, 1);
+    assert_eq!(server.as_agent("hive", &["approve", id, "--digest", digest]).code, 1, "its own call");
+    let approved = server.operator(&["approve", id, "--digest", &digest[..8]]).ok();
+    assert!(approved.contains("approved"), "{approved}");
+}
+
+#[test]
+fn a_conversation_is_paused_resumed_and_stopped() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    server.as_agent("kilo", &["send", "hive", "x", "--ref", "E-1"]).ok();
+    for (verb, state) in [("pause", "paused"), ("resume", "active"), ("stop", "stopped")] {
+        server.operator(&[verb, "E-1"]).ok();
+        assert_eq!(server.operator(&["tree", "E-1", "--json"]).json()["state"], state);
+    }
+    server.operator(&["grant", "E-1", "--messages", "5", "--time", "1h"]);
+    server.operator(&["pause", "--agent", "hive"]).ok();
+    assert!(server.operator(&["agent", "show", "hive"]).ok().contains("paused"));
+}
+
+/// Holds a tool call, as an agent's runner does.
+fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
+    use std::io::{Read as _, Write as _};
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    write!(
+        stream,
+        "POST /v1/approvals HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (_, body) = response.split_once("\r\n\r\n").unwrap();
+    serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+}

@@ -1,0 +1,120 @@
+//! Running the binary.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// What a run of the program gave.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Ended {
+    pub(crate) fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
+    }
+
+    /// The standard output of a run that went well.
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.stdout
+    }
+}
+
+/// The program in `dir`, with nothing of our own surroundings in its environment.
+pub(crate) fn lastword(dir: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lastword"));
+    command.current_dir(dir).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Runs the program in `dir` to its end.
+pub(crate) fn run(dir: &Path, args: &[&str]) -> Ended {
+    finish(lastword(dir).args(args), "")
+}
+
+/// Runs a command to its end with this standard input.
+pub(crate) fn finish(command: &mut Command, input: &str) -> Ended {
+    let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    Ended {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A server in a directory of its own; killed when the test ends.
+pub(crate) struct Server {
+    pub(crate) dir: TempDir,
+    child: Child,
+    pub(crate) first_line: Value,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        Self::start_in(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn start_in(dir: TempDir) -> Self {
+        let mut child = lastword(dir.path()).args(["serve", "--listen", "127.0.0.1:0", "--json"]).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        let first_line = serde_json::from_str(&line).unwrap_or_else(|error| {
+            let mut said = String::new();
+            child.kill().unwrap();
+            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            panic!("{error}: {line:?} {said}")
+        });
+        Self { dir, child, first_line }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// Runs the program with the operator's token, named outright.
+    pub(crate) fn operator(&self, args: &[&str]) -> Ended {
+        self.with("--token-file", ".lastword/operator.token", args)
+    }
+
+    /// Runs the program with the token of an agent that [`Server::agent`] registered.
+    pub(crate) fn as_agent(&self, name: &str, args: &[&str]) -> Ended {
+        self.with("--token-file", &format!("{name}.token"), args)
+    }
+
+    fn with(&self, flag: &str, value: &str, args: &[&str]) -> Ended {
+        finish(lastword(self.path()).args([flag, value]).args(args), "")
+    }
+
+    /// Registers an agent; its token is in `NAME.token`.
+    pub(crate) fn agent(&self, name: &str) -> PathBuf {
+        let token = self.operator(&["agent", "add", name]).ok();
+        let path = self.path().join(format!("{name}.token"));
+        std::fs::write(&path, token).unwrap();
+        path
+    }
+
+    /// Ends it as a service manager does; gives its exit code and the directory.
+    pub(crate) fn terminate(mut self) -> (i32, TempDir) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
+        (code, dir)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}

@@ -1,0 +1,426 @@
+//! The calls, one method each.
+
+use std::time::Duration;
+
+use lastword_proto::wire::{
+    AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ConversationSummary, ConversationView, DecideApproval,
+    Delivery, Envelope, EscalationAnswer, EscalationView, Extend, Finish, Finished, HeldCall, IncidentView, LimitsView,
+    NewAgent, NewClaim, NewEscalation, NewRoom, Page, Post, Posted, Progress, Renewed, RequestView, RoomView,
+    StoredMessage, UseApproval,
+};
+use reqwest::{Method, RequestBuilder};
+use serde::Deserialize as _;
+use serde_json::{Value, json};
+
+use crate::error::ClientError;
+use crate::http::{Client, segment};
+use crate::query::MessageQuery;
+
+/// How to send.
+#[derive(Clone, Debug, Default)]
+pub struct SendTerms {
+    /// Makes a retry return the first answer.
+    pub idempotency_key: Option<String>,
+    /// Waits for the answer, at most so long.
+    pub wait: Option<Duration>,
+}
+
+/// What a send gave.
+#[derive(Clone, Debug)]
+pub enum Sent {
+    /// One message, stored.
+    One {
+        /// The message.
+        message: Box<StoredMessage>,
+        /// Its answer, where the sender waited for it and it came in time.
+        response: Option<Box<StoredMessage>>,
+        /// All of it, as it came.
+        raw: Value,
+    },
+    /// A message for each member of a list.
+    Many {
+        /// The messages.
+        messages: Vec<StoredMessage>,
+        /// All of it, as it came.
+        raw: Value,
+    },
+    /// Something that is no message: a finish, an escalation.
+    Other(Value),
+}
+
+impl Sent {
+    /// All of it, as it came.
+    #[must_use]
+    pub const fn raw(&self) -> &Value {
+        match self {
+            Self::One { raw, .. } | Self::Many { raw, .. } | Self::Other(raw) => raw,
+        }
+    }
+}
+
+/// An agent that was registered, with its token.
+pub type Registered = AgentToken;
+
+/// What is paused, resumed or stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target<'a> {
+    /// A conversation, by its REF.
+    Conversation(&'a str),
+    /// An agent, by its name.
+    Agent(&'a str),
+    /// Everything.
+    Workspace,
+}
+
+impl Client {
+    /// Sends a message.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; so for every call.
+    pub async fn send(&self, envelope: &Envelope, terms: &SendTerms) -> Result<Sent, ClientError> {
+        let mut request = self.request(Method::POST, "/v1/messages").json(envelope);
+        if let Some(key) = &terms.idempotency_key {
+            request = request.header("Idempotency-Key", key);
+        }
+        if let Some(wait) = terms.wait {
+            request = request.query(&[("wait", milliseconds(wait))]);
+        }
+        self.sent(request).await
+    }
+
+    /// Sends a message in the text form, header first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn send_text(&self, text: String) -> Result<Sent, ClientError> {
+        let request = self.request(Method::POST, "/v1/messages").header("Content-Type", "text/plain").body(text);
+        self.sent(request).await
+    }
+
+    async fn sent(&self, request: RequestBuilder) -> Result<Sent, ClientError> {
+        let raw = self.json_or_nothing(request).await?;
+        Ok(raw.map_or_else(|| Sent::Other(json!({})), sent))
+    }
+
+    /// Takes the next delivery, waiting for one at most so long.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn inbox(&self, wait: Duration) -> Result<Option<Delivery>, ClientError> {
+        let request = self.request(Method::GET, "/v1/inbox").query(&[("wait", milliseconds(wait))]);
+        self.json_or_nothing(request).await
+    }
+
+    /// Ends a turn.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn finish(&self, turn: &str, finish: &Finish) -> Result<Finished, ClientError> {
+        self.post(&format!("/v1/turns/{}/finish", segment(turn)), finish).await
+    }
+
+    /// Reports progress, which renews the lease.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn progress(&self, turn: &str, progress: &Progress) -> Result<Renewed, ClientError> {
+        self.post(&format!("/v1/turns/{}/progress", segment(turn)), progress).await
+    }
+
+    /// Lists messages.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn messages(&self, query: &MessageQuery) -> Result<Page<StoredMessage>, ClientError> {
+        self.json(self.request(Method::GET, "/v1/messages").query(query)).await
+    }
+
+    /// One message, by its id.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn message(&self, id: &str) -> Result<StoredMessage, ClientError> {
+        self.get(&format!("/v1/messages/{}", segment(id))).await
+    }
+
+    /// Lists conversations.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn conversations(&self) -> Result<Page<ConversationSummary>, ClientError> {
+        self.get("/v1/conversations").await
+    }
+
+    /// One conversation as a tree.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn conversation(&self, reference: &str) -> Result<ConversationView, ClientError> {
+        self.get(&format!("/v1/conversations/{}", segment(reference))).await
+    }
+
+    /// Gives more to the grants of a conversation (D9).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn grant(&self, reference: &str, extend: &Extend) -> Result<Value, ClientError> {
+        self.value(&format!("/v1/conversations/{}/grant", segment(reference)), extend).await
+    }
+
+    /// Pauses.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn pause(&self, target: Target<'_>) -> Result<Value, ClientError> {
+        self.control(target, "pause").await
+    }
+
+    /// Lifts a pause, a stop or a latch.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn resume(&self, target: Target<'_>) -> Result<Value, ClientError> {
+        self.control(target, "resume").await
+    }
+
+    /// Stops.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn stop(&self, target: Target<'_>) -> Result<Value, ClientError> {
+        self.control(target, "stop").await
+    }
+
+    async fn control(&self, target: Target<'_>, verb: &str) -> Result<Value, ClientError> {
+        let path = match target {
+            Target::Conversation(reference) => format!("/v1/conversations/{}/{verb}", segment(reference)),
+            Target::Agent(name) => format!("/v1/agents/{}/{verb}", segment(name)),
+            Target::Workspace => format!("/v1/workspace/{verb}"),
+        };
+        self.value(&path, &json!({})).await
+    }
+
+    /// A call whose answer, if any, has no type of its own.
+    async fn value(&self, path: &str, body: &(impl serde::Serialize + Sync)) -> Result<Value, ClientError> {
+        let request = self.request(Method::POST, path).json(body);
+        self.json_or_nothing(request).await.map(|value| value.unwrap_or_else(|| json!({})))
+    }
+
+    /// Registers an agent or human; the token is shown this once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn register(&self, agent: &NewAgent) -> Result<Registered, ClientError> {
+        self.post("/v1/agents", agent).await
+    }
+
+    /// Lists agents and humans.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn agents(&self) -> Result<Page<AgentView>, ClientError> {
+        self.get("/v1/agents").await
+    }
+
+    /// One agent or human.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn agent(&self, name: &str) -> Result<AgentView, ClientError> {
+        self.get(&format!("/v1/agents/{}", segment(name))).await
+    }
+
+    /// Changes an agent.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn amend(&self, name: &str, patch: &AgentPatch) -> Result<AgentView, ClientError> {
+        let path = format!("/v1/agents/{}", segment(name));
+        self.json(self.request(Method::PATCH, &path).json(patch)).await
+    }
+
+    /// Removes an agent.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn remove(&self, name: &str) -> Result<(), ClientError> {
+        let path = format!("/v1/agents/{}", segment(name));
+        self.answer(self.request(Method::DELETE, &path)).await.map(drop)
+    }
+
+    /// Replaces an agent's token.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn rekey(&self, name: &str) -> Result<AgentToken, ClientError> {
+        self.post(&format!("/v1/agents/{}/token", segment(name)), &json!({})).await
+    }
+
+    /// One request, as it stands.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn request_state(&self, id: &str) -> Result<RequestView, ClientError> {
+        self.get(&format!("/v1/requests/{}", segment(id))).await
+    }
+
+    /// Cancels a request.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn cancel(&self, id: &str) -> Result<RequestView, ClientError> {
+        self.post(&format!("/v1/requests/{}/cancel", segment(id)), &json!({})).await
+    }
+
+    /// Asks a human.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn escalate(&self, question: &NewEscalation) -> Result<EscalationView, ClientError> {
+        self.post("/v1/escalations", question).await
+    }
+
+    /// Lists the questions to humans.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn escalations(&self) -> Result<Page<EscalationView>, ClientError> {
+        self.get("/v1/escalations").await
+    }
+
+    /// Answers a question to a human.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn answer_escalation(&self, id: &str, answer: &EscalationAnswer) -> Result<EscalationView, ClientError> {
+        self.post(&format!("/v1/escalations/{}/answer", segment(id)), answer).await
+    }
+
+    /// Holds a tool call for a decision.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn hold(&self, call: &HeldCall) -> Result<ApprovalView, ClientError> {
+        self.post("/v1/approvals", call).await
+    }
+
+    /// Lists held calls.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn approvals(&self) -> Result<Page<ApprovalView>, ClientError> {
+        self.get("/v1/approvals").await
+    }
+
+    /// One held call; waits at most so long for its decision.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn approval(&self, id: &str, wait: Option<Duration>) -> Result<ApprovalView, ClientError> {
+        let mut request = self.request(Method::GET, &format!("/v1/approvals/{}", segment(id)));
+        if let Some(wait) = wait {
+            request = request.query(&[("wait", milliseconds(wait))]);
+        }
+        self.json(request).await
+    }
+
+    /// Decides a held call.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn decide(&self, id: &str, decision: &DecideApproval) -> Result<ApprovalView, ClientError> {
+        self.post(&format!("/v1/approvals/{}/decision", segment(id)), decision).await
+    }
+
+    /// Uses an approval up for exactly this call.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn use_approval(&self, id: &str, call: &UseApproval) -> Result<ApprovalView, ClientError> {
+        self.post(&format!("/v1/approvals/{}/use", segment(id)), call).await
+    }
+
+    /// Lists the latches.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn incidents(&self) -> Result<Page<IncidentView>, ClientError> {
+        self.get("/v1/incidents").await
+    }
+
+    /// Opens a room, or sets its members.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn open_room(&self, room: &NewRoom) -> Result<RoomView, ClientError> {
+        self.post("/v1/rooms", room).await
+    }
+
+    /// Lists the rooms.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn rooms(&self) -> Result<Page<RoomView>, ClientError> {
+        self.json(self.request(Method::GET, "/v1/rooms")).await
+    }
+
+    /// Posts to a room, without an envelope.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post_to_room(&self, room: &str, body: &str) -> Result<Posted, ClientError> {
+        self.post(&format!("/v1/rooms/{}/messages", segment(room)), &Post { body: body.to_owned() }).await
+    }
+
+    /// Leases a resource.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn claim(&self, claim: &NewClaim) -> Result<ClaimView, ClientError> {
+        self.post("/v1/claims", claim).await
+    }
+
+    /// Ends a lease on a resource.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn release(&self, id: &str) -> Result<(), ClientError> {
+        let path = format!("/v1/claims/{}", segment(id));
+        self.answer(self.request(Method::DELETE, &path)).await.map(drop)
+    }
+
+    /// The numbers in force.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn limits(&self) -> Result<LimitsView, ClientError> {
+        self.get("/v1/limits").await
+    }
+
+    /// Whether the server is ready to admit messages.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn ready(&self) -> Result<(), ClientError> {
+        self.answer(self.request(Method::GET, "/readyz")).await.map(drop)
+    }
+}
+
+fn sent(raw: Value) -> Sent {
+    // A list is told by its member; whatever is neither is passed on as it is.
+    if raw.get("items").is_some()
+        && let Ok(page) = Page::<StoredMessage>::deserialize(&raw)
+    {
+        return Sent::Many { messages: page.items, raw };
+    }
+    let response = raw.get("response").and_then(|response| StoredMessage::deserialize(response).ok()).map(Box::new);
+    match StoredMessage::deserialize(&raw) {
+        Ok(message) => Sent::One { message: Box::new(message), response, raw },
+        Err(_) => Sent::Other(raw),
+    }
+}
+
+/// A duration as the query parameters `wait` take it.
+fn milliseconds(duration: Duration) -> String {
+    format!("{}ms", duration.as_millis())
+}

@@ -1,0 +1,138 @@
+//! `GET /v1/events`: server-sent events, resumable by the position of the last one.
+
+use futures_util::{Stream, StreamExt as _};
+use lastword_proto::wire::Event;
+use reqwest::Method;
+use reqwest::header::ACCEPT;
+
+use crate::error::ClientError;
+use crate::http::Client;
+
+/// Longest event that is taken; a server of ours never sends one near it.
+const EVENT_BYTES_MAX: usize = 4 << 20;
+
+/// An open stream of events.
+pub struct Events {
+    client: Client,
+    bytes: std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
+    parser: Parser,
+}
+
+impl Client {
+    /// Opens the stream of events behind the position `after`; the live ones alone without it.
+    ///
+    /// # Errors
+    /// The server refuses or does not answer.
+    pub async fn events(&self, after: Option<u64>) -> Result<Events, ClientError> {
+        let mut request = self.request(Method::GET, "/v1/events").header(ACCEPT, "text/event-stream");
+        if let Some(after) = after {
+            request = request.header("Last-Event-ID", after.to_string());
+        }
+        let response = self.answer(request).await?;
+        let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
+        Ok(Events { client: self.clone(), bytes: Box::pin(bytes), parser: Parser::default() })
+    }
+}
+
+impl Events {
+    /// The next event; `None` when the server ended the stream, which can be opened again from the last
+    /// event's position.
+    ///
+    /// # Errors
+    /// The connection broke, or something came that is no event.
+    pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
+        loop {
+            if let Some(data) = self.parser.event() {
+                return serde_json::from_str(&data).map(Some).map_err(|error| ClientError::Unexpected {
+                    url: self.client.url().to_owned(),
+                    status: 200,
+                    detail: format!("an event that is none: {error}"),
+                });
+            }
+            match self.bytes.next().await {
+                None => return Ok(None),
+                Some(Err(error)) => return Err(self.client.unreachable(&error)),
+                Some(Ok(chunk)) if self.parser.push(&chunk) => {}
+                Some(Ok(_)) => {
+                    return Err(ClientError::Unexpected {
+                        url: self.client.url().to_owned(),
+                        status: 200,
+                        detail: format!("an event of more than {EVENT_BYTES_MAX} bytes"),
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Puts events together from the pieces in which they arrive.
+#[derive(Default)]
+struct Parser {
+    bytes: Vec<u8>,
+    data: String,
+}
+
+impl Parser {
+    /// Takes a piece; `false` when no end of an event is in sight.
+    fn push(&mut self, chunk: &[u8]) -> bool {
+        self.bytes.extend_from_slice(chunk);
+        self.bytes.len() + self.data.len() <= EVENT_BYTES_MAX
+    }
+
+    /// The data of the next whole event. Comments, which keep the connection alive, and events without
+    /// data are passed over.
+    fn event(&mut self) -> Option<String> {
+        while let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
+            let line: Vec<u8> = self.bytes.drain(..=end).collect();
+            let line = String::from_utf8_lossy(&line);
+            let line = line.trim_end_matches(['\n', '\r']);
+            if line.is_empty() {
+                if !self.data.is_empty() {
+                    return Some(std::mem::take(&mut self.data));
+                }
+            } else if let Some(data) = line.strip_prefix("data:") {
+                if !self.data.is_empty() {
+                    self.data.push('\n');
+                }
+                self.data.push_str(data.strip_prefix(' ').unwrap_or(data));
+            }
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn events(chunks: &[&str]) -> Vec<String> {
+        let mut parser = Parser::default();
+        let mut out = Vec::new();
+        for chunk in chunks {
+            assert!(parser.push(chunk.as_bytes()));
+            out.extend(std::iter::from_fn(|| parser.event()));
+        }
+        out
+    }
+
+    #[test]
+    fn events_are_whole_however_they_are_cut() {
+        let text =
+            "id: 7\ndata: {\"a\":1}\n\n: keep-alive\n\nevent: x\r\ndata: two\r\ndata: lines é\r\n\r\ndata: unfinished";
+        let expected = ["{\"a\":1}", "two\nlines é"];
+        assert_eq!(events(&[text]), expected);
+        let mut parser = Parser::default();
+        let mut out = Vec::new();
+        for byte in text.bytes() {
+            parser.push(&[byte]);
+            out.extend(std::iter::from_fn(|| parser.event()));
+        }
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn an_event_without_end_is_given_up() {
+        let mut parser = Parser::default();
+        assert!(!parser.push(&vec![b'x'; EVENT_BYTES_MAX + 1]));
+    }
+}

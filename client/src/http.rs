@@ -1,0 +1,209 @@
+//! The connection: address, token, and the one function through which every call goes.
+
+use std::fmt;
+use std::time::Duration;
+
+use lastword_proto::wire::Problem;
+use reqwest::header::{AUTHORIZATION, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::error::ClientError;
+
+/// Time to connect. Calls themselves have no limit: some wait for a message on purpose.
+const CONNECT: Duration = Duration::from_secs(5);
+/// How much of an answer that is no Lastword answer is shown.
+const EXCERPT_CHARS: usize = 200;
+
+/// A bearer token. It has no printed form.
+#[derive(Clone)]
+pub struct Token(HeaderValue);
+
+impl Token {
+    /// Takes a token as it stands in a file or variable; white space around it is dropped.
+    ///
+    /// # Errors
+    /// It is empty, or has characters that no token has.
+    pub fn new(text: &str) -> Result<Self, ClientError> {
+        let text = text.trim();
+        if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(ClientError::Unusable("the token is empty or has characters that no token has".to_owned()));
+        }
+        let mut value = HeaderValue::from_str(&format!("Bearer {text}"))
+            .map_err(|_| ClientError::Unusable("the token has characters that no token has".to_owned()))?;
+        value.set_sensitive(true);
+        Ok(Self(value))
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Token(…)")
+    }
+}
+
+/// A client of one server, as one principal. Clones share their connections.
+#[derive(Clone, Debug)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Box<str>,
+    token: Option<Token>,
+    turn: Option<Box<str>>,
+}
+
+impl Client {
+    /// A client of the server at `url` (`http://127.0.0.1:7171`).
+    ///
+    /// # Errors
+    /// The address is none.
+    pub fn new(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
+        let base = url.trim_end_matches('/');
+        if !base.starts_with("http://") && !base.starts_with("https://") {
+            return Err(ClientError::Unusable(format!("{url:?} is no address such as http://127.0.0.1:7171")));
+        }
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .tcp_nodelay(true)
+            .no_proxy()
+            .build()
+            .map_err(|error| ClientError::Unusable(error.to_string()))?;
+        Ok(Self { http, base: base.into(), token, turn: None })
+    }
+
+    /// The same client, acting in the turn with this token.
+    #[must_use]
+    pub fn in_turn(&self, token: &str) -> Self {
+        Self { turn: Some(token.into()), ..self.clone() }
+    }
+
+    /// The server's address.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.base
+    }
+
+    /// Starts a call of `path`, whose variable segments are encoded already.
+    pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        if let Some(Token(value)) = &self.token {
+            request = request.header(AUTHORIZATION, value.clone());
+        }
+        match &self.turn {
+            Some(turn) => request.header("Lastword-Turn", &**turn),
+            None => request,
+        }
+    }
+
+    /// Sends the call; a refusal becomes an error, any success the response.
+    pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, ClientError> {
+        let response = request.send().await.map_err(|error| self.unreachable(&error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        let url = response.url().to_string();
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        match serde_json::from_slice::<Problem>(&bytes) {
+            Ok(problem) => Err(ClientError::Refused(Box::new(problem))),
+            Err(_) => Err(ClientError::Unexpected { url, status: status.as_u16(), detail: excerpt(&bytes) }),
+        }
+    }
+
+    /// The JSON of the answer.
+    pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
+        let response = self.answer(request).await?;
+        self.parse(response).await
+    }
+
+    /// The JSON of the answer; `None` for `204`.
+    pub(crate) async fn json_or_nothing<T: DeserializeOwned>(
+        &self,
+        request: RequestBuilder,
+    ) -> Result<Option<T>, ClientError> {
+        let response = self.answer(request).await?;
+        if response.status() == StatusCode::NO_CONTENT {
+            return Ok(None);
+        }
+        self.parse(response).await.map(Some)
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, ClientError> {
+        self.json(self.request(Method::GET, path)).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: &(impl Serialize + Sync),
+    ) -> Result<T, ClientError> {
+        self.json(self.request(Method::POST, path).json(body)).await
+    }
+
+    async fn parse<T: DeserializeOwned>(&self, response: Response) -> Result<T, ClientError> {
+        let (url, status) = (response.url().to_string(), response.status().as_u16());
+        let bytes = response.bytes().await.map_err(|error| self.unreachable(&error))?;
+        serde_json::from_slice(&bytes).map_err(|error| ClientError::Unexpected {
+            url,
+            status,
+            detail: format!("{error}: {}", excerpt(&bytes)),
+        })
+    }
+
+    pub(crate) fn unreachable(&self, error: &reqwest::Error) -> ClientError {
+        // The innermost cause says it plainest: "Connection refused".
+        let mut cause: &dyn std::error::Error = error;
+        while let Some(inner) = cause.source() {
+            cause = inner;
+        }
+        ClientError::Unreachable { url: self.base.to_string(), reason: cause.to_string() }
+    }
+}
+
+fn excerpt(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).chars().take(EXCERPT_CHARS).collect()
+}
+
+/// A value as one segment of a path: all but unreserved characters percent-encoded.
+pub(crate) fn segment(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => out.push(char::from(byte)),
+            _ => {
+                out.push('%');
+                for nibble in [byte >> 4, byte & 15] {
+                    out.push(char::from(b"0123456789ABCDEF"[usize::from(nibble)]));
+                }
+            }
+        }
+    }
+    // A segment of dots alone would be taken for a step in the path.
+    if out.chars().all(|c| c == '.') { out.replace('.', "%2E") } else { out }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ref_is_one_segment_of_the_path() {
+        assert_eq!(segment("EDGA-1450/1#a:b"), "EDGA-1450%2F1%23a%3Ab");
+        assert_eq!(segment("é ?"), "%C3%A9%20%3F");
+        assert_eq!(segment(".."), "%2E%2E");
+    }
+
+    #[test]
+    fn a_token_is_never_printed() {
+        let token = Token::new(" lw_secret\n").unwrap();
+        let client = Client::new("http://127.0.0.1:1/", Some(token)).unwrap();
+        assert!(!format!("{client:?}").contains("secret"));
+        assert!(Token::new("").is_err());
+        assert!(Token::new("two words").is_err());
+    }
+
+    #[test]
+    fn an_address_without_a_scheme_is_told_apart_from_a_dead_server() {
+        assert!(matches!(Client::new("127.0.0.1:7171", None), Err(ClientError::Unusable(_))));
+    }
+}

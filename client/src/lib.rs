@@ -1,0 +1,18 @@
+//! A typed async client of Lastword's HTTP edge (`/v1`).
+//!
+//! A [`Client`] has the server's address and one principal's token; each method is one call. What the
+//! broker refuses comes as [`ClientError::Refused`] with the problem as the server worded it.
+
+mod calls;
+mod error;
+mod events;
+mod http;
+mod query;
+
+pub use lastword_proto::wire;
+
+pub use crate::calls::{Registered, SendTerms, Sent, Target};
+pub use crate::error::ClientError;
+pub use crate::events::Events;
+pub use crate::http::{Client, Token};
+pub use crate::query::MessageQuery;

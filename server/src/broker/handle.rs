@@ -1,0 +1,322 @@
+//! The way to the broker from anywhere in the process.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lastword_proto::Code;
+use lastword_proto::fact::Credential;
+use lastword_proto::ids::{AgentId, TurnId};
+use lastword_proto::input::Delivery;
+use lastword_proto::{Entry, Input, Principal, Refusal, Reply, Seq, Time};
+use lastword_store::{ReadError, Reader};
+use tokio::sync::{oneshot, watch};
+
+use super::queue::{Full, Lane, Queue};
+use super::recent::Recent;
+use super::wakes::Wakes;
+use super::{Command, Live};
+use crate::clock::Clock;
+use crate::identity::{Directory, TurnSigner};
+use crate::metrics::Metrics;
+
+/// Try again after so long when the queue is full, in ms.
+const SATURATED_RETRY_MS: u64 = 250;
+
+/// What the broker's thread and its handles share.
+pub(super) struct Shared {
+    pub(super) queue: Queue<Command>,
+    pub(super) recent: Mutex<Recent>,
+    pub(super) reader: Reader,
+    pub(super) clock: Clock,
+    pub(super) directory: Directory,
+    pub(super) signer: TurnSigner,
+    pub(super) wakes: Wakes,
+    /// Held while a snapshot is written.
+    pub(super) saving: Mutex<()>,
+    /// Deliveries whose reader went away before it had them; given again (L2).
+    pub(super) unread: Mutex<BTreeMap<AgentId, Delivery>>,
+    pub(super) metrics: Metrics,
+    pub(super) committed: watch::Receiver<Seq>,
+    pub(super) failed: watch::Sender<Option<Arc<str>>>,
+}
+
+impl Shared {
+    pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
+        self.recent.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+        self.saving.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn unread(&self) -> MutexGuard<'_, BTreeMap<AgentId, Delivery>> {
+        self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A delivery on its way to who asked for it. Dropped before it was handed over, it is kept for the next call.
+pub(crate) struct Parcel {
+    shared: Arc<Shared>,
+    agent: AgentId,
+    delivery: Option<Delivery>,
+}
+
+impl Parcel {
+    pub(crate) const fn delivery(&self) -> Option<&Delivery> {
+        self.delivery.as_ref()
+    }
+
+    /// It was handed over.
+    pub(crate) fn accept(mut self) {
+        self.delivery = None;
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        if let Some(delivery) = self.delivery.take() {
+            self.shared.unread().insert(self.agent, delivery);
+            self.shared.wakes.wake(self.agent);
+        }
+    }
+}
+
+/// Submits inputs and reads; cheap to clone.
+#[derive(Clone)]
+pub struct Handle(pub(super) Arc<Shared>);
+
+/// Why the broker did not even judge what it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unserved {
+    /// Its queue is full.
+    #[error("the broker's queue is full")]
+    Saturated,
+    /// It has stopped; whether the input was made durable is unknown.
+    #[error("the broker has stopped: {0}")]
+    Down(Arc<str>),
+}
+
+impl Unserved {
+    /// The refusal that every surface words it as.
+    #[must_use]
+    pub fn refusal(&self) -> Refusal {
+        Refusal::new(Code::Saturated).retry_after(SATURATED_RETRY_MS)
+    }
+}
+
+impl Handle {
+    /// Lets the core handle `input`; gives its reply once the facts are durable.
+    ///
+    /// # Errors
+    /// The queue is full, or the broker has stopped.
+    pub async fn submit(&self, input: Input) -> Result<Reply, Unserved> {
+        self.submit_then(input, |reply, _live| reply).await
+    }
+
+    /// The same, and looks at the state behind it in the same step.
+    ///
+    /// # Errors
+    /// The queue is full, or the broker has stopped.
+    pub async fn submit_then<T, F>(&self, input: Input, then: F) -> Result<T, Unserved>
+    where
+        T: Send + 'static,
+        F: FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
+    {
+        let (send, receive) = oneshot::channel();
+        let lane = if matches!(input, Input::Control(..)) { Lane::Ahead } else { Lane::Normal };
+        // Who asked may have gone away meanwhile, and then nobody wants the answer.
+        let then = Box::new(move |reply: Reply, live: &Live<'_>| drop(send.send(then(reply, live))));
+        self.push(lane, Command::Input(Box::new(input), then))?;
+        receive.await.map_err(|_| self.down())
+    }
+
+    /// Looks at the state, behind everything that is durable.
+    ///
+    /// # Errors
+    /// The queue is full, or the broker has stopped.
+    pub async fn query<T, F>(&self, look: F) -> Result<T, Unserved>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Live<'_>) -> T + Send + 'static,
+    {
+        let (send, receive) = oneshot::channel();
+        self.push(Lane::Normal, Command::Look(Box::new(move |live| drop(send.send(look(live))))))?;
+        receive.await.map_err(|_| self.down())
+    }
+
+    /// Hands in something whose reply nobody waits for, ahead of the queue.
+    pub(crate) fn cast(&self, input: Input) {
+        if self.0.queue.push(Lane::Ahead, Command::Cast(input)).is_err() {
+            tracing::debug!("the broker has stopped: a connection's end is not told to it");
+        }
+    }
+
+    /// Who holds `token`.
+    #[must_use]
+    pub fn prove(&self, token: &str) -> Option<Principal> {
+        self.0.directory.prove(token)
+    }
+
+    /// Who holds the token with this hash.
+    pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
+        self.0.directory.known_by(credential)
+    }
+
+    /// Signs and checks turn tokens.
+    #[must_use]
+    pub fn signer(&self) -> &TurnSigner {
+        &self.0.signer
+    }
+
+    /// What the server counts.
+    #[must_use]
+    pub fn metrics(&self) -> &Metrics {
+        &self.0.metrics
+    }
+
+    /// The broker's time.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        self.0.clock.now()
+    }
+
+    /// Commands that wait.
+    #[must_use]
+    pub fn queue_depth(&self) -> usize {
+        self.0.queue.depth()
+    }
+
+    /// The position of the last durable fact, as it grows.
+    #[must_use]
+    pub fn committed(&self) -> watch::Receiver<Seq> {
+        self.0.committed.clone()
+    }
+
+    /// Why the broker stopped, once it has.
+    #[must_use]
+    pub fn failed(&self) -> watch::Receiver<Option<Arc<str>>> {
+        self.0.failed.subscribe()
+    }
+
+    /// Entries by position, from memory or from the log; those that don't exist are left out.
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub async fn entries(&self, seqs: Vec<Seq>) -> Result<Vec<(Seq, Arc<Entry>)>, ReadError> {
+        let found: Option<Vec<_>> = {
+            let recent = self.0.recent();
+            seqs.iter().map(|&seq| recent.get(seq).map(|entry| (seq, entry))).collect()
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let reader = self.0.reader.clone();
+        let read = move || seqs.into_iter().filter_map(|seq| read_one(&reader, seq)).collect();
+        off_thread(read).await
+    }
+
+    /// Up to `max` entries from `from` on, from memory or from the log.
+    ///
+    /// # Errors
+    /// The log can't be read.
+    pub async fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Arc<Entry>)>, ReadError> {
+        let found: Option<Vec<_>> = {
+            let recent = self.0.recent();
+            let upto = recent.last().0.min(from.0.saturating_add(max as u64).saturating_sub(1));
+            (from.0..=upto).map(|n| recent.get(Seq(n)).map(|entry| (Seq(n), entry))).collect()
+        };
+        if let Some(found) = found {
+            return Ok(found);
+        }
+        let reader = self.0.reader.clone();
+        let read = move || Ok(reader.read(from, max)?.into_iter().map(|(seq, e)| (seq, Arc::new(e))).collect());
+        off_thread(read).await
+    }
+
+    /// A delivery for `agent` to be handed over; given again to its next call where that doesn't happen.
+    pub(crate) fn parcel(&self, agent: AgentId, delivery: Delivery) -> Parcel {
+        Parcel { shared: Arc::clone(&self.0), agent, delivery: Some(delivery) }
+    }
+
+    /// A delivery that was not handed over; where a turn is named, only one of that turn.
+    pub(crate) fn unread(&self, agent: AgentId, named: Option<TurnId>) -> Option<Parcel> {
+        let mut unread = self.0.unread();
+        let turn = unread.get(&agent)?.turn.map(|open| open.turn);
+        if named.is_some() && turn.is_some() && named != turn {
+            return None;
+        }
+        let delivery = unread.remove(&agent)?;
+        drop(unread);
+        Some(self.parcel(agent, delivery))
+    }
+
+    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+        self.0.saving()
+    }
+
+    pub(super) fn wakes(&self) -> &Wakes {
+        &self.0.wakes
+    }
+
+    /// Rings when an approval is decided.
+    pub(crate) fn approvals(&self) -> &tokio::sync::Notify {
+        &self.0.wakes.approvals
+    }
+
+    /// How many can prove who they are.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.0.directory.len()
+    }
+
+    pub(crate) fn close(&self) {
+        self.0.queue.close();
+    }
+
+    fn push(&self, lane: Lane, command: Command) -> Result<(), Unserved> {
+        self.0.queue.push(lane, command).map_err(|full| match full {
+            Full::Saturated => Unserved::Saturated,
+            Full::Closed => self.down(),
+        })
+    }
+
+    fn down(&self) -> Unserved {
+        let reason = self.0.failed.borrow().clone();
+        Unserved::Down(reason.unwrap_or_else(|| "it was shut down".into()))
+    }
+}
+
+fn read_one(reader: &Reader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {
+    reader.entry(seq).transpose().map(|entry| entry.map(|entry| (seq, Arc::new(entry))))
+}
+
+/// Runs a blocking read on the runtime's pool for such.
+pub(crate) async fn off_thread<T, F>(read: F) -> Result<T, ReadError>
+where
+    T: Send + 'static,
+    F: FnOnce() -> Result<T, ReadError> + Send + 'static,
+{
+    let gone = |error: tokio::task::JoinError| ReadError::Unavailable { reason: error.to_string() };
+    tokio::task::spawn_blocking(read).await.map_err(gone)?
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastword_proto::Limits;
+    use lastword_store::MemoryLog;
+
+    #[test]
+    fn a_delivery_that_was_not_handed_over_is_kept_once() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        let (agent, delivery) = (AgentId(1), Delivery { turn: None, message: Seq(7), notices: Vec::new() });
+        drop(handle.parcel(agent, delivery.clone()));
+        let again = handle.unread(agent, None).unwrap();
+        assert_eq!(again.delivery(), Some(&delivery));
+        again.accept();
+        assert!(handle.unread(agent, None).is_none());
+        handle.close();
+        thread.join().unwrap();
+    }
+}

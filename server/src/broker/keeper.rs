@@ -1,0 +1,42 @@
+//! Snapshots while the server runs, made beside the broker: replaying the log once more costs it nothing.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+
+use lastword_proto::Seq;
+use lastword_store::{Reader, load_snapshot, save_snapshot};
+
+use super::Handle;
+use super::boot::replay;
+
+/// Facts between two snapshots: what a start has to replay after a crash.
+const SNAPSHOT_FACTS: u64 = 250_000;
+
+/// Starts the thread, which ends when the broker does.
+pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<JoinHandle<()>> {
+    let mut committed = handle.committed();
+    let wait = tokio::runtime::Builder::new_current_thread().build()?;
+    thread::Builder::new().name("snapshots".into()).spawn(move || {
+        let mut last = load_snapshot(&dir).ok().flatten().map_or(Seq(0), |(at, _)| at);
+        loop {
+            let due = last.0.saturating_add(SNAPSHOT_FACTS);
+            match wait.block_on(committed.wait_for(|seq| seq.0 >= due)) {
+                Ok(seq) => last = *seq,
+                Err(_) => return,
+            }
+            // A snapshot is a cache: without one the next start replays more.
+            if let Err(error) = snapshot(&dir, &log, &handle) {
+                tracing::warn!(%error, "no snapshot was saved");
+            }
+        }
+    })
+}
+
+fn snapshot(dir: &Path, log: &Reader, handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
+    let core = replay(load_snapshot(dir)?, |from, max| log.read(from, max))?;
+    let bytes = postcard::to_allocvec(core.state())?;
+    let _one = handle.saving();
+    save_snapshot(dir, core.state().seq, &bytes)?;
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The broker's queue: bounded, with a lane for what goes ahead of everything (H4, L4).
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Where a command stands in line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lane {
+    /// Ahead of everything and never refused for want of room: controls, and connections that end.
+    Ahead,
+    /// In order, refused when the queue is full.
+    Normal,
+}
+
+/// Why a command was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Full {
+    /// There is no room.
+    Saturated,
+    /// Nobody takes from the queue any more.
+    Closed,
+}
+
+/// A queue with many producers and one consumer.
+pub(crate) struct Queue<T> {
+    lanes: Mutex<Lanes<T>>,
+    filled: Condvar,
+    room: usize,
+}
+
+struct Lanes<T> {
+    ahead: VecDeque<T>,
+    normal: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(room: usize) -> Self {
+        let lanes = Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false };
+        Self { lanes: Mutex::new(lanes), filled: Condvar::new(), room }
+    }
+
+    pub(crate) fn push(&self, lane: Lane, item: T) -> Result<(), Full> {
+        let mut lanes = self.lock();
+        if lanes.closed {
+            return Err(Full::Closed);
+        }
+        match lane {
+            Lane::Ahead => lanes.ahead.push_back(item),
+            Lane::Normal if lanes.normal.len() >= self.room => return Err(Full::Saturated),
+            Lane::Normal => lanes.normal.push_back(item),
+        }
+        drop(lanes);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Moves up to `max` items into `batch`; waits for the first one, at most for `wait`. `false` once the
+    /// queue is closed and empty.
+    pub(crate) fn drain(&self, batch: &mut Vec<T>, max: usize, wait: Option<Duration>) -> bool {
+        let mut lanes = self.lock();
+        if lanes.is_empty() && !lanes.closed {
+            lanes = match wait {
+                None => {
+                    let idle = |lanes: &mut Lanes<T>| lanes.is_empty() && !lanes.closed;
+                    self.filled.wait_while(lanes, idle).unwrap_or_else(PoisonError::into_inner)
+                }
+                Some(wait) => self.filled.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner).0,
+            };
+        }
+        let ahead = lanes.ahead.len().min(max);
+        batch.extend(lanes.ahead.drain(..ahead));
+        let normal = lanes.normal.len().min(max - ahead);
+        batch.extend(lanes.normal.drain(..normal));
+        !(lanes.closed && batch.is_empty())
+    }
+
+    /// Refuses what comes from now on; what is there can still be drained.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    /// Drops what is there.
+    pub(crate) fn clear(&self) {
+        let mut lanes = self.lock();
+        lanes.ahead.clear();
+        lanes.normal.clear();
+    }
+
+    pub(crate) fn depth(&self) -> usize {
+        let lanes = self.lock();
+        lanes.ahead.len() + lanes.normal.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Lanes<T>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Lanes<T> {
+    fn is_empty(&self) -> bool {
+        self.ahead.is_empty() && self.normal.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_refuses_and_controls_go_ahead() {
+        let queue = Queue::new(2);
+        assert_eq!(queue.push(Lane::Normal, 1), Ok(()));
+        assert_eq!(queue.push(Lane::Normal, 2), Ok(()));
+        assert_eq!(queue.push(Lane::Normal, 3), Err(Full::Saturated));
+        assert_eq!(queue.push(Lane::Ahead, 4), Ok(()));
+        let mut batch = Vec::new();
+        assert!(queue.drain(&mut batch, 2, None));
+        assert_eq!(batch, [4, 1]);
+        queue.close();
+        assert_eq!(queue.push(Lane::Ahead, 5), Err(Full::Closed));
+        batch.clear();
+        assert!(queue.drain(&mut batch, 2, None));
+        assert_eq!(batch, [2]);
+        batch.clear();
+        assert!(!queue.drain(&mut batch, 2, None));
+    }
+}

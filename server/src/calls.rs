@@ -1,0 +1,98 @@
+//! What the edges share: each call takes what an edge has parsed and gives the wire form of what came of it.
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "a call has one kind of reply; every other is told as a bug of ours, whichever it is"
+)]
+
+pub(crate) mod audit;
+pub(crate) mod canonical;
+pub(crate) mod control;
+pub(crate) mod desk;
+pub(crate) mod messages;
+pub(crate) mod registry;
+pub(crate) mod rooms;
+pub(crate) mod turns;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_proto::fact::Credential;
+use lastword_proto::ids::TurnId;
+use lastword_proto::{Principal, Refusal, Reply, Seq};
+use lastword_store::IndexReader;
+use tokio::sync::watch;
+
+use crate::broker::{Handle, Unserved};
+use crate::edges::Fault;
+use crate::identity::credential;
+
+/// Longest wait of any call; a longer one is cut.
+pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
+
+/// What every call works with.
+#[derive(Clone)]
+pub struct Context {
+    /// The way to the broker.
+    pub handle: Handle,
+    /// The read model.
+    pub(crate) index: IndexReader,
+    /// How far the read model is.
+    pub(crate) indexed: watch::Receiver<Seq>,
+    /// Whether the server is to end: whoever waits gives up.
+    pub(crate) stopping: watch::Receiver<bool>,
+    /// Hosts and origins that may call.
+    pub(crate) origins: Arc<crate::edges::http::Origins>,
+}
+
+/// Who calls, and in which turn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller {
+    pub(crate) principal: Principal,
+    credential: Credential,
+    pub(crate) turn: Option<TurnId>,
+}
+
+impl Caller {
+    /// Proves a bearer token, and the turn token that came with it.
+    pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, Fault> {
+        let unauthenticated = || Fault::from(Refusal::new(lastword_proto::Code::Unauthenticated));
+        let principal = handle.prove(token).ok_or_else(unauthenticated)?;
+        let forged = || Fault::new(lastword_proto::Code::Forbidden, "Lastword-Turn names no turn of this agent");
+        let turn = turn.map(|t| handle.signer().verify(t, principal.agent()).ok_or_else(forged)).transpose()?;
+        Ok(Self { principal, credential: credential(token), turn })
+    }
+
+    /// Proves it again, after a wait in which the token may have been replaced or its owner removed.
+    pub(crate) fn again(&self, handle: &Handle) -> Result<(), Fault> {
+        let unauthenticated = || Fault::from(Refusal::new(lastword_proto::Code::Unauthenticated));
+        handle.known_by(&self.credential).filter(|p| *p == self.principal).map(|_| ()).ok_or_else(unauthenticated)
+    }
+
+    pub(crate) fn human(&self) -> Result<(), Fault> {
+        if self.principal.is_human() { Ok(()) } else { Err(Fault::humans_only()) }
+    }
+}
+
+/// Waits until the server is to end.
+pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
+    // The sender is gone only when the server is, which ends it too.
+    let _ended = stopping.wait_for(|stopping| *stopping).await.is_ok();
+}
+
+/// Waits until `ring`, the end of `wait`, or the server's end; `true` when it rang.
+pub(crate) async fn rang(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
+    let mut stopping = ctx.stopping.clone();
+    tokio::select! {
+        () = ring => true,
+        () = tokio::time::sleep(wait) => false,
+        () = ended(&mut stopping) => false,
+    }
+}
+
+/// Takes the refusal out of a reply.
+pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, Fault> {
+    match reply? {
+        Reply::Refused(refusal) => Err(refusal.into()),
+        reply => Ok(reply),
+    }
+}

@@ -1,0 +1,182 @@
+//! Looking back: messages by every field, conversations as trees.
+
+use std::time::Duration;
+
+use lastword_proto::ids::{AgentId, ConvId};
+use lastword_proto::wire::{ConversationSummary, ConversationView, FieldError, Page, StoredMessage, parse_rfc3339};
+use lastword_proto::{MessageType, Principal, Seq, Time};
+use lastword_store::{Cursor, Filter, ReadError};
+use serde::Deserialize;
+
+use super::{Caller, Context};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views::{self, Shown};
+
+const PAGE_DEFAULT: usize = 50;
+const PAGE_MAX: usize = 500;
+/// Messages in one tree.
+const TREE_MAX: usize = 2_000;
+/// How long an audit waits for the read model to come up to the moment of the question.
+const FRESH_WAIT: Duration = Duration::from_secs(2);
+
+/// The parameters of `GET /v1/messages`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AuditParams {
+    #[serde(rename = "ref")]
+    pub(crate) reference: Option<String>,
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
+    #[serde(rename = "type")]
+    pub(crate) kind: Option<String>,
+    pub(crate) depth: Option<u8>,
+    pub(crate) since: Option<String>,
+    pub(crate) until: Option<String>,
+    pub(crate) q: Option<String>,
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<String>,
+}
+
+/// The messages that pass every filter and that `caller` may read, newest first.
+pub(crate) async fn messages(ctx: &Context, caller: Caller, params: AuditParams) -> Result<Page<StoredMessage>, Fault> {
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+    let Some(filter) = filter(ctx, &params, limit).await? else { return Ok(Page::whole(Vec::new())) };
+    let seqs = search(ctx, filter).await?;
+    let next = if seqs.len() == limit { seqs.last().map(|seq| seq.0.to_string()) } else { None };
+    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
+    Ok(Page { items: shown.into_iter().filter_map(Shown::stored).collect(), next })
+}
+
+/// One message.
+pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<StoredMessage, Fault> {
+    let unknown = || Fault::unknown(id);
+    let seq = Seq::parse(id).ok_or_else(unknown)?;
+    let shown = views::show(&ctx.handle, vec![seq]).await?;
+    let shown = readable(ctx, caller.principal, shown).await?;
+    shown.into_iter().next().and_then(Shown::stored).ok_or_else(unknown)
+}
+
+async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, Fault> {
+    if who.is_human() {
+        return Ok(shown);
+    }
+    let look = move |live: &Live<'_>| {
+        let may = |shown: &Shown| shown.message().is_some_and(|m| views::may_read(live.state, who, m));
+        shown.into_iter().filter(may).collect()
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+/// Conversations, sender and recipient; each absent where it is not asked for.
+type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
+
+/// The filter in the numbers of the log; `None` where a name is nobody's, which nothing can match.
+async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, Fault> {
+    let (reference, from, to) = (params.reference.clone(), params.from.clone(), params.to.clone());
+    let look = move |live: &Live<'_>| -> Option<Numbers> {
+        let agent = |name: Option<String>| match name.as_deref() {
+            None => Some(None),
+            Some("system") => Some(Some(lastword_proto::fact::SYSTEM)),
+            Some(name) => live.state.names.get(name).copied().map(Some),
+        };
+        let convs = match reference.as_deref() {
+            None => None,
+            Some(text) => Some(views::children_of(live.state, *live.state.refs.get(text)?)),
+        };
+        Some((convs, agent(from)?, agent(to)?))
+    };
+    let Some((convs, from, to)) = ctx.handle.query(look).await? else { return Ok(None) };
+    let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
+    Ok(Some(Filter {
+        convs,
+        from,
+        to,
+        kind: params.kind.as_deref().map(kind).transpose()?,
+        depth: params.depth,
+        since: moment("since", params.since.as_deref())?,
+        until: moment("until", params.until.as_deref())?,
+        text: params.q.clone(),
+        cursor: Cursor { before: position(params.cursor.as_deref())?, limit, ..Cursor::default() },
+    }))
+}
+
+fn moment(field: &'static str, text: Option<&str>) -> Result<Option<Time>, FieldError> {
+    let parse = |text| parse_rfc3339(text).ok_or_else(|| FieldError::new(field, "is no moment as in RFC 3339"));
+    text.map(parse).transpose()
+}
+
+fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
+    let parse = |text: &str| text.parse().map(Seq).map_err(|_| FieldError::new("cursor", "is not one of ours"));
+    text.map(parse).transpose()
+}
+
+async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
+    let now = *ctx.handle.committed().borrow();
+    let mut indexed = ctx.indexed.clone();
+    // An audit that is a moment behind is better than none: what is there is shown when the wait is over.
+    if tokio::time::timeout(FRESH_WAIT, indexed.wait_for(|seq| *seq >= now)).await.is_err() {
+        tracing::warn!("the read model is behind the log");
+    }
+    let index = ctx.index.clone();
+    let run = move || index.messages(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    Ok(crate::broker::off_thread(run).await?)
+}
+
+/// Whether `who` may look into a conversation.
+fn may_look(live: &Live<'_>, who: Principal, conv: ConvId) -> bool {
+    who.is_human() || live.state.conversations.get(&conv).is_some_and(|c| c.has_part(who.agent()))
+}
+
+/// The parameters of `GET /v1/conversations`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<String>,
+}
+
+/// The conversations that `caller` may see, newest first.
+pub(crate) async fn conversations(
+    ctx: &Context,
+    caller: Caller,
+    params: ListParams,
+) -> Result<Page<ConversationSummary>, Fault> {
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+    let parse = |text: &str| ConvId::parse(text).ok_or_else(|| FieldError::new("cursor", "is not one of ours"));
+    let before = params.cursor.as_deref().map(parse).transpose()?.unwrap_or(ConvId(u32::MAX));
+    let who = caller.principal;
+    let look = move |live: &Live<'_>| {
+        let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, **id));
+        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (*id, views::summary(live.state, conv))).collect();
+        let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
+        Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+/// A conversation as a tree, its children included.
+pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, Fault> {
+    let conv = find(ctx, caller, reference).await?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.conversations.get(&conv)?;
+        Some((views::conversation(live.state, known), views::children_of(live.state, conv)))
+    };
+    let found = ctx.handle.query(look).await?;
+    let (mut view, convs) = found.ok_or_else(|| Fault::unknown(reference))?;
+    let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
+    let seqs = search(ctx, Filter { convs: Some(convs), cursor, ..Filter::default() }).await?;
+    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
+    view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
+    Ok(view)
+}
+
+/// The number of a conversation that `caller` may see.
+pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, Fault> {
+    let (wanted, who) = (reference.to_owned(), caller.principal);
+    let look = move |live: &Live<'_>| {
+        let conv = live.state.refs.get(wanted.as_str()).copied()?;
+        may_look(live, who, conv).then_some(conv)
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))
+}

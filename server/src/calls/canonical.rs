@@ -1,0 +1,77 @@
+//! The canonical form of a held call, over which its digest is computed (H2).
+
+use lastword_proto::fact::Digest;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+/// A JSON value with sorted keys and no spaces.
+pub(crate) fn canonical(value: &Value) -> String {
+    let mut out = String::new();
+    write(value, &mut out);
+    out
+}
+
+fn write(value: &Value, out: &mut String) {
+    match value {
+        Value::Object(members) => {
+            let mut sorted: Vec<_> = members.iter().collect();
+            sorted.sort_by(|a, b| a.0.cmp(b.0));
+            list(out, '{', '}', sorted, |(key, value), out| {
+                out.push_str(&Value::from(key.as_str()).to_string());
+                out.push(':');
+                write(value, out);
+            });
+        }
+        Value::Array(items) => list(out, '[', ']', items, write),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => out.push_str(&value.to_string()),
+    }
+}
+
+fn list<T>(
+    out: &mut String,
+    open: char,
+    close: char,
+    items: impl IntoIterator<Item = T>,
+    mut one: impl FnMut(T, &mut String),
+) {
+    out.push(open);
+    for (index, item) in items.into_iter().enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        one(item, out);
+    }
+    out.push(close);
+}
+
+/// The digest of a call: tool, arguments, who makes it and in which task.
+pub(crate) fn digest(tool: &str, arguments: &Value, agent: &str, task: Option<&str>) -> Digest {
+    let call = serde_json::json!({ "tool": tool, "arguments": arguments, "agent": agent, "task": task });
+    Sha256::digest(canonical(&call).as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_sorted_at_every_level() {
+        let value: Value = serde_json::from_str(r#"{"b":[{"z":1,"a":"é\n"}],"a":null}"#).unwrap();
+        assert_eq!(canonical(&value), r#"{"a":null,"b":[{"a":"é\n","z":1}]}"#);
+    }
+
+    #[test]
+    fn a_digest_covers_every_part_of_the_call() {
+        let arguments = serde_json::json!({"env": "prod"});
+        let base = digest("deploy", &arguments, "a", Some("task-1"));
+        assert_eq!(base, digest("deploy", &arguments, "a", Some("task-1")));
+        for other in [
+            digest("destroy", &arguments, "a", Some("task-1")),
+            digest("deploy", &serde_json::json!({"env": "dr"}), "a", Some("task-1")),
+            digest("deploy", &arguments, "b", Some("task-1")),
+            digest("deploy", &arguments, "a", None),
+        ] {
+            assert_ne!(base, other);
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! Requests, and what humans do out of band (H4, D9).
+
+use lastword_proto::fact::{Control, Extension, Scope};
+use lastword_proto::ids::ConvId;
+use lastword_proto::names::RequestId;
+use lastword_proto::wire::{Extend, IncidentView, LimitsView, Page, RequestView};
+use lastword_proto::{Input, Seq};
+
+use super::registry::checked;
+use super::turns::microusd;
+use super::{Caller, Context, admitted, messages};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views;
+
+/// A request, as it stands; for who takes part in its conversation.
+pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, Fault> {
+    let (wanted, who) = (id.to_owned(), caller.principal);
+    let look = move |live: &Live<'_>| -> Option<(RequestView, Option<Seq>)> {
+        let (task_id, task) = live.state.task_of(&wanted)?;
+        let conv = live.state.conversations.get(&task.conv);
+        let concerned = who.is_human()
+            || task.agent == who.agent()
+            || task.asker.agent() == Some(who.agent())
+            || conv.is_some_and(|c| c.has_part(who.agent()));
+        let view = views::request(live.state, task_id, task).filter(|_| concerned)?;
+        Some((view, task.request.as_ref().and_then(|r| r.answer)))
+    };
+    let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(id))?;
+    if let Some(answer) = answer {
+        let response = messages::one(ctx, answer).await?;
+        if let Some(settled) = view.history.iter_mut().find(|item| item.event == "settled") {
+            settled.at.clone_from(&response.created_at);
+            settled.agent.clone_from(&response.from);
+        }
+        view.response = Some(response);
+    }
+    Ok(view)
+}
+
+/// Takes a request back (Q9).
+pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, Fault> {
+    let request_id = checked("id", id, RequestId::new)?;
+    admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
+    request(ctx, caller, id).await
+}
+
+/// Pauses, resumes or stops something.
+pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), Fault> {
+    caller.human()?;
+    admitted(ctx.handle.submit(Input::Control(caller.principal, scope, control)).await).map(|_| ())
+}
+
+/// Gives more to what runs in a conversation.
+pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), Fault> {
+    caller.human()?;
+    let extension = Extension {
+        messages: more.messages,
+        turns: more.turns,
+        agents: more.agents,
+        requests: more.requests,
+        tokens: more.tokens,
+        cost_microusd: microusd(more.cost_usd),
+        time_ms: more.time_ms,
+    };
+    admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, extension)).await).map(|_| ())
+}
+
+/// The latches that tripped, newest first.
+pub(crate) async fn incidents(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let incidents = live.state.incidents.iter().rev();
+        let seen = incidents.filter(|(_, incident)| who.is_human() || concerns(live, incident.on, who.agent()));
+        seen.map(|(id, incident)| views::incident(live.state, *id, incident)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+fn concerns(live: &Live<'_>, on: lastword_proto::fact::Latched, agent: lastword_proto::ids::AgentId) -> bool {
+    use lastword_proto::fact::{Latched, Place};
+    match on {
+        Latched::Grant(grant) => live.state.grants.get(&grant).is_some_and(|g| g.agents.contains(&agent)),
+        Latched::Place(Place::Conversation(conv)) => {
+            live.state.conversations.get(&conv).is_some_and(|c| c.has_part(agent))
+        }
+        Latched::Place(Place::Room(room)) => live.state.rooms.get(&room).is_some_and(|r| r.members.contains(&agent)),
+    }
+}
+
+/// The numbers in force.
+pub(crate) async fn limits(ctx: &Context) -> Result<LimitsView, Fault> {
+    Ok(ctx.handle.query(|live| views::limits(&live.state.limits)).await?)
+}

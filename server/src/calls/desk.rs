@@ -1,0 +1,213 @@
+//! Escalations and approvals (H1–H3).
+
+use std::time::Duration;
+
+use lastword_proto::fact::Decision;
+use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
+use lastword_proto::names::Ref;
+use lastword_proto::state::ApprovalState;
+use lastword_proto::wire::{
+    ApprovalView, DecideApproval, EscalationView, FieldError, HeldCall, NewEscalation, Page, UseApproval,
+};
+use lastword_proto::{Input, Reply, Seq, input};
+use serde_json::Value;
+
+use super::canonical::{canonical, digest};
+use super::registry::checked;
+use super::{Caller, Context, admitted, rang};
+use crate::broker::Live;
+use crate::clock::Stopwatch;
+use crate::edges::Fault;
+use crate::identity::unhex;
+use crate::views;
+
+/// Asks a human.
+pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, Fault> {
+    if new.message.trim().is_empty() {
+        return Err(FieldError::new("message", "is empty").into());
+    }
+    let question = input::Question {
+        body: new.message.into(),
+        options: new.options.into_iter().map(Into::into).collect(),
+        reference: new.reference.map(|text| checked("ref", &text, Ref::new)).transpose()?,
+    };
+    let reply = ctx.handle.submit(Input::Escalate(caller.principal, caller.turn, question)).await;
+    match admitted(reply)? {
+        Reply::Escalated(id) => escalation(ctx, id).await,
+        other => Err(Fault::unexpected(&other)),
+    }
+}
+
+/// Answers an escalation.
+pub(crate) async fn answer(
+    ctx: &Context,
+    caller: Caller,
+    id: EscalationId,
+    text: &str,
+) -> Result<EscalationView, Fault> {
+    caller.human()?;
+    admitted(ctx.handle.submit(Input::Answer(caller.principal, id, text.into())).await)?;
+    escalation(ctx, id).await
+}
+
+/// One escalation.
+pub(crate) async fn escalation(ctx: &Context, id: EscalationId) -> Result<EscalationView, Fault> {
+    let found = escalations_by_id(ctx, vec![id]).await?;
+    found.into_iter().next().ok_or_else(|| Fault::unknown(&id.to_string()))
+}
+
+/// The escalations that `caller` may see, newest first.
+pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| -> Vec<EscalationId> {
+        let mine = live.state.escalations.iter().rev().filter(|(_, e)| who.is_human() || e.agent == who.agent());
+        mine.map(|(id, _)| *id).collect()
+    };
+    let ids = ctx.handle.query(all).await?;
+    Ok(Page::whole(escalations_by_id(ctx, ids).await?))
+}
+
+async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
+    let wanted = ids.clone();
+    let positions = move |live: &Live<'_>| -> Vec<Seq> {
+        let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
+        known.flat_map(|e| [Some(e.asked), e.answer]).flatten().collect()
+    };
+    let mut positions = ctx.handle.query(positions).await?;
+    positions.sort_unstable();
+    positions.dedup();
+    let entries: std::collections::BTreeMap<_, _> = ctx.handle.entries(positions).await?.into_iter().collect();
+    let view = move |live: &Live<'_>| {
+        let one = |id: &EscalationId| {
+            let known = live.state.escalations.get(id)?;
+            let asked = entries.get(&known.asked).map(AsRef::as_ref);
+            let answer = known.answer.and_then(|seq| entries.get(&seq)).map(AsRef::as_ref);
+            views::escalation(live.state, *id, asked, answer)
+        };
+        ids.iter().filter_map(one).collect()
+    };
+    Ok(ctx.handle.query(view).await?)
+}
+
+/// Holds a tool call for a decision.
+pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, Fault> {
+    if call.tool.trim().is_empty() {
+        return Err(FieldError::new("tool", "is empty").into());
+    }
+    let (agent, task) = ctx.handle.query(move |live| asker(live, caller)).await?;
+    let digest = digest(&call.tool, &call.arguments, &agent, task.map(|t| t.to_string()).as_deref());
+    let held = input::HeldCall {
+        tool: call.tool.into(),
+        arguments: canonical(&call.arguments).into(),
+        reason: call.reason.map(Into::into),
+        digest,
+    };
+    let input = Input::AskApproval(caller.principal, caller.turn, Box::new(held));
+    match admitted(ctx.handle.submit(input).await)? {
+        Reply::Held(id) => approval(ctx, caller, id, Duration::ZERO).await,
+        other => Err(Fault::unexpected(&other)),
+    }
+}
+
+/// Who asks, and in which task: that of the named turn, or of the only open one.
+fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
+    let agent = caller.principal.agent();
+    let open = live.state.agent(agent).map_or(&[][..], |a| a.turns.as_slice());
+    let turn = caller.turn.or(if let [only] = open { Some(*only) } else { None });
+    let task = turn.and_then(|turn| live.state.turns.get(&turn)).map(|turn| turn.task);
+    (live.state.name_of(agent).to_owned(), task)
+}
+
+/// One approval; with a wait, once it is decided or the wait is over.
+pub(crate) async fn approval(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    wait: Duration,
+) -> Result<ApprovalView, Fault> {
+    let stopwatch = Stopwatch::start();
+    loop {
+        let mut ring = std::pin::pin!(ctx.handle.approvals().notified());
+        ring.as_mut().enable();
+        let who = caller.principal;
+        let look = move |live: &Live<'_>| {
+            let known = live.state.approvals.get(&id)?;
+            let seen = who.is_human() || known.agent == who.agent() || may_decide(live, known.task, who);
+            views::approval(live.state, id).filter(|_| seen)
+        };
+        let view = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+        let left = wait.saturating_sub(stopwatch.elapsed());
+        if view.state != ApprovalState::Pending || left.is_zero() || !rang(ctx, ring, left).await {
+            return Ok(view);
+        }
+    }
+}
+
+/// Whether an agent takes part in the work in which a call would be made, and so may know of it.
+fn may_decide(live: &Live<'_>, task: Option<TaskId>, who: lastword_proto::Principal) -> bool {
+    let task = task.and_then(|task| live.state.tasks.get(&task));
+    task.is_some_and(|t| live.state.conversations.get(&t.conv).is_some_and(|c| c.has_part(who.agent())))
+}
+
+/// The approvals that `caller` may see, newest first.
+pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let mine = live.state.approvals.iter().rev().filter(|(_, a)| who.is_human() || a.agent == who.agent());
+        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// Decides an approval.
+pub(crate) async fn decide(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    decision: DecideApproval,
+) -> Result<ApprovalView, Fault> {
+    let bad_digest = || FieldError::new("digest", "is no SHA-256 in hexadecimal");
+    let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
+    let edited = match decision.input {
+        Some(input) if decision.decision == Decision::Edit => Some(edit(ctx, id, input).await?),
+        Some(_) | None => None,
+    };
+    let verdict = input::Verdict {
+        decision: decision.decision,
+        comment: decision.comment.map(Into::into),
+        digest: named,
+        edited,
+    };
+    admitted(ctx.handle.submit(Input::Decide(caller.principal, id, Box::new(verdict))).await)?;
+    approval(ctx, caller, id, Duration::ZERO).await
+}
+
+async fn edit(
+    ctx: &Context,
+    id: ApprovalId,
+    arguments: Value,
+) -> Result<(lastword_proto::envelope::JsonText, lastword_proto::fact::Digest), Fault> {
+    let call = ctx.handle.query(move |live| held(live, id)).await?;
+    let (tool, agent, task) = call.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+    Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))
+}
+
+fn held(live: &Live<'_>, id: ApprovalId) -> Option<(String, String, Option<String>)> {
+    let known = live.state.approvals.get(&id)?;
+    let agent = live.state.name_of(known.agent).to_owned();
+    Some((known.tool.to_string(), agent, known.task.map(|t| t.to_string())))
+}
+
+/// Uses an approval up, for exactly the call that was approved.
+pub(crate) async fn spend(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    call: UseApproval,
+) -> Result<ApprovalView, Fault> {
+    let known = ctx.handle.query(move |live| held(live, id)).await?;
+    let (_, agent, task) = known.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+    let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
+    admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
+    approval(ctx, caller, id, Duration::ZERO).await
+}

@@ -1,0 +1,107 @@
+//! Agents and humans.
+
+use lastword_proto::fact::Profile;
+use lastword_proto::ids::AgentId;
+use lastword_proto::input::Registration;
+use lastword_proto::names::{AgentName, Label, NameError};
+use lastword_proto::wire::{AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
+use lastword_proto::{Code, Input, Reply};
+
+use super::{Caller, Context, admitted};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::identity::Secret;
+use crate::views;
+
+/// Registers an agent or human; its token is shown this once.
+pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, Fault> {
+    let name = checked("name", &new.name, AgentName::new)?;
+    let profile = Profile {
+        actions: labels("actions", &new.actions)?,
+        groups: labels("groups", &new.groups)?,
+        turns_max: new.turns_max,
+    };
+    let token = new_token()?;
+    let registration = Registration { name, kind: new.kind, profile, credential: token.credential() };
+    let then = |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Registered(agent) => Ok(live.state.agent(agent).map_or(0, |a| a.incarnation)),
+        other => Err(other),
+    };
+    match ctx.handle.submit_then(Input::Register(caller.principal, registration), then).await? {
+        Ok(incarnation) => Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation }),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+    }
+}
+
+/// Replaces an agent's token; the old one ends at once.
+pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<AgentToken, Fault> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    let token = new_token()?;
+    admitted(ctx.handle.submit(Input::Rekey(caller.principal, agent, token.credential())).await)?;
+    let incarnation = ctx.handle.query(move |live| live.state.agent(agent).map_or(0, |a| a.incarnation)).await?;
+    Ok(AgentToken { name: name.to_owned(), token: token.reveal().to_owned(), incarnation })
+}
+
+/// Everybody who is registered.
+pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, Fault> {
+    let all = |live: &Live<'_>| {
+        let ids = live.state.names.values().filter(|id| live.state.agent(**id).is_some_and(|a| a.live));
+        ids.filter_map(|id| views::agent(live, *id)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// One of them.
+pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, Fault> {
+    let agent = find(ctx, name).await?;
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
+}
+
+/// Changes what an agent may do.
+pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    let profile = move |live: &Live<'_>| live.state.agent(agent).map(|a| a.profile.clone());
+    let mut profile = ctx.handle.query(profile).await?.ok_or_else(|| Fault::unknown(name))?;
+    if let Some(actions) = patch.actions {
+        profile.actions = labels("actions", &actions)?;
+    }
+    if let Some(groups) = patch.groups {
+        profile.groups = labels("groups", &groups)?;
+    }
+    profile.turns_max = patch.turns_max.unwrap_or(profile.turns_max);
+    admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
+    show(ctx, name).await
+}
+
+/// Removes an agent.
+pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), Fault> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    admitted(ctx.handle.submit(Input::Remove(caller.principal, agent)).await).map(|_| ())
+}
+
+/// The number of a live agent or human.
+pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, Fault> {
+    let wanted = name.to_owned();
+    let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
+    found.ok_or_else(|| Fault::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
+}
+
+/// A checked name, or the member that holds a wrong one.
+pub(crate) fn checked<T>(
+    field: &'static str,
+    text: &str,
+    check: impl Fn(&str) -> Result<T, NameError>,
+) -> Result<T, FieldError> {
+    check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
+}
+
+fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldError> {
+    texts.iter().map(|text| checked(field, text, Label::new)).collect()
+}
+
+fn new_token() -> Result<Secret, Fault> {
+    Secret::token().map_err(|error| Fault::internal(&format!("no randomness for a token: {error}")))
+}

@@ -1,0 +1,134 @@
+//! Rooms and claims.
+
+use lastword_proto::ids::{ClaimId, RoomId};
+use lastword_proto::names::{AgentName, Ref, Resource};
+use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Posted, RoomView};
+use lastword_proto::{Input, Reply};
+
+use super::registry::checked;
+use super::{Caller, Context, admitted};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views::{self, Shown};
+
+/// Names that one post may mention.
+const MENTIONS_MAX: usize = 16;
+
+/// Opens a room, or sets its members.
+pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<RoomView, Fault> {
+    let name = checked("name", &new.name, Ref::new)?;
+    let members: Result<Vec<_>, _> = new.members.iter().map(|m| checked("members", m, AgentName::new)).collect();
+    let then = |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Opened(room) => Ok(views::room(live.state, room)),
+        other => Err(other),
+    };
+    let opened = ctx.handle.submit_then(Input::OpenRoom(caller.principal, name, members?), then).await?;
+    match opened {
+        Ok(room) => room.ok_or_else(|| Fault::unknown(&new.name)),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+    }
+}
+
+/// The rooms that `caller` may see.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let rooms = live.state.rooms.iter();
+        let seen = rooms.filter(|(_, room)| who.is_human() || room.members.contains(&who.agent()));
+        seen.filter_map(|(id, _)| views::room(live.state, *id)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// Posts to a room. Mentions count in a human's post only: nothing is parsed out of an agent's body.
+pub(crate) async fn post(ctx: &Context, caller: Caller, room: &str, body: String) -> Result<Posted, Fault> {
+    let id = find(ctx, room).await?;
+    let human = caller.principal.is_human();
+    let mentions = if human { known_mentions(ctx, &body).await? } else { Vec::new() };
+    let reply = ctx.handle.submit(Input::Post(caller.principal, id, body.into(), mentions)).await;
+    match admitted(reply)? {
+        Reply::Sent(seqs) => {
+            let shown = views::show(&ctx.handle, seqs).await?;
+            Ok(Posted { room: room.to_owned(), items: shown.into_iter().filter_map(Shown::stored).collect() })
+        }
+        Reply::Done => Ok(Posted { room: room.to_owned(), items: Vec::new() }),
+        other => Err(Fault::unexpected(&other)),
+    }
+}
+
+async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, Fault> {
+    let named = mentions(body);
+    let live = move |live: &Live<'_>| named.into_iter().filter(|n| live.state.live(n.as_str()).is_some()).collect();
+    Ok(ctx.handle.query(live).await?)
+}
+
+/// The `@name`s of a text, each once, in order. An `@` within a word, as in a mail address, is none.
+fn mentions(body: &str) -> Vec<AgentName> {
+    let mut found: Vec<AgentName> = Vec::new();
+    let mut before = ' ';
+    for (at, c) in body.char_indices() {
+        if c == '@' && !before.is_alphanumeric() {
+            let rest = &body[at + 1..];
+            let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_.-".contains(c))).unwrap_or(rest.len());
+            let name = rest[..end].trim_end_matches(['.', '-', '_']).to_ascii_lowercase();
+            if let Ok(name) = AgentName::new(&name)
+                && !found.contains(&name)
+                && found.len() < MENTIONS_MAX
+            {
+                found.push(name);
+            }
+        }
+        before = c;
+    }
+    found
+}
+
+async fn find(ctx: &Context, room: &str) -> Result<RoomId, Fault> {
+    let wanted = room.to_owned();
+    let look = move |live: &Live<'_>| {
+        let by_id = RoomId::parse(&wanted).filter(|id| live.state.rooms.contains_key(id));
+        live.state.room_names.get(wanted.as_str()).copied().or(by_id)
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(room))
+}
+
+/// Leases a resource (C1).
+pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, Fault> {
+    let resource = checked("resource", &new.resource, Resource::new)?;
+    let ttl_ms = match new.ttl_ms {
+        Some(ttl_ms) => ttl_ms,
+        None => ctx.handle.query(|live| live.state.limits.claim_ms_max).await?,
+    };
+    let then = |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Claimed(id) => Ok(views::claim(live.state, id)),
+        other => Err(other),
+    };
+    let input = Input::Claim(caller.principal, caller.turn, resource, new.mode, ttl_ms);
+    match ctx.handle.submit_then(input, then).await? {
+        Ok(claim) => claim.ok_or_else(|| Fault::unknown(&new.resource)),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+    }
+}
+
+/// All leases: who works with others has to know who holds what.
+pub(crate) async fn claims(ctx: &Context) -> Result<Page<ClaimView>, Fault> {
+    let all = |live: &Live<'_>| live.state.claims.keys().filter_map(|id| views::claim(live.state, *id)).collect();
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// Ends a lease.
+pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), Fault> {
+    admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mentions_are_words_that_start_with_an_at_sign() {
+        let names: Vec<String> =
+            mentions("@Kilo, ask @hive. Mail a@b.c; (@kilo) @@ @all").iter().map(ToString::to_string).collect();
+        assert_eq!(names, ["kilo", "hive"]);
+    }
+}

@@ -1,0 +1,250 @@
+//! The inbox, and how turns end.
+
+use std::time::Duration;
+
+use lastword_proto::fact::Spend;
+use lastword_proto::ids::TurnId;
+use lastword_proto::input;
+use lastword_proto::wire::{
+    Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
+};
+use lastword_proto::{Fact, Input, MessageType, Reply, Seq};
+
+use super::{Caller, Context, admitted, rang};
+use crate::broker::{Live, Parcel, Subscription};
+use crate::clock::Stopwatch;
+use crate::edges::Fault;
+use crate::views::{self, Shown};
+
+/// Takes the next delivery; waits for one at most for `wait`, during which the agent counts as connected.
+pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, Fault> {
+    let stopwatch = Stopwatch::start();
+    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+    let bell = subscription.bell();
+    loop {
+        let mut ring = std::pin::pin!(bell.notified());
+        ring.as_mut().enable();
+        let delivery =
+            if caller.principal.is_human() { read(ctx, caller).await? } else { take_now(ctx, caller).await? };
+        if delivery.is_some() {
+            return Ok(delivery);
+        }
+        let left = wait.saturating_sub(stopwatch.elapsed());
+        if left.is_zero() {
+            return Ok(None);
+        }
+        subscription.attach();
+        if !rang(ctx, ring, left).await {
+            return Ok(None);
+        }
+        caller.again(&ctx.handle)?;
+    }
+}
+
+/// A human's inbox: the next answer, alert or question, and what is only to be noted before it.
+async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> {
+    let human = caller.principal.agent();
+    let unread = move |live: &Live<'_>| -> Vec<Seq> {
+        live.state.agent(human).into_iter().flat_map(|h| h.notices.iter().map(|(seq, _)| *seq)).collect()
+    };
+    let unread = ctx.handle.query(unread).await?;
+    let entries = ctx.handle.entries(unread).await?;
+    if !entries.iter().any(|(_, entry)| calls_for_attention(&entry.fact)) {
+        return Ok(None);
+    }
+    let mut before = Vec::new();
+    while let Some(mut delivery) = take_now(ctx, caller).await? {
+        let calls = entries.iter().any(|(seq, e)| seq.0 == delivery.message.seq && calls_for_attention(&e.fact));
+        if calls {
+            delivery.notices.splice(0..0, before);
+            return Ok(Some(delivery));
+        }
+        before.extend(views::notices(&ctx.handle, vec![Seq(delivery.message.seq)]).await?);
+    }
+    Ok(None)
+}
+
+/// STATUS, INFO and BROADCAST wake no one, humans included (E4).
+fn calls_for_attention(fact: &Fact) -> bool {
+    let Fact::Accepted { message } = fact else { return true };
+    match message.kind {
+        MessageType::Request | MessageType::Response | MessageType::Alert => true,
+        MessageType::Status | MessageType::Info | MessageType::Broadcast => false,
+    }
+}
+
+/// Takes what there is. What the caller goes away from before it has it is given to its next call.
+async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> {
+    let (parcel, shown) = match unread(ctx, caller).await? {
+        Some(parcel) => (parcel, None),
+        None => match taken(ctx, caller).await? {
+            Some(taken) => taken,
+            None => return Ok(None),
+        },
+    };
+    let Some(taken) = parcel.delivery() else { return Ok(None) };
+    let delivery = worded(ctx, caller, taken, shown).await?;
+    parcel.accept();
+    Ok(Some(delivery))
+}
+
+/// A delivery that was not handed over, if its turn is still open.
+async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, Fault> {
+    let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) else { return Ok(None) };
+    let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
+    let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
+    if open {
+        return Ok(Some(parcel));
+    }
+    parcel.accept();
+    Ok(None)
+}
+
+/// A delivery, and its message where that is still in memory.
+type Taken = (Parcel, Option<Vec<Shown>>);
+
+async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, Fault> {
+    let handle = ctx.handle.clone();
+    let agent = caller.principal.agent();
+    // Made on the broker's thread: whatever happens to the caller from then on, the delivery is not lost.
+    let then = move |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Delivery(Some(delivery)) => {
+            let shown = views::shown(live, &[delivery.message]);
+            Ok((handle.parcel(agent, delivery), shown))
+        }
+        other => Err(other),
+    };
+    match ctx.handle.submit_then(Input::Take(caller.principal, caller.turn), then).await? {
+        Ok(taken) => Ok(Some(taken)),
+        Err(other) => match admitted(Ok(other))? {
+            Reply::Delivery(None) => Ok(None),
+            other => Err(Fault::unexpected(&other)),
+        },
+    }
+}
+
+async fn worded(
+    ctx: &Context,
+    caller: Caller,
+    taken: &input::Delivery,
+    shown: Option<Vec<Shown>>,
+) -> Result<Delivery, Fault> {
+    let shown = match shown {
+        Some(shown) => shown,
+        None => views::show(&ctx.handle, vec![taken.message]).await?,
+    };
+    let message = match shown.into_iter().next().and_then(Shown::stored) {
+        Some(message) => message,
+        None => noted(ctx, caller, taken).await?,
+    };
+    let mut notices = views::notices(&ctx.handle, taken.notices.clone()).await?;
+    notices.extend(again(&message));
+    let attempt = taken.turn.map_or(0, |turn| turn.attempt);
+    let turn = taken.turn.map(|turn| TurnView {
+        id: turn.turn.to_string(),
+        token: ctx.handle.signer().sign(turn.turn, caller.principal.agent()),
+        deadline: rfc3339(turn.lease_until),
+        attempt: turn.attempt,
+    });
+    Ok(Delivery { delivery: format!("dlv-{}.{attempt}", message.seq), turn, message, notices })
+}
+
+/// A request that is run again for what failed says so (Q5).
+fn again(message: &StoredMessage) -> Option<Notice> {
+    if message.kind != MessageType::Request || message.failed.is_empty() {
+        return None;
+    }
+    Some(Notice {
+        id: message.id.clone(),
+        kind: NoticeKind::Warning,
+        from: "system".into(),
+        reference: Some(message.reference.clone()),
+        request_id: message.request_id.clone(),
+        body: format!("Only these parts failed and are to be done again: {}.", message.failed.join(", ")),
+        payload: None,
+        eta_ms: None,
+        created_at: message.created_at.clone(),
+    })
+}
+
+/// What a human is shown that was no message, such as an escalation, in the form of one.
+async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, Fault> {
+    let notice = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
+    let notice = notice.ok_or_else(|| Fault::internal("a delivery of nothing"))?;
+    let reader = caller.principal.agent();
+    let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
+    let kind = match notice.kind {
+        NoticeKind::Alert => MessageType::Alert,
+        NoticeKind::Status => MessageType::Status,
+        NoticeKind::Broadcast => MessageType::Broadcast,
+        NoticeKind::Info | NoticeKind::Late | NoticeKind::Warning => MessageType::Info,
+    };
+    Ok(StoredMessage {
+        id: notice.id,
+        seq: taken.message.0,
+        from: notice.from,
+        to,
+        reference: notice.reference.unwrap_or_default(),
+        request_id: notice.request_id,
+        body: notice.body,
+        payload: notice.payload,
+        created_at: notice.created_at,
+        ..StoredMessage::blank(kind)
+    })
+}
+
+/// Ends a turn (F2).
+pub(crate) async fn finish(
+    ctx: &Context,
+    caller: Caller,
+    turn: Option<TurnId>,
+    finish: Finish,
+) -> Result<Finished, Fault> {
+    let turn = turn.or(caller.turn);
+    let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
+    let finish = input::Finish {
+        status: finish.status,
+        body: finish.answer.into(),
+        payload: finish.payload.filter(|p| !p.is_null()).map(|p| p.to_string().into()),
+        completed: boxed(finish.completed),
+        failed: boxed(finish.failed),
+        reason: finish.reason.map(Into::into),
+        spend: finish.usage.map(spend),
+        request: None,
+    };
+    let reply = ctx.handle.submit(Input::Finish(caller.principal, turn, Box::new(finish))).await;
+    match admitted(reply)? {
+        Reply::Finished { answer, open } => {
+            Ok(Finished { turn: turn.map(|turn| turn.to_string()), open, answer: answer.map(|seq| seq.to_string()) })
+        }
+        other => Err(Fault::unexpected(&other)),
+    }
+}
+
+fn spend(usage: Usage) -> Spend {
+    Spend {
+        tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+        cost_microusd: usage.cost_usd.map_or(0, microusd),
+    }
+}
+
+/// Dollars in millionths; what is no amount is none.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
+pub(crate) fn microusd(dollars: f64) -> u64 {
+    (dollars * 1_000_000.0).round() as u64
+}
+
+/// Reports progress, which renews the lease.
+pub(crate) async fn progress(
+    ctx: &Context,
+    caller: Caller,
+    turn: Option<TurnId>,
+    report: Progress,
+) -> Result<Renewed, Fault> {
+    let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms };
+    let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
+    match admitted(reply)? {
+        Reply::Renewed { lease_until } => Ok(Renewed { deadline: rfc3339(lease_until) }),
+        other => Err(Fault::unexpected(&other)),
+    }
+}

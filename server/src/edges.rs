@@ -1,0 +1,11 @@
+//! The ways in. An edge turns bytes into inputs and replies into bytes; none holds a rule of the protocol.
+
+pub mod http;
+pub mod mcp;
+
+mod fault;
+
+pub use self::fault::Fault;
+
+/// The names of all edges.
+pub const EDGES: &[&str] = &["http", "mcp"];

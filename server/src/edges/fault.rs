@@ -1,0 +1,78 @@
+//! Why a call was not done, as every edge words it: a [`Problem`].
+
+use lastword_proto::header::HeaderError;
+use lastword_proto::wire::{FieldError, Problem};
+use lastword_proto::{Code, Refusal};
+use lastword_store::ReadError;
+
+use crate::broker::Unserved;
+
+/// A call that was not done.
+#[derive(Clone, Debug)]
+pub struct Fault(pub Box<Problem>);
+
+impl Fault {
+    /// A refusal with a detail that names the member, parameter or name that is wrong.
+    #[must_use]
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self(Box::new(Problem::detailed(&Refusal::new(code), detail.into())))
+    }
+
+    /// There is no such thing; said of what one may not see as well, so that nothing can be probed.
+    #[must_use]
+    pub fn unknown(what: &str) -> Self {
+        Self::new(Code::UnknownRequest, format!("There is no {what:?} here"))
+    }
+
+    /// A call that only a human may make.
+    #[must_use]
+    pub fn humans_only() -> Self {
+        Self::new(Code::Forbidden, "Only a human of the workspace may do that")
+    }
+
+    /// The broker gave a reply of another kind than the call has; a bug of ours.
+    #[must_use]
+    pub fn unexpected(reply: &lastword_proto::Reply) -> Self {
+        tracing::error!(?reply, "a reply that this call doesn't have");
+        Self::internal("an internal error: the reply was of the wrong kind")
+    }
+
+    /// Something of ours failed.
+    #[must_use]
+    pub fn internal(detail: &str) -> Self {
+        let mut problem = Problem::detailed(&Refusal::new(Code::Saturated), detail.to_owned());
+        problem.status = 500;
+        Self(Box::new(problem))
+    }
+}
+
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Self(Box::new(Problem::new(&refusal)))
+    }
+}
+
+impl From<Unserved> for Fault {
+    fn from(unserved: Unserved) -> Self {
+        Self(Box::new(Problem::detailed(&unserved.refusal(), unserved.to_string())))
+    }
+}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        tracing::error!(%error, "the log can't be read");
+        Self::internal(&error.to_string())
+    }
+}
+
+impl From<FieldError> for Fault {
+    fn from(error: FieldError) -> Self {
+        Self::new(Code::Malformed, error.to_string())
+    }
+}
+
+impl From<HeaderError> for Fault {
+    fn from(error: HeaderError) -> Self {
+        Self::new(Code::MalformedHeader, error.to_string())
+    }
+}

@@ -1,0 +1,111 @@
+//! HTTP: `/v1` and what stands around it.
+
+mod agents;
+mod conversations;
+mod desk;
+mod events;
+mod extract;
+mod inbox;
+pub(crate) mod listen;
+mod messages;
+mod openapi;
+mod origins;
+mod problem;
+mod query;
+mod rooms;
+mod system;
+
+use axum::Router;
+use axum::http::Method;
+use axum::middleware;
+use axum::routing::{delete, get, post};
+use tower_http::catch_panic::CatchPanicLayer;
+
+use crate::calls::Context;
+use crate::edges::Fault;
+use lastword_proto::Code;
+
+pub(crate) use self::extract::caller;
+pub use self::openapi::{message_schema, openapi};
+pub use self::origins::Origins;
+
+/// Most bytes of a request: a body and a payload of the largest size, and the envelope.
+pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
+
+/// The whole surface, without a socket.
+pub fn app(ctx: Context) -> Router {
+    let v1 = Router::new()
+        .merge(work())
+        .merge(people())
+        .merge(desk())
+        .route("/events", get(events::events))
+        .route("/limits", get(system::limits));
+    let outside = Router::new()
+        .route("/healthz", get(system::healthz))
+        .route("/readyz", get(system::readyz))
+        .route("/metrics", get(system::metrics))
+        .route("/openapi.json", get(system::openapi))
+        .route("/schema/message.json", get(system::message_schema));
+    let system = Router::new()
+        .route("/healthz", get(system::healthz))
+        .route("/readyz", get(system::readyz))
+        .route("/metrics", get(system::metrics));
+    Router::new()
+        .nest("/v1", v1.merge(system))
+        .merge(outside)
+        .route("/mcp", super::mcp::route(&ctx))
+        .fallback(nothing)
+        .method_not_allowed_fallback(not_that_way)
+        .layer(middleware::from_fn(query::check))
+        .layer(middleware::from_fn_with_state(ctx.clone(), origins::check))
+        .layer(CatchPanicLayer::custom(problem::panicked))
+        .with_state(ctx)
+}
+
+fn work() -> Router<Context> {
+    Router::new()
+        .route("/messages", post(messages::send).get(messages::list))
+        .route("/messages/{id}", get(messages::show))
+        .route("/inbox", get(inbox::take))
+        .route("/turns/{id}/finish", post(inbox::finish))
+        .route("/turns/{id}/progress", post(inbox::progress))
+        .route("/conversations", get(conversations::list))
+        .route("/conversations/{ref}", get(conversations::show))
+        .route("/conversations/{ref}/{verb}", post(conversations::control))
+        .route("/workspace/{verb}", post(conversations::control_all))
+        .route("/requests/{id}", get(conversations::request))
+        .route("/requests/{id}/cancel", post(conversations::cancel))
+        .route("/incidents", get(conversations::incidents))
+}
+
+fn people() -> Router<Context> {
+    Router::new()
+        .route("/agents", get(agents::list).post(agents::add))
+        .route("/agents/{name}", get(agents::show).patch(agents::amend).delete(agents::remove))
+        .route("/agents/{name}/{verb}", post(agents::verb))
+        .route("/rooms", get(rooms::list).post(rooms::open))
+        .route("/rooms/{room}/messages", post(rooms::post))
+        .route("/claims", get(rooms::claims).post(rooms::claim))
+        .route("/claims/{id}", delete(rooms::release))
+}
+
+fn desk() -> Router<Context> {
+    Router::new()
+        .route("/escalations", get(desk::escalations).post(desk::escalate))
+        .route("/escalations/{id}", get(desk::escalation))
+        .route("/escalations/{id}/answer", post(desk::answer))
+        .route("/approvals", get(desk::approvals).post(desk::hold))
+        .route("/approvals/{id}", get(desk::approval))
+        .route("/approvals/{id}/decision", post(desk::decide))
+        .route("/approvals/{id}/use", post(desk::spend))
+}
+
+async fn nothing(uri: axum::http::Uri) -> Fault {
+    Fault::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()))
+}
+
+async fn not_that_way(method: Method, uri: axum::http::Uri) -> Fault {
+    let mut fault = Fault::new(Code::Malformed, format!("{} has no {method}", uri.path()));
+    fault.0.status = 405;
+    fault
+}

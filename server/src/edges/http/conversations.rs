@@ -1,0 +1,78 @@
+//! `/v1/conversations`, `/v1/workspace`, `/v1/requests` and `/v1/incidents`.
+
+use axum::Json as Out;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use lastword_proto::fact::{Control, Scope};
+use lastword_proto::wire::{ConversationSummary, ConversationView, Extend, IncidentView, Page, RequestView};
+
+use super::extract::{Json, Params};
+use crate::calls::audit::{self, ListParams};
+use crate::calls::{Caller, Context, control as calls};
+use crate::edges::Fault;
+
+pub(super) async fn list(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Out<Page<ConversationSummary>>, Fault> {
+    audit::conversations(&ctx, caller, params).await.map(Out)
+}
+
+pub(super) async fn show(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(reference): Path<String>,
+) -> Result<Out<ConversationView>, Fault> {
+    audit::conversation(&ctx, caller, &reference).await.map(Out)
+}
+
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path((reference, verb)): Path<(String, String)>,
+    Json(more): Json<Extend>,
+) -> Result<StatusCode, Fault> {
+    caller.human()?;
+    let conv = audit::find(&ctx, caller, &reference).await?;
+    if verb == "grant" {
+        calls::extend(&ctx, caller, conv, more).await?;
+    } else {
+        calls::control(&ctx, caller, Scope::Conversation(conv), word(&verb)?).await?;
+    }
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn control_all(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(verb): Path<String>,
+) -> Result<StatusCode, Fault> {
+    calls::control(&ctx, caller, Scope::Workspace, word(&verb)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// The control that a path names.
+pub(super) fn word(verb: &str) -> Result<Control, Fault> {
+    Control::from_word(verb).ok_or_else(|| Fault::unknown(verb))
+}
+
+pub(super) async fn request(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Out<RequestView>, Fault> {
+    calls::request(&ctx, caller, &id).await.map(Out)
+}
+
+pub(super) async fn cancel(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Out<RequestView>, Fault> {
+    calls::cancel(&ctx, caller, &id).await.map(Out)
+}
+
+pub(super) async fn incidents(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<IncidentView>>, Fault> {
+    calls::incidents(&ctx, caller).await.map(Out)
+}

@@ -1,0 +1,87 @@
+//! `/v1/escalations` and `/v1/approvals`.
+
+use axum::Json as Out;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use lastword_proto::ids::{ApprovalId, EscalationId};
+use lastword_proto::wire::{
+    ApprovalView, DecideApproval, EscalationAnswer, EscalationView, HeldCall, NewEscalation, Page, UseApproval,
+};
+
+use super::extract::{Json, Params, WaitParams, id};
+use crate::calls::{Caller, Context, desk};
+use crate::edges::Fault;
+
+pub(super) async fn escalations(
+    State(ctx): State<Context>,
+    caller: Caller,
+) -> Result<Out<Page<EscalationView>>, Fault> {
+    desk::escalations(&ctx, caller).await.map(Out)
+}
+
+pub(super) async fn escalate(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Json(new): Json<NewEscalation>,
+) -> Result<(StatusCode, Out<EscalationView>), Fault> {
+    Ok((StatusCode::CREATED, Out(desk::escalate(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn escalation(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<Out<EscalationView>, Fault> {
+    let id = id(&text, EscalationId::parse)?;
+    let all = desk::escalations(&ctx, caller).await?.items;
+    all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| Fault::unknown(&text))
+}
+
+pub(super) async fn answer(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+    Json(answer): Json<EscalationAnswer>,
+) -> Result<Out<EscalationView>, Fault> {
+    desk::answer(&ctx, caller, id(&text, EscalationId::parse)?, &answer.answer).await.map(Out)
+}
+
+pub(super) async fn approvals(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, Fault> {
+    desk::approvals(&ctx, caller).await.map(Out)
+}
+
+pub(super) async fn hold(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Json(call): Json<HeldCall>,
+) -> Result<(StatusCode, Out<ApprovalView>), Fault> {
+    Ok((StatusCode::CREATED, Out(desk::hold(&ctx, caller, call).await?)))
+}
+
+pub(super) async fn approval(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+    Params(params): Params<WaitParams>,
+) -> Result<Out<ApprovalView>, Fault> {
+    let wait = params.wait()?.unwrap_or_default();
+    desk::approval(&ctx, caller, id(&text, ApprovalId::parse)?, wait).await.map(Out)
+}
+
+pub(super) async fn decide(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+    Json(decision): Json<DecideApproval>,
+) -> Result<Out<ApprovalView>, Fault> {
+    desk::decide(&ctx, caller, id(&text, ApprovalId::parse)?, decision).await.map(Out)
+}
+
+pub(super) async fn spend(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+    Json(call): Json<UseApproval>,
+) -> Result<Out<ApprovalView>, Fault> {
+    desk::spend(&ctx, caller, id(&text, ApprovalId::parse)?, call).await.map(Out)
+}

@@ -1,0 +1,107 @@
+//! `/v1/events`: what happens, live, as server-sent events; resumable by position.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as Sse, KeepAlive};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
+use lastword_proto::wire::{Event, FieldError};
+use lastword_proto::{Entry, Seq};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::extract::Params;
+use crate::broker::{Live, Subscription};
+use crate::calls::{Caller, Context, ended};
+use crate::edges::Fault;
+use crate::views::{self, EventDraft};
+
+/// Entries turned into events in one step.
+const BATCH_MAX: usize = 128;
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EventParams {
+    /// Start behind this position, as `Last-Event-ID` does.
+    after: Option<u64>,
+}
+
+pub(super) async fn events(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Params(params): Params<EventParams>,
+    headers: HeaderMap,
+) -> Result<Response, Fault> {
+    let after = match headers.get("last-event-id") {
+        Some(value) => {
+            let wrong = || FieldError::new("Last-Event-ID", "is no position");
+            Some(value.to_str().ok().and_then(|text| text.trim().parse().ok()).ok_or_else(wrong)?)
+        }
+        None => params.after,
+    };
+    let committed = ctx.handle.committed();
+    let last = after.map_or_else(|| *committed.borrow(), Seq);
+    let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
+    subscription.attach();
+    let feed = Feed { ctx, caller, committed, last, ready: VecDeque::new(), _subscription: subscription };
+    let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
+    Ok(axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response())
+}
+
+/// One watcher and how far it is.
+struct Feed {
+    ctx: Context,
+    caller: Caller,
+    committed: watch::Receiver<Seq>,
+    last: Seq,
+    ready: VecDeque<Event>,
+    /// Counts as the agent's connection while it is open (Q2).
+    _subscription: Subscription,
+}
+
+impl Feed {
+    fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
+        stream::unfold(self, |mut feed| async move {
+            let event = feed.next().await?;
+            let data = serde_json::to_string(&event).unwrap_or_default();
+            let sse = Sse::default().id(event.seq.to_string()).event(event.kind).data(data);
+            Some((Ok(sse), feed))
+        })
+    }
+
+    /// The next event; `None` when the server ends or the watcher may watch no longer.
+    async fn next(&mut self) -> Option<Event> {
+        let mut stopping = self.ctx.stopping.clone();
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            let last = self.last;
+            tokio::select! {
+                () = ended(&mut stopping) => return None,
+                changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|_| ()).ok()?,
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> Option<()> {
+        self.caller.again(&self.ctx.handle).ok()?;
+        let entries = self.ctx.handle.read(Seq(self.last.0 + 1), BATCH_MAX).await.ok()?;
+        self.last = entries.last().map_or(self.last, |(seq, _)| *seq);
+        let who = self.caller.principal;
+        let seen = move |live: &Live<'_>| -> Vec<EventDraft> {
+            let one = |(seq, entry): &(Seq, Arc<Entry>)| views::event(live.state, who, *seq, entry);
+            entries.iter().filter_map(one).collect()
+        };
+        let drafts = self.ctx.handle.query(seen).await.ok()?;
+        self.ready.extend(drafts.into_iter().map(EventDraft::finish));
+        Some(())
+    }
+}

@@ -1,0 +1,179 @@
+//! What a request says: who calls, its parameters, its body. What is wrong is named.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRequest, FromRequestParts, Query, Request};
+use axum::http::HeaderMap;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::request::Parts;
+use lastword_proto::wire::FieldError;
+use lastword_proto::{Code, Refusal};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::REQUEST_BYTES_MAX;
+use crate::calls::{Caller, Context, WAIT_MAX};
+use crate::edges::Fault;
+
+/// Deepest nesting of a JSON body: an envelope around a payload of the deepest that is allowed.
+const JSON_DEPTH_MAX: usize = 34;
+/// Time to send a body.
+const BODY_TIME_MAX: Duration = Duration::from_secs(30);
+/// The header that names a turn by its token.
+pub(super) const TURN_HEADER: &str = "lastword-turn";
+
+impl FromRequestParts<Context> for Caller {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, Fault> {
+        caller(ctx, &parts.headers)
+    }
+}
+
+/// Who calls, by the request's headers.
+pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, Fault> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
+    let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
+    let Some(token) = token else {
+        ctx.handle.metrics().refuse(Code::Unauthenticated);
+        return Err(Refusal::new(Code::Unauthenticated).into());
+    };
+    Caller::prove(&ctx.handle, token, text(TURN_HEADER)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))
+}
+
+/// The query's parameters; an unknown one is refused by name.
+pub(super) struct Params<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, Fault> {
+        let wrong = |error: &dyn std::fmt::Display| Fault::new(Code::Malformed, format!("the query: {error}"));
+        match Query::try_from_uri(&parts.uri) {
+            Ok(Query(params)) => Ok(Self(params)),
+            Err(rejection) => Err(wrong(&rejection.body_text())),
+        }
+    }
+}
+
+/// No parameters, or how long to wait.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct WaitParams {
+    wait: Option<String>,
+}
+
+impl WaitParams {
+    pub(super) fn wait(&self) -> Result<Option<Duration>, FieldError> {
+        self.wait.as_deref().map(parse_wait).transpose()
+    }
+}
+
+/// Reads `30s`, `500ms`, `2m` or plain seconds.
+fn parse_wait(text: &str) -> Result<Duration, FieldError> {
+    let wrong = || FieldError::new("wait", format!("{text:?} is no time such as 30s, 500ms or 2m"));
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
+    let wait = match &text[digits..] {
+        "ms" => Duration::from_millis(number),
+        "" | "s" => Duration::from_secs(number),
+        "m" => Duration::from_secs(number.saturating_mul(60)),
+        _ => return Err(wrong()),
+    };
+    Ok(wait.min(WAIT_MAX))
+}
+
+/// A JSON body.
+pub(super) struct Json<T>(pub(super) T);
+
+impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
+    type Rejection = Fault;
+
+    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, Fault> {
+        let kind = content_type(request.headers());
+        if !matches!(kind.as_deref(), None | Some("application/json")) {
+            let text = "Content-Type has to be application/json";
+            return Err(Fault::new(Code::Malformed, text));
+        }
+        let bytes = read(request.into_body()).await?;
+        // A call whose members may all be left out may leave out the whole body.
+        parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
+    }
+}
+
+/// The media type without its parameters, in lower case.
+pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+/// The whole body, within the limits of size and time.
+pub(super) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
+    let late = |_| Fault::new(Code::Malformed, "the body did not come in time");
+    let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
+    read.await.map_err(late)?.map_err(|error| {
+        tracing::debug!(%error, "a body was not read");
+        Refusal::new(Code::TooLarge).about(format_args!("a request of more than {REQUEST_BYTES_MAX} bytes")).into()
+    })
+}
+
+/// Parses JSON; names the member that is wrong.
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+    if depth(bytes) > JSON_DEPTH_MAX {
+        return Err(Fault::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
+    }
+    let mut json = serde_json::Deserializer::from_slice(bytes);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+        let path = error.path().to_string();
+        let at = if path == "." { String::new() } else { format!("`{path}`: ") };
+        Fault::new(Code::Malformed, format!("{at}{}", error.inner()))
+    })?;
+    json.end().map_err(|error| Fault::new(Code::Malformed, error.to_string()))?;
+    Ok(value)
+}
+
+/// How deep brackets nest outside strings.
+fn depth(bytes: &[u8]) -> usize {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
+/// An id of the path; what is none is unknown.
+pub(super) fn id<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Fault> {
+    parse(text).ok_or_else(|| Fault::unknown(text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn brackets_in_strings_do_not_nest() {
+        assert_eq!(depth(br#"{"a":"[[[\"[","b":[1,{"c":2}]}"#), 3);
+        assert_eq!(depth(b"[[[["), 4);
+    }
+
+    #[test]
+    fn waits_have_units_and_an_end() {
+        assert_eq!(parse_wait("30s").unwrap(), Duration::from_secs(30));
+        assert_eq!(parse_wait("5").unwrap(), Duration::from_secs(5));
+        assert_eq!(parse_wait("500ms").unwrap(), Duration::from_millis(500));
+        assert_eq!(parse_wait("999h").unwrap_err().field, "wait");
+        assert_eq!(parse_wait("99999m").unwrap(), WAIT_MAX);
+    }
+}

@@ -1,0 +1,65 @@
+//! Accepting connections: how many, how long a header may take, and their end.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::app;
+use crate::calls::{Context, ended};
+
+/// Open connections; more wait to be accepted.
+const CONNECTIONS_MAX: usize = 16_384;
+/// Time to send a header, and to stay idle between requests.
+const HEADER_TIME_MAX: Duration = Duration::from_secs(75);
+/// Pause after a failed accept, such as for want of file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// Serves until the server is to stop, then lets every connection end its request.
+pub(crate) async fn serve(listener: TcpListener, ctx: Context) -> io::Result<()> {
+    let mut stopping = ctx.stopping.clone();
+    let service = TowerToHyperService::new(app(ctx));
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let graceful = GracefulShutdown::new();
+    let mut connections = JoinSet::new();
+    loop {
+        let permit = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
+        let stream = tokio::select! {
+            () = ended(&mut stopping) => break,
+            Some(_ended) = connections.join_next() => continue,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _peer)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection was not accepted");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "a connection without nodelay");
+        }
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIME_MAX)
+            .serve_connection(TokioIo::new(stream), service.clone());
+        let connection = graceful.watch(connection);
+        connections.spawn(async move {
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "a connection ended early");
+            }
+            drop(permit);
+        });
+    }
+    drop(listener);
+    graceful.shutdown().await;
+    while connections.join_next().await.is_some() {}
+    Ok(())
+}

@@ -1,0 +1,253 @@
+//! The description of the surface: OpenAPI 3.1, and a JSON Schema of a message.
+//!
+//! Schemas come from the wire types; the calls from the table below, whose paths a test compares with the
+//! router.
+
+use lastword_proto::wire;
+use serde_json::{Map, Value, json};
+use utoipa::OpenApi as _;
+
+/// One call: method, path, what it does, query parameters, body, status, response.
+pub(super) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
+
+/// Every call of `/v1`.
+pub(super) const CALLS: &[Row] = &[
+    ("post", "/messages", "Send a message", "wait", "Envelope", 201, "StoredMessage"),
+    (
+        "get",
+        "/messages",
+        "Find messages, newest first",
+        "ref from to type depth since until q limit cursor",
+        "",
+        200,
+        "Page_StoredMessage",
+    ),
+    ("get", "/messages/{id}", "One message", "", "", 200, "StoredMessage"),
+    ("get", "/inbox", "Take the next delivery; 204 when there is none", "wait", "", 200, "Delivery"),
+    ("post", "/turns/{id}/finish", "End a turn with its answer", "", "Finish", 200, "Finished"),
+    ("post", "/turns/{id}/progress", "Report progress, which renews the lease", "", "Progress", 200, "Renewed"),
+    ("get", "/conversations", "List conversations, newest first", "limit cursor", "", 200, "Page_ConversationSummary"),
+    ("get", "/conversations/{ref}", "A conversation as a tree", "", "", 200, "ConversationView"),
+    ("post", "/conversations/{ref}/pause", "Pause a conversation", "", "", 204, ""),
+    ("post", "/conversations/{ref}/resume", "Resume a conversation and lift its latches", "", "", 204, ""),
+    ("post", "/conversations/{ref}/stop", "Stop a conversation", "", "", 204, ""),
+    ("post", "/conversations/{ref}/grant", "Give more to what runs in it", "", "Extend", 204, ""),
+    ("post", "/agents/{name}/pause", "Pause an agent", "", "", 204, ""),
+    ("post", "/agents/{name}/resume", "Resume an agent", "", "", 204, ""),
+    ("post", "/agents/{name}/stop", "Stop an agent", "", "", 204, ""),
+    ("post", "/workspace/pause", "Pause everything", "", "", 204, ""),
+    ("post", "/workspace/resume", "Resume everything", "", "", 204, ""),
+    ("post", "/workspace/stop", "Stop everything", "", "", 204, ""),
+    ("get", "/agents", "List agents and humans", "", "", 200, "Page_AgentView"),
+    ("post", "/agents", "Register an agent or human; its token is shown this once", "", "NewAgent", 201, "AgentToken"),
+    ("get", "/agents/{name}", "One agent", "", "", 200, "AgentView"),
+    ("patch", "/agents/{name}", "Change what an agent may do", "", "AgentPatch", 200, "AgentView"),
+    ("delete", "/agents/{name}", "Remove an agent", "", "", 204, ""),
+    ("post", "/agents/{name}/token", "Replace an agent's token", "", "", 201, "AgentToken"),
+    ("get", "/requests/{id}", "A request, as it stands", "", "", 200, "RequestView"),
+    ("post", "/requests/{id}/cancel", "Take a request back", "", "", 200, "RequestView"),
+    ("get", "/escalations", "List escalations, newest first", "", "", 200, "Page_EscalationView"),
+    ("post", "/escalations", "Ask a human", "", "NewEscalation", 201, "EscalationView"),
+    ("get", "/escalations/{id}", "One escalation", "", "", 200, "EscalationView"),
+    ("post", "/escalations/{id}/answer", "Answer it", "", "EscalationAnswer", 200, "EscalationView"),
+    ("get", "/approvals", "List approvals, newest first", "", "", 200, "Page_ApprovalView"),
+    ("post", "/approvals", "Hold a tool call for a decision", "", "HeldCall", 201, "ApprovalView"),
+    ("get", "/approvals/{id}", "One approval; with a wait, once it is decided", "wait", "", 200, "ApprovalView"),
+    ("post", "/approvals/{id}/decision", "Decide it", "", "DecideApproval", 200, "ApprovalView"),
+    ("post", "/approvals/{id}/use", "Use it up for exactly that call", "", "UseApproval", 200, "ApprovalView"),
+    ("get", "/incidents", "List latches that tripped, newest first", "", "", 200, "Page_IncidentView"),
+    ("get", "/rooms", "List rooms", "", "", 200, "Page_RoomView"),
+    ("post", "/rooms", "Open a room, or set its members", "", "NewRoom", 201, "RoomView"),
+    ("post", "/rooms/{room}/messages", "Post to a room", "", "Post", 201, "Posted"),
+    ("get", "/claims", "List leases on resources", "", "", 200, "Page_ClaimView"),
+    ("post", "/claims", "Lease a resource", "", "NewClaim", 201, "ClaimView"),
+    ("delete", "/claims/{id}", "End a lease", "", "", 204, ""),
+    ("get", "/events", "Watch what happens, as server-sent events", "after", "", 200, "Event"),
+    ("get", "/limits", "The numbers in force", "", "", 200, "LimitsView"),
+];
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Lastword", description = "A message broker for teams of AI agents"),
+    components(schemas(
+        wire::Envelope,
+        wire::StoredMessage,
+        wire::Delivery,
+        wire::Finish,
+        wire::Finished,
+        wire::Progress,
+        wire::Renewed,
+        wire::ConversationSummary,
+        wire::ConversationView,
+        wire::Extend,
+        wire::AgentView,
+        wire::NewAgent,
+        wire::AgentPatch,
+        wire::AgentToken,
+        wire::RequestView,
+        wire::EscalationView,
+        wire::NewEscalation,
+        wire::EscalationAnswer,
+        wire::ApprovalView,
+        wire::HeldCall,
+        wire::DecideApproval,
+        wire::UseApproval,
+        wire::IncidentView,
+        wire::RoomView,
+        wire::NewRoom,
+        wire::Post,
+        wire::Posted,
+        wire::ClaimView,
+        wire::NewClaim,
+        wire::Event,
+        wire::LimitsView,
+        wire::Problem,
+    ))
+)]
+struct Components;
+
+/// The OpenAPI document, pretty and the same every time.
+#[must_use]
+pub fn openapi() -> String {
+    let mut document = serde_json::to_value(Components::openapi()).unwrap_or_default();
+    document["openapi"] = json!("3.1.0");
+    document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
+    document["security"] = json!([{ "token": [] }]);
+    document["components"]["securitySchemes"] = json!({ "token": { "type": "http", "scheme": "bearer" } });
+    let mut paths = Map::new();
+    for row in CALLS {
+        let path = paths.entry(format!("/v1{}", row.1)).or_insert_with(|| json!({}));
+        path[row.0] = operation(row);
+    }
+    document["paths"] = Value::Object(paths);
+    pretty(&document)
+}
+
+fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
+    let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(name, "path", "string")).collect();
+    parameters.extend(query.split_whitespace().map(|name| {
+        let kind = if matches!(name, "depth" | "limit" | "after") { "integer" } else { "string" };
+        parameter(name, "query", kind)
+    }));
+    if path == "/messages" && method == "post" {
+        parameters.push(parameter("Idempotency-Key", "header", "string"));
+    }
+    let media = if path == "/events" { "text/event-stream" } else { "application/json" };
+    let mut done = json!({ "description": summary });
+    if !response.is_empty() {
+        done["content"] = json!({ media: { "schema": schema(response) } });
+    }
+    let refused = json!({
+        "description": "Refused",
+        "content": { "application/problem+json": { "schema": schema("Problem") } },
+    });
+    let mut operation = json!({
+        "operationId": operation_id(method, path),
+        "summary": summary,
+        "parameters": parameters,
+        "responses": { status.to_string(): done, "default": refused },
+    });
+    if !body.is_empty() {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": { "application/json": { "schema": schema(body) } },
+        });
+    }
+    operation
+}
+
+fn path_names(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+}
+
+fn parameter(name: &str, place: &str, kind: &str) -> Value {
+    json!({ "name": name, "in": place, "required": place == "path", "schema": { "type": kind } })
+}
+
+fn operation_id(method: &str, path: &str) -> String {
+    path.split('/').filter(|part| !part.is_empty()).fold(method.to_owned(), |mut id, part| {
+        id.push('_');
+        id.push_str(part.trim_matches(['{', '}']));
+        id
+    })
+}
+
+/// A reference to a schema; `Page_X` is a list of them.
+fn schema(name: &str) -> Value {
+    let reference = |name: &str| json!({ "$ref": format!("#/components/schemas/{name}") });
+    match name.strip_prefix("Page_") {
+        None => reference(name),
+        Some(item) => json!({
+            "type": "object",
+            "required": ["items"],
+            "properties": { "items": { "type": "array", "items": reference(item) }, "next": { "type": "string" } },
+        }),
+    }
+}
+
+/// The JSON Schema of the envelope (E2).
+#[must_use]
+pub fn message_schema() -> String {
+    let document = serde_json::to_value(Components::openapi()).unwrap_or_default();
+    let mut known = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
+    let mut root = known.get("Envelope").cloned().unwrap_or_default();
+    known.retain(|name, _| matches!(name.as_str(), "Metadata" | "To" | "MessageType" | "Priority" | "FinishStatus"));
+    root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+    root["$id"] = json!("urn:lastword:message");
+    root["title"] = json!("Lastword message");
+    root["$defs"] = Value::Object(known);
+    pretty(&root).replace("#/components/schemas/", "#/$defs/")
+}
+
+/// With sorted keys, whatever order the map of `serde_json` is built with.
+fn pretty(value: &Value) -> String {
+    let mut text = serde_json::to_string_pretty(&sorted(value)).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn sorted(value: &Value) -> Value {
+    match value {
+        Value::Object(members) => {
+            let mut pairs: Vec<_> = members.iter().collect();
+            pairs.sort_by(|a, b| a.0.cmp(b.0));
+            Value::Object(pairs.into_iter().map(|(key, value)| (key.clone(), sorted(value))).collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(sorted).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn references(value: &Value, found: &mut Vec<String>) {
+        match value {
+            Value::Object(members) => {
+                for (key, value) in members {
+                    if key == "$ref" {
+                        found.extend(value.as_str().map(str::to_owned));
+                    }
+                    references(value, found);
+                }
+            }
+            Value::Array(items) => items.iter().for_each(|item| references(item, found)),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+
+    #[test]
+    fn every_schema_that_is_named_is_there() {
+        for text in [openapi(), message_schema()] {
+            let document: Value = serde_json::from_str(&text).unwrap();
+            let mut found = Vec::new();
+            references(&document, &mut found);
+            assert!(!found.is_empty());
+            for reference in found {
+                let pointer = reference.trim_start_matches('#');
+                assert!(document.pointer(pointer).is_some(), "{reference}");
+            }
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `/v1/rooms` and `/v1/claims`.
+
+use axum::Json as Out;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use lastword_proto::ids::ClaimId;
+use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, RoomView};
+
+use super::extract::{Json, id};
+use crate::calls::{Caller, Context, rooms};
+use crate::edges::Fault;
+
+pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<RoomView>>, Fault> {
+    rooms::list(&ctx, caller).await.map(Out)
+}
+
+pub(super) async fn open(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Json(new): Json<NewRoom>,
+) -> Result<(StatusCode, Out<RoomView>), Fault> {
+    Ok((StatusCode::CREATED, Out(rooms::open(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn post(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(room): Path<String>,
+    Json(post): Json<Post>,
+) -> Result<(StatusCode, Out<Posted>), Fault> {
+    Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post.body).await?)))
+}
+
+pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ClaimView>>, Fault> {
+    rooms::claims(&ctx).await.map(Out)
+}
+
+pub(super) async fn claim(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Json(new): Json<NewClaim>,
+) -> Result<(StatusCode, Out<ClaimView>), Fault> {
+    Ok((StatusCode::CREATED, Out(rooms::claim(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn release(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<StatusCode, Fault> {
+    rooms::release(&ctx, caller, id(&text, ClaimId::parse)?).await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,42 @@
+//! Limits, health, metrics and the descriptions of the surface.
+
+use axum::Json as Out;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use lastword_proto::wire::LimitsView;
+
+use crate::calls::{Caller, Context, control};
+use crate::edges::Fault;
+
+pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, Fault> {
+    control::limits(&ctx).await.map(Out)
+}
+
+/// The process lives.
+pub(super) async fn healthz() -> &'static str {
+    "ok\n"
+}
+
+/// The broker takes inputs.
+pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
+    match ctx.handle.query(|live| live.state.seq.0).await {
+        Ok(_) if !*ctx.stopping.borrow() => "ready\n".into_response(),
+        Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
+        Err(unserved) => Fault::from(unserved).into_response(),
+    }
+}
+
+pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
+    let text = ctx.handle.metrics().text(ctx.handle.queue_depth(), ctx.handle.known());
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+pub(super) async fn openapi() -> Response {
+    ([(CONTENT_TYPE, "application/json")], super::openapi()).into_response()
+}
+
+pub(super) async fn message_schema() -> Response {
+    ([(CONTENT_TYPE, "application/schema+json")], super::message_schema()).into_response()
+}

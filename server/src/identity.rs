@@ -1,0 +1,234 @@
+//! Who is who: bearer tokens, which are stored only as hashes, and turn tokens, which are signed.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::{PoisonError, RwLock};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lastword_proto::fact::Credential;
+use lastword_proto::ids::{AgentId, TurnId};
+use lastword_proto::{Fact, Principal, State};
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use sha2::{Digest as _, Sha256};
+
+/// The human's token, within the data directory.
+pub const FILE_OPERATOR_TOKEN: &str = "operator.token";
+/// The key that signs turn tokens, within the data directory.
+pub const FILE_SECRET_KEY: &str = "secret.key";
+
+const TOKEN_PREFIX: &str = "lw_";
+const KEY_BYTES: usize = 32;
+const MAC_BYTES: usize = 16;
+
+/// A text that must not reach a log: it has no `Debug` and no `Display`.
+#[derive(Clone)]
+pub struct Secret(String);
+
+impl Secret {
+    /// Keeps `text` from being printed.
+    #[must_use]
+    pub const fn new(text: String) -> Self {
+        Self(text)
+    }
+
+    /// A new bearer token of 256 random bits.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub fn token() -> io::Result<Self> {
+        Ok(Self(format!("{TOKEN_PREFIX}{}", hex(&random()?))))
+    }
+
+    /// The text, for whoever is to have it.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        &self.0
+    }
+
+    /// What is stored of it.
+    #[must_use]
+    pub fn credential(&self) -> Credential {
+        credential(&self.0)
+    }
+}
+
+/// The hash under which a token is known.
+#[must_use]
+pub fn credential(token: &str) -> Credential {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+fn random() -> io::Result<[u8; KEY_BYTES]> {
+    let mut bytes = [0; KEY_BYTES];
+    SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes)
+}
+
+/// Lower-case hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8]) -> String {
+    bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|n| char::from(b"0123456789abcdef"[usize::from(n)])).collect()
+}
+
+/// Bytes from hexadecimal of either case; `None` for anything else.
+#[must_use]
+pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let mut out = [0; N];
+    if text.len() != N * 2 || !text.is_ascii() {
+        return None;
+    }
+    for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+        let digit = |c: u8| char::from(c).to_digit(16);
+        *byte = u8::try_from(digit(pair[0])? << 4 | digit(pair[1])?).ok()?;
+    }
+    Some(out)
+}
+
+/// Proven principals by credential, kept beside the core so that a request is authenticated without
+/// waiting for it. The lookup compares hashes of tokens, so its timing tells nothing of a token.
+#[derive(Debug, Default)]
+pub struct Directory {
+    known: RwLock<BTreeMap<Credential, Principal>>,
+}
+
+impl Directory {
+    /// Everybody live in `state`.
+    #[must_use]
+    pub fn of(state: &State) -> Self {
+        let prove = |c: &Credential| state.prove(c).map(|p| (*c, p));
+        Self { known: RwLock::new(state.credentials.keys().filter_map(prove).collect()) }
+    }
+
+    /// Who holds `token`.
+    #[must_use]
+    pub fn prove(&self, token: &str) -> Option<Principal> {
+        self.known_by(&credential(token))
+    }
+
+    /// Who holds the token with this hash.
+    pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied()
+    }
+
+    /// How many are known.
+    pub(crate) fn len(&self) -> usize {
+        self.known.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Follows a fact that has become durable.
+    pub(crate) fn follow(&self, fact: &Fact, state: &State) {
+        if let Fact::Registered { agent, credential, .. } | Fact::Rekeyed { agent, credential } = fact {
+            self.forget(*agent);
+            if let Some(principal) = state.prove(credential) {
+                self.known.write().unwrap_or_else(PoisonError::into_inner).insert(*credential, principal);
+            }
+        } else if let Fact::Removed { agent } = fact {
+            self.forget(*agent);
+        }
+    }
+
+    fn forget(&self, agent: AgentId) {
+        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, p| p.agent() != agent);
+    }
+}
+
+/// Signs turn tokens: `turn-3.MAC`, where the MAC binds the turn to its agent.
+pub struct TurnSigner {
+    key: [u8; KEY_BYTES],
+}
+
+impl TurnSigner {
+    /// The signer whose key is in `dir`; the key is made where it is missing.
+    ///
+    /// # Errors
+    /// The key can't be read or written.
+    pub fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(FILE_SECRET_KEY);
+        match fs::read(&path) {
+            Ok(bytes) => {
+                let bad = || {
+                    io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
+                };
+                Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())? })
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let key = random()?;
+                write_private(&path, &key)?;
+                Ok(Self { key })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// A signer with a key of its own, for a server without a directory.
+    ///
+    /// # Errors
+    /// The system has no randomness to give.
+    pub fn ephemeral() -> io::Result<Self> {
+        Ok(Self { key: random()? })
+    }
+
+    /// The token of a turn, for its agent.
+    #[must_use]
+    pub fn sign(&self, turn: TurnId, agent: AgentId) -> String {
+        let mac = self.mac(turn, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
+        format!("{turn}.{}", mac.unwrap_or_default())
+    }
+
+    /// The turn that `token` names, if it was signed for `agent`.
+    #[must_use]
+    pub fn verify(&self, token: &str, agent: AgentId) -> Option<TurnId> {
+        let (turn, mac) = token.split_once('.')?;
+        let (turn, mac) = (TurnId::parse(turn)?, unhex::<MAC_BYTES>(mac)?);
+        self.mac(turn, agent)?.verify_truncated_left(&mac).ok().map(|()| turn)
+    }
+
+    fn mac(&self, turn: TurnId, agent: AgentId) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(b"lastword turn");
+        mac.update(&turn.0.to_le_bytes());
+        mac.update(&agent.0.to_le_bytes());
+        Some(mac)
+    }
+}
+
+/// Writes a file that only its owner reads (0600), whole or not at all.
+///
+/// # Errors
+/// The file system refuses.
+pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    fs::rename(&draft, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_token_is_bound_to_its_turn_and_agent() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let token = signer.sign(TurnId(3), AgentId(1));
+        assert_eq!(signer.verify(&token, AgentId(1)), Some(TurnId(3)));
+        assert_eq!(signer.verify(&token, AgentId(2)), None);
+        assert_eq!(signer.verify(&token.replace("turn-3", "turn-4"), AgentId(1)), None);
+        assert_eq!(TurnSigner::ephemeral().unwrap().verify(&token, AgentId(1)), None);
+        for bad in ["", "turn-3", "turn-3.", "turn-3.zz"] {
+            assert_eq!(signer.verify(bad, AgentId(1)), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn tokens_are_long_and_never_the_same() {
+        let (a, b) = (Secret::token().unwrap(), Secret::token().unwrap());
+        assert_eq!(a.reveal().len(), TOKEN_PREFIX.len() + 64);
+        assert_ne!(a.credential(), b.credential());
+    }
+}

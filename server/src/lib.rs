@@ -1,0 +1,19 @@
+//! The shell around the protocol: the broker's loop, identity, delivery, and the edges.
+//!
+//! An edge turns bytes into an input, [`identity`] a token into a principal; [`Handle::submit`] hands the
+//! input to the one thread that owns core and log. What it gives back is durable. Reads that need the state
+//! run as closures on that thread; texts come from the log.
+
+pub mod clock;
+pub mod edges;
+pub mod identity;
+pub mod metrics;
+
+mod broker;
+mod calls;
+mod server;
+mod views;
+
+pub use crate::broker::{BootError, Handle, Live, Unserved, boot};
+pub use crate::calls::Context;
+pub use crate::server::{Config, OPERATOR, Server, StartError};

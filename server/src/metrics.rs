@@ -1,0 +1,137 @@
+//! Counters of the server, in Prometheus' text form.
+
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use lastword_proto::{Code, Fact, Reply};
+
+const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
+
+/// What the server counts.
+#[derive(Debug)]
+pub struct Metrics {
+    accepted: AtomicU64,
+    refused: Vec<AtomicU64>,
+    wakes: AtomicU64,
+    turns: AtomicU64,
+    facts: AtomicU64,
+    appends: [AtomicU64; BUCKETS_US.len() + 1],
+    append_us: AtomicU64,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self {
+            accepted: AtomicU64::new(0),
+            refused: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+            wakes: AtomicU64::new(0),
+            turns: AtomicU64::new(0),
+            facts: AtomicU64::new(0),
+            appends: std::array::from_fn(|_| AtomicU64::new(0)),
+            append_us: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Metrics {
+    pub(crate) fn reply(&self, reply: &Reply) {
+        if let Reply::Refused(refusal) = reply {
+            self.refuse(refusal.code);
+        }
+    }
+
+    /// Counts a refusal that an edge made before the core was asked.
+    pub fn refuse(&self, code: Code) {
+        add(&self.refused[code as usize], 1);
+    }
+
+    pub(crate) fn fact(&self, fact: &Fact) {
+        add(&self.facts, 1);
+        if matches!(fact, Fact::Accepted { .. }) {
+            add(&self.accepted, 1);
+        } else if matches!(fact, Fact::TurnOpened { .. }) {
+            add(&self.turns, 1);
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        add(&self.wakes, 1);
+    }
+
+    pub(crate) fn append(&self, took: Duration) {
+        let us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        let bucket = BUCKETS_US.iter().position(|&b| us <= b).unwrap_or(BUCKETS_US.len());
+        add(&self.appends[bucket], 1);
+        add(&self.append_us, us);
+    }
+
+    /// All of them, as text; `queue_depth` is the commands that wait for the broker.
+    #[must_use]
+    pub fn text(&self, queue_depth: usize, agents: usize) -> String {
+        let mut out = String::new();
+        let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
+            // Writing to a string can't fail.
+            let _ok = write!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {value}\n");
+        };
+        simple("lastword_messages_accepted_total", "counter", "Messages admitted.", load(&self.accepted));
+        simple("lastword_wakes_total", "counter", "Wakes of agents.", load(&self.wakes));
+        simple("lastword_turns_total", "counter", "Turns opened.", load(&self.turns));
+        simple("lastword_facts_total", "counter", "Facts made durable.", load(&self.facts));
+        simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
+        simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
+        self.refusals(&mut out);
+        self.histogram(&mut out);
+        out
+    }
+
+    fn refusals(&self, out: &mut String) {
+        out.push_str("# HELP lastword_refused_total Refusals by code.\n# TYPE lastword_refused_total counter\n");
+        for (code, count) in Code::ALL.iter().zip(&self.refused) {
+            let _ok = writeln!(out, "lastword_refused_total{{code=\"{code}\"}} {}", load(count));
+        }
+    }
+
+    fn histogram(&self, out: &mut String) {
+        const NAME: &str = "lastword_append_seconds";
+        let _ok = write!(out, "# HELP {NAME} Time to make a batch durable.\n# TYPE {NAME} histogram\n");
+        let mut total = 0;
+        for (bucket, count) in BUCKETS_US.iter().zip(&self.appends) {
+            total += load(count);
+            let _ok = writeln!(out, "{NAME}_bucket{{le=\"{}\"}} {total}", seconds(*bucket));
+        }
+        total += load(&self.appends[BUCKETS_US.len()]);
+        let sum = seconds(load(&self.append_us));
+        let _ok = write!(out, "{NAME}_bucket{{le=\"+Inf\"}} {total}\n{NAME}_sum {sum}\n{NAME}_count {total}\n");
+    }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "a metric may be off by a part in 2^53")]
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1_000_000.0
+}
+
+fn add(counter: &AtomicU64, n: u64) {
+    counter.fetch_add(n, Ordering::Relaxed);
+}
+
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_histogram_counts_up_to_its_total() {
+        let metrics = Metrics::default();
+        metrics.append(Duration::from_micros(300));
+        metrics.append(Duration::from_secs(3));
+        metrics.refuse(Code::HopCap);
+        let text = metrics.text(0, 0);
+        assert!(text.contains("lastword_append_seconds_bucket{le=\"0.0005\"} 1\n"), "{text}");
+        assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");
+        assert!(text.contains("lastword_refused_total{code=\"hop_cap\"} 1\n"), "{text}");
+    }
+}

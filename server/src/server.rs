@@ -1,0 +1,253 @@
+//! A running server: data directory, broker, read model and listener, and their end.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use lastword_proto::fact::{Kind, Profile};
+use lastword_proto::ids::AgentId;
+use lastword_proto::input::Registration;
+use lastword_proto::names::AgentName;
+use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
+use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::broker::{self, BootError, Handle, Unserved};
+use crate::calls::Context;
+use crate::edges::http::{Origins, listen};
+use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
+
+/// The first human of a workspace.
+pub const OPERATOR: &str = "operator";
+/// How long connections may take to end once the server is to.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The data directory; made where it is missing.
+    pub data_dir: PathBuf,
+    /// Where to listen; port 0 picks a free one.
+    pub listen: SocketAddr,
+    /// The numbers in force.
+    pub limits: Limits,
+    /// Host names under which it may be called, besides addresses and `localhost`.
+    pub hosts: Vec<String>,
+    /// Replaces the first human's token by a new one, for who lost it.
+    pub renew_operator_token: bool,
+}
+
+impl Config {
+    /// A server on a free port of the loopback interface, with the default limits.
+    #[must_use]
+    pub fn local(data_dir: &Path) -> Self {
+        Self {
+            data_dir: data_dir.to_owned(),
+            listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            limits: Limits::default(),
+            hosts: Vec::new(),
+            renew_operator_token: false,
+        }
+    }
+}
+
+/// Why a server can't start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory can't be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The broker can't start.
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    /// The read model can't be opened.
+    #[error(transparent)]
+    Index(#[from] IndexError),
+    /// The broker stopped at once.
+    #[error(transparent)]
+    Unserved(#[from] Unserved),
+    /// The address can't be used.
+    #[error("can't listen on {address}: {source}")]
+    Listen {
+        /// Which.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file of the data directory can't be read or written.
+    #[error("{path}: {source}")]
+    File {
+        /// Which.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A running server.
+pub struct Server {
+    addr: SocketAddr,
+    ctx: Context,
+    stop: watch::Sender<bool>,
+    tasks: JoinSet<io::Result<()>>,
+    threads: Vec<thread::JoinHandle<()>>,
+    operator_token_file: PathBuf,
+}
+
+impl Server {
+    /// Opens the data directory, starts the broker and listens.
+    ///
+    /// # Errors
+    /// See [`StartError`]; nothing is left running.
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        let Config { data_dir, listen: address, limits, hosts, renew_operator_token } = config;
+        let log = SqliteLog::open(&data_dir)?;
+        let reader = log.reader();
+        let file_failed = |name: &str| {
+            let path = data_dir.join(name);
+            move |source| StartError::File { path, source }
+        };
+        let signer = TurnSigner::open(&data_dir).map_err(file_failed(crate::identity::FILE_SECRET_KEY))?;
+        let mut index = Index::open(&data_dir)?;
+        index.catch_up(&reader, &mut |_, _| {})?;
+        let unusable = |source| StartError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let addr = listener.local_addr().map_err(unusable)?;
+        let (handle, broker) = broker::boot(Box::new(log), signer, limits)?;
+        let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
+        let (stop, stopping) = watch::channel(false);
+        let (position, indexed) = watch::channel(index.last());
+        let ctx = Context {
+            handle: handle.clone(),
+            index: index.reader(),
+            indexed,
+            stopping,
+            origins: Arc::new(Origins::new(&hosts)),
+        };
+        let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());
+        let keeper = keeper.map_err(file_failed(lastword_store::FILE_SNAPSHOT))?;
+        let follower = follow(index, reader, handle, position);
+        let follower = follower.map_err(file_failed(lastword_store::FILE_INDEX))?;
+        let threads = vec![keeper, broker, follower];
+        let mut tasks = JoinSet::new();
+        tasks.spawn(listen::serve(listener, ctx.clone()));
+        Ok(Self { addr, ctx, stop, tasks, threads, operator_token_file })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub const fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The way to the broker, in process.
+    #[must_use]
+    pub const fn handle(&self) -> &Handle {
+        &self.ctx.handle
+    }
+
+    /// The file with the human's token.
+    #[must_use]
+    pub fn operator_token_file(&self) -> &Path {
+        &self.operator_token_file
+    }
+
+    /// Waits until the broker has stopped by itself, which only a failure makes it do; gives the reason.
+    pub async fn failed(&self) -> Arc<str> {
+        let mut failed = self.ctx.handle.failed();
+        let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or_else(|| "the broker is gone".into())
+    }
+
+    /// Ends it: nothing new is taken, what was taken is finished, a snapshot is saved.
+    pub async fn shutdown(mut self) {
+        self.stop.send_replace(true);
+        let drained = tokio::time::timeout(DRAIN_MAX, async {
+            while let Some(ended) = self.tasks.join_next().await {
+                match ended {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::warn!(%error, "the listener failed"),
+                    Err(error) => tracing::warn!(%error, "a task failed"),
+                }
+            }
+        });
+        if drained.await.is_err() {
+            tracing::warn!("connections were cut that did not end in time");
+            self.tasks.shutdown().await;
+        }
+        self.ctx.handle.close();
+        let threads = std::mem::take(&mut self.threads);
+        let joined = tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
+        if !matches!(joined.await, Ok(true)) {
+            tracing::error!("a thread panicked");
+        }
+    }
+}
+
+/// Registers the first human at the first start and writes the token down. Later the file may be elsewhere:
+/// a human who moved the token away from where agents could read it gets no second one.
+async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, StartError> {
+    let path = dir.join(FILE_OPERATOR_TOKEN);
+    let failed = |source| StartError::File { path: path.clone(), source };
+    let operator = handle.query(|live| operator(live.state)).await?;
+    if operator.is_some() && !renew {
+        return Ok(path);
+    }
+    let token = Secret::token().map_err(failed)?;
+    let input = match operator {
+        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential()),
+        None => Input::Bootstrap(Registration {
+            name: AgentName::new(OPERATOR).map_err(|e| failed(io::Error::other(e.to_string())))?,
+            kind: Kind::Human,
+            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            credential: token.credential(),
+        }),
+    };
+    // The token before the fact: a crash between them leaves a file that the next start replaces.
+    write_private(&path, format!("{}\n", token.reveal()).as_bytes()).map_err(failed)?;
+    let reply = handle.submit(input).await?;
+    if matches!(reply, Reply::Registered(_) | Reply::Done) {
+        Ok(path)
+    } else {
+        Err(failed(io::Error::other(format!("the first human was not registered: {reply:?}"))))
+    }
+}
+
+/// The workspace's first human. Who may read the data directory may act for that human: the log is theirs.
+fn operator(state: &State) -> Option<(Principal, AgentId)> {
+    let human = state.any_human();
+    let held = state.credentials.iter().find(|(_, agent)| **agent == human)?;
+    state.prove(held.0).filter(|p| p.is_human()).map(|principal| (principal, human))
+}
+
+/// Keeps the read model up with the log, on a thread of its own; ends when the broker does.
+fn follow(
+    mut index: Index,
+    reader: Reader,
+    handle: Handle,
+    position: watch::Sender<Seq>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let mut committed = handle.committed();
+    drop(handle);
+    let wait = tokio::runtime::Builder::new_current_thread().build()?;
+    thread::Builder::new().name("index".into()).spawn(move || {
+        loop {
+            let behind = index.last();
+            let news = wait.block_on(committed.wait_for(|seq| *seq > behind)).map(|_| ());
+            if let Err(error) = index.catch_up(&reader, &mut |_, _| {}) {
+                // The log is untouched by it; audits say so, and the next start catches up.
+                tracing::error!(%error, "the read model no longer follows the log");
+                return;
+            }
+            position.send_replace(index.last());
+            if news.is_err() {
+                return;
+            }
+        }
+    })
+}

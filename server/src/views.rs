@@ -1,0 +1,18 @@
+//! What the state and the log look like from outside: the wire forms, made from both.
+//!
+//! Names and states are taken on the broker's thread, where the state is; texts are put in place outside.
+
+mod conversations;
+mod desk;
+mod events;
+mod messages;
+mod notices;
+mod people;
+mod words;
+
+pub(crate) use self::conversations::{children_of, conversation, summary, tree};
+pub(crate) use self::desk::{approval, claim, escalation, incident, room};
+pub(crate) use self::events::{EventDraft, event};
+pub(crate) use self::messages::{Shown, may_read, show, shown};
+pub(crate) use self::notices::notices;
+pub(crate) use self::people::{agent, limits, request};

@@ -1,0 +1,120 @@
+//! Conversations: lists, trees, and the distance to every limit.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lastword_proto::State;
+use lastword_proto::ids::{ConvId, GrantId};
+use lastword_proto::state::Conversation;
+use lastword_proto::wire::{
+    ConversationSummary, ConversationView, Counters, Distance, GrantView, StoredMessage, TreeNode, rfc3339,
+};
+
+/// A conversation in a list.
+pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary {
+    ConversationSummary {
+        reference: conv.reference.to_string(),
+        parent_ref: conv.parent.and_then(|p| state.ref_of(p)).map(ToString::to_string),
+        opener: state.name_of(conv.opener).to_owned(),
+        state: conv.running,
+        latched: conv.latched || conv.grant.and_then(|g| state.grants.get(&g)).is_some_and(|g| g.latched.is_some()),
+        counters: Counters {
+            messages: conv.messages,
+            turns: conv.turns,
+            deepest: conv.deepest,
+            open_tasks: conv.open_tasks.len() as u64,
+        },
+        opened_at: rfc3339(conv.opened_at),
+        last_at: rfc3339(conv.last_at),
+    }
+}
+
+/// A conversation without its messages.
+pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationView {
+    let limits = &state.limits;
+    ConversationView {
+        summary: summary(state, conv),
+        participants: conv.participants.iter().map(|p| state.name_of(*p).to_owned()).collect(),
+        limits: vec![
+            distance("depth_max", limits.depth_max, conv.deepest.into()),
+            distance("turns_soft_max", limits.turns_soft_max, conv.turns),
+            distance("turns_hard_max", limits.turns_hard_max, conv.turns),
+        ],
+        grant: conv.grant.and_then(|id| grant(state, id)),
+        tree: Vec::new(),
+    }
+}
+
+fn grant(state: &State, id: GrantId) -> Option<GrantView> {
+    let grant = state.grants.get(&id)?;
+    let (limits, more) = (&state.limits, &grant.extension);
+    let mut distances = vec![
+        distance("grant_messages_max", limits.grant_messages_max.saturating_add(more.messages), grant.messages),
+        distance("grant_turns_max", limits.grant_turns_max.saturating_add(more.turns), grant.turns),
+        distance("grant_agents_max", limits.grant_agents_max.saturating_add(more.agents), grant.agents.len() as u64),
+        distance("grant_tokens_max", limits.grant_tokens_max.saturating_add(more.tokens), grant.spend.tokens),
+    ];
+    if limits.grant_cost_microusd_max > 0 {
+        let limit = limits.grant_cost_microusd_max.saturating_add(more.cost_microusd);
+        distances.push(distance("grant_cost_microusd_max", limit, grant.spend.cost_microusd));
+    }
+    Some(GrantView {
+        id: id.to_string(),
+        giver: state.name_of(grant.giver).to_owned(),
+        expires_at: rfc3339(grant.expires_at),
+        open: grant.end.is_none(),
+        latched: grant.latched.map(|incident| incident.to_string()),
+        can_still_cause: grant.phi(limits),
+        limits: distances,
+    })
+}
+
+/// How far it is to a limit.
+fn distance(name: &str, limit: u64, current: u64) -> Distance {
+    Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current) }
+}
+
+/// A conversation and those opened from it, at any remove.
+pub(crate) fn children_of(state: &State, root: ConvId) -> Vec<ConvId> {
+    let mut found = BTreeSet::from([root]);
+    // A child is opened after its parent and so has a higher number: one pass finds all.
+    for (id, conv) in state.conversations.range(root..) {
+        if conv.parent.is_some_and(|parent| found.contains(&parent)) {
+            found.insert(*id);
+        }
+    }
+    found.into_iter().collect()
+}
+
+/// Deepest nesting of a tree; deeper messages stand beside their cause, so that every JSON parser reads it.
+const NESTING_MAX: usize = 24;
+
+/// Hangs each message under the one that caused it.
+pub(crate) fn tree(messages: Vec<StoredMessage>) -> Vec<TreeNode> {
+    let known: BTreeSet<String> = messages.iter().map(|m| m.id.clone()).collect();
+    let mut children: BTreeMap<Option<String>, Vec<StoredMessage>> = BTreeMap::new();
+    for message in messages {
+        let above = message.cause.clone().or_else(|| message.in_reply_to.clone());
+        let above = above.filter(|id| known.contains(id) && *id != message.id);
+        children.entry(above).or_default().push(message);
+    }
+    grow(&mut children, &None, 1)
+}
+
+/// The recursion is as deep as the causal chain, which the grant's totals bound (D8).
+fn grow(
+    children: &mut BTreeMap<Option<String>, Vec<StoredMessage>>,
+    above: &Option<String>,
+    depth: usize,
+) -> Vec<TreeNode> {
+    let mut nodes = Vec::new();
+    for message in children.remove(above).unwrap_or_default() {
+        let below = grow(children, &Some(message.id.clone()), depth + 1);
+        if depth < NESTING_MAX {
+            nodes.push(TreeNode { message, children: below });
+        } else {
+            nodes.push(TreeNode { message, children: Vec::new() });
+            nodes.extend(below);
+        }
+    }
+    nodes
+}

@@ -1,0 +1,264 @@
+//! Facts as events for those who watch (H5).
+
+use std::sync::Arc;
+
+use lastword_proto::fact::{Latched, Place, Scope};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
+use lastword_proto::wire::{Event, rfc3339};
+use lastword_proto::{Entry, Fact, Principal, Seq, State};
+use serde_json::{Map, Value};
+
+use super::messages::{Labels, label, may_read, stored};
+
+/// An event whose message has its names but not yet its text.
+pub(crate) struct EventDraft {
+    event: Event,
+    message: Option<(Arc<Entry>, Labels)>,
+}
+
+impl EventDraft {
+    /// The event, with its message.
+    pub(crate) fn finish(self) -> Event {
+        let Self { mut event, message } = self;
+        if let Some((entry, labels)) = message
+            && let Fact::Accepted { message } = &entry.fact
+        {
+            event.message = Some(stored(Seq(event.seq), &entry, message, None, labels));
+        }
+        event
+    }
+}
+
+/// What a fact is about; what is not listed is about nobody in particular.
+#[derive(Default)]
+struct About {
+    kind: &'static str,
+    agent: Option<AgentId>,
+    conv: Option<ConvId>,
+    task: Option<TaskId>,
+    data: Map<String, Value>,
+}
+
+impl About {
+    fn new(kind: &'static str) -> Self {
+        Self { kind, ..Self::default() }
+    }
+
+    const fn agent(mut self, agent: AgentId) -> Self {
+        self.agent = Some(agent);
+        self
+    }
+
+    const fn conv(mut self, conv: ConvId) -> Self {
+        self.conv = Some(conv);
+        self
+    }
+
+    const fn task(mut self, task: TaskId) -> Self {
+        self.task = Some(task);
+        self
+    }
+
+    fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.data.insert(name.to_owned(), value.into());
+        self
+    }
+
+    fn turn(self, state: &State, turn: TurnId) -> Self {
+        let about = self.with("turn", turn.to_string());
+        match state.turns.get(&turn) {
+            Some(known) => about.agent(known.agent).task(known.task),
+            None => about,
+        }
+    }
+
+    fn grant(self, state: &State, grant: GrantId) -> Self {
+        let about = self.with("grant", grant.to_string());
+        match state.grants.get(&grant) {
+            Some(known) => about.conv(known.conv),
+            None => about,
+        }
+    }
+
+    fn place(self, state: &State, place: Place) -> Self {
+        match place {
+            Place::Conversation(conv) => self.conv(conv),
+            Place::Room(room) => match state.rooms.get(&room) {
+                Some(known) => self.with("room", known.name.as_str()),
+                None => self,
+            },
+        }
+    }
+}
+
+/// The event that a fact is, for one who may see it; `None` where `who` has no part in it.
+pub(crate) fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Option<EventDraft> {
+    let mut about = about(state, &entry.fact);
+    let task = about.task.and_then(|task| state.tasks.get(&task));
+    if let Some(task) = task {
+        about.conv = about.conv.or(Some(task.conv));
+    }
+    let message = if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None };
+    let concerned = about.agent == Some(who.agent())
+        || message.is_some_and(|message| may_read(state, who, message))
+        || about.conv.and_then(|c| state.conversations.get(&c)).is_some_and(|c| c.has_part(who.agent()));
+    if !concerned && !who.is_human() {
+        return None;
+    }
+    let event = Event {
+        seq: seq.0,
+        kind: about.kind.to_owned(),
+        at: rfc3339(entry.at),
+        agent: about.agent.map(|agent| state.name_of(agent).to_owned()),
+        reference: about.conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string),
+        request_id: task.and_then(|task| task.request.as_ref()).map(|request| request.id.to_string()),
+        message: None,
+        data: about.data,
+    };
+    let message = message.map(|message| (Arc::clone(entry), label(state, seq, message)));
+    Some(EventDraft { event, message })
+}
+
+fn about(state: &State, fact: &Fact) -> About {
+    about_people(state, fact)
+        .or_else(|| about_work(state, fact))
+        .or_else(|| about_desk(state, fact))
+        .unwrap_or_else(|| About::new("configured"))
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the two functions below")]
+fn about_people(state: &State, fact: &Fact) -> Option<About> {
+    Some(match fact {
+        Fact::Registered { agent, kind, incarnation, .. } => {
+            About::new("registered").agent(*agent).with("kind", kind.word()).with("incarnation", *incarnation)
+        }
+        Fact::Amended { agent, .. } => About::new("amended").agent(*agent),
+        Fact::Rekeyed { agent, .. } => About::new("rekeyed").agent(*agent),
+        Fact::Removed { agent } => About::new("removed").agent(*agent),
+        Fact::Heard { agent, place, turns } => {
+            About::new("heard").agent(*agent).place(state, *place).with("turns", *turns)
+        }
+        Fact::Warned { place, crossing, turns } => {
+            About::new("warned").place(state, *place).with("crossing", crossing.word()).with("turns", *turns)
+        }
+        Fact::Refused { agent, kind, to, reference, refusal, .. } => {
+            let about = About::new("refused").agent(*agent).with("code", refusal.code.word());
+            let about = about.with("type", kind.word()).with("to", to.to_string());
+            match reference {
+                Some(reference) => about.with("ref", reference.as_str()),
+                None => about,
+            }
+        }
+        Fact::Observed { agent, refusal } => About::new("observed").agent(*agent).with("code", refusal.code.word()),
+        Fact::Noticed { agent, through } => About::new("noticed").agent(*agent).with("through", through.0),
+        Fact::Controlled { scope, control, by } => {
+            let about = About::new("controlled").with("control", control.word()).with("by", state.name_of(*by));
+            match scope {
+                Scope::Workspace => about.with("scope", "workspace"),
+                Scope::Agent(agent) => about.agent(*agent),
+                Scope::Conversation(conv) => about.conv(*conv),
+            }
+        }
+        Fact::RoomOpened { name, .. } => About::new("room_opened").with("room", name.as_str()),
+        Fact::Posted { room, from, body } => {
+            let about = About::new("posted").agent(*from).with("body", &**body);
+            about.place(state, Place::Room(*room))
+        }
+        _ => return None,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+fn about_work(state: &State, fact: &Fact) -> Option<About> {
+    Some(match fact {
+        Fact::GrantOpened { grant, giver, conv, .. } => {
+            About::new("grant_opened").agent(*giver).conv(*conv).with("grant", grant.to_string())
+        }
+        Fact::GrantExtended { grant, by, .. } => {
+            About::new("grant_extended").grant(state, *grant).with("by", state.name_of(*by))
+        }
+        Fact::GrantClosed { grant, end } => About::new("grant_closed").grant(state, *grant).with("end", end.word()),
+        Fact::ConversationOpened { conv, opener, .. } => About::new("conversation_opened").conv(*conv).agent(*opener),
+        Fact::RootStarted { task, agent, conv, .. } => About::new("root_started").agent(*agent).conv(*conv).task(*task),
+        Fact::RootEnded { task, status } => About::new("root_ended").task(*task).with("status", status.word()),
+        Fact::Accepted { message } => About::new("accepted").agent(message.from).conv(message.conv),
+        Fact::TurnOpened { turn, attempt, message, .. } => {
+            let about = About::new("turn_opened").turn(state, *turn).with("attempt", *attempt);
+            about.with("message", message.to_string())
+        }
+        Fact::Joined { turn, message, .. } => {
+            About::new("joined").turn(state, *turn).with("message", message.to_string())
+        }
+        Fact::Collected { task, message } => About::new("collected").task(*task).with("message", message.to_string()),
+        Fact::Renewed { turn, .. } => About::new("renewed").turn(state, *turn),
+        Fact::TurnClosed { turn, end, spend, .. } => {
+            let about = About::new("turn_closed").turn(state, *turn);
+            about.with("end", end.word()).with("tokens", spend.tokens)
+        }
+        Fact::Late { turn, body, .. } => About::new("late").turn(state, *turn).with("body", &**body),
+        Fact::Requeued { task, agent, why, .. } => {
+            About::new("requeued").task(*task).agent(*agent).with("why", why.word())
+        }
+        _ => return None,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+fn about_desk(state: &State, fact: &Fact) -> Option<About> {
+    Some(match fact {
+        Fact::BudgetWarned { grant, agent, percent } => {
+            About::new("budget_warned").grant(state, *grant).agent(*agent).with("percent", *percent)
+        }
+        Fact::LatchSet { incident, on, code, limit, current } => latch(state, About::new("latch_set"), *on)
+            .with("incident", incident.to_string())
+            .with("code", code.word())
+            .with("limit", *limit)
+            .with("current", *current),
+        Fact::LatchLifted { on, by } => latch(state, About::new("latch_lifted"), *on).with("by", state.name_of(*by)),
+        Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
+            let about = About::new("escalation_opened").agent(*agent).conv(*conv);
+            about.with("escalation", escalation.to_string()).with("body", &**body)
+        }
+        Fact::EscalationNoted { escalation, by, .. } => of_escalation(state, *escalation, *by),
+        Fact::ApprovalAsked { approval, agent, tool, .. } => {
+            let about = of_approval(state, About::new("approval_asked"), *approval);
+            about.agent(*agent).with("tool", &**tool)
+        }
+        Fact::ApprovalDecided { approval, decision, .. } => {
+            of_approval(state, About::new("approval_decided"), *approval).with("decision", decision.word())
+        }
+        Fact::ApprovalUsed { approval } => of_approval(state, About::new("approval_used"), *approval),
+        Fact::Claimed { claim, agent, resource, .. } => {
+            let about = About::new("claimed").agent(*agent).with("claim", claim.to_string());
+            about.with("resource", resource.as_str())
+        }
+        Fact::Released { claim } => About::new("released").with("claim", claim.to_string()),
+        _ => return None,
+    })
+}
+
+fn latch(state: &State, about: About, on: Latched) -> About {
+    match on {
+        Latched::Grant(grant) => about.grant(state, grant),
+        Latched::Place(place) => about.place(state, place),
+    }
+}
+
+fn of_escalation(state: &State, id: EscalationId, by: AgentId) -> About {
+    let about = About::new("escalation_noted").with("escalation", id.to_string()).with("by", state.name_of(by));
+    match state.escalations.get(&id) {
+        Some(known) => about.agent(known.agent).conv(known.conv),
+        None => about,
+    }
+}
+
+fn of_approval(state: &State, about: About, id: ApprovalId) -> About {
+    let about = about.with("approval", id.to_string());
+    match state.approvals.get(&id) {
+        Some(known) => match known.task {
+            Some(task) => about.agent(known.agent).task(task),
+            None => about.agent(known.agent),
+        },
+        None => about,
+    }
+}

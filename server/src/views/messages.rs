@@ -1,0 +1,256 @@
+//! Stored messages.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
+use lastword_proto::fsm::RequestState;
+use lastword_proto::ids::{AgentId, TaskId};
+use lastword_proto::state::Asker;
+use lastword_proto::wire::{DeliveryState, StoredMessage, rfc3339};
+use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
+
+use super::words::{self, json};
+use crate::broker::{Handle, Live};
+use crate::edges::Fault;
+
+/// A message, and the names that only the state knows.
+#[derive(Clone, Debug)]
+pub(crate) struct Shown {
+    pub(crate) seq: Seq,
+    entry: Arc<Entry>,
+    earlier: Option<Arc<Entry>>,
+    labels: Labels,
+}
+
+/// What the state says of a message.
+#[derive(Clone, Debug)]
+pub(crate) struct Labels {
+    from: Box<str>,
+    to: Box<str>,
+    reference: Box<str>,
+    parent_ref: Option<Box<str>>,
+    request_id: Option<Box<str>>,
+    delivery_state: DeliveryState,
+    /// A REQUEST that is run again for the parts that failed (Q5): what is done, and what is not.
+    again: Option<(Vec<String>, Vec<String>)>,
+}
+
+/// Messages by position, with texts from memory or from the log; those that are none are left out.
+pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, Fault> {
+    let entries = handle.entries(seqs).await?;
+    let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| earlier_of(entry)).collect();
+    let earlier: BTreeMap<Seq, Arc<Entry>> = handle.entries(earlier).await?.into_iter().collect();
+    let shown = move |live: &Live<'_>| {
+        let with_names = |(seq, entry): (Seq, Arc<Entry>)| {
+            let labels = label(live.state, seq, message_of(&entry)?);
+            let earlier = earlier_of(&entry).and_then(|at| earlier.get(&at).cloned());
+            Some(Shown { seq, entry, earlier, labels })
+        };
+        entries.into_iter().filter_map(with_names).collect()
+    };
+    Ok(handle.query(shown).await?)
+}
+
+/// Messages that are all still in memory; `None` where [`show`] has to read.
+pub(crate) fn shown(live: &Live<'_>, seqs: &[Seq]) -> Option<Vec<Shown>> {
+    let one = |&seq: &Seq| {
+        let entry = live.entry(seq)?;
+        let earlier = match earlier_of(&entry) {
+            Some(at) => Some(live.entry(at)?),
+            None => None,
+        };
+        let labels = label(live.state, seq, message_of(&entry)?);
+        Some(Shown { seq, entry, earlier, labels })
+    };
+    seqs.iter().map(one).collect()
+}
+
+fn message_of(entry: &Entry) -> Option<&Message> {
+    if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None }
+}
+
+fn answer_of(message: &Message) -> Option<&Answer> {
+    if let Part::Answer(answer) = &message.part { Some(answer) } else { None }
+}
+
+fn earlier_of(entry: &Entry) -> Option<Seq> {
+    answer_of(message_of(entry)?)?.earlier
+}
+
+/// Whether `who` may read `message`: humans read everything, agents what they take part in.
+pub(crate) fn may_read(state: &State, who: Principal, message: &Message) -> bool {
+    who.is_human()
+        || message.from == who.agent()
+        || message.to == Recipient::One(who.agent())
+        || message.to == Recipient::All
+        || state.conversations.get(&message.conv).is_some_and(|c| c.has_part(who.agent()))
+}
+
+/// The names of a message.
+pub(crate) fn label(state: &State, seq: Seq, message: &Message) -> Labels {
+    let conv = state.conversations.get(&message.conv);
+    let parent = conv.and_then(|c| c.parent).and_then(|p| state.ref_of(p));
+    let to = match message.to {
+        Recipient::One(agent) => state.name_of(agent),
+        Recipient::All => "all",
+    };
+    Labels {
+        from: state.name_of(message.from).into(),
+        to: to.into(),
+        reference: conv.map_or_else(|| message.conv.to_string().into(), |c| c.reference.as_str().into()),
+        parent_ref: parent.map(|p| p.as_str().into()),
+        request_id: request_id(state, message),
+        delivery_state: delivery_state(state, seq, message),
+        again: again(state, message),
+    }
+}
+
+fn request_id(state: &State, message: &Message) -> Option<Box<str>> {
+    let of = |task: TaskId| Some(state.tasks.get(&task)?.request.as_ref()?.id.as_str().into());
+    match &message.part {
+        Part::Plain => message.key.as_ref().map(|key| key.id.as_str().into()),
+        Part::Request(terms) => Some(terms.request.as_str().into()),
+        Part::Answer(answer) => of(answer.task),
+        Part::Reply { task, .. } | Part::Status { task, .. } => of(*task),
+    }
+}
+
+fn again(state: &State, message: &Message) -> Option<(Vec<String>, Vec<String>)> {
+    let Part::Request(terms) = &message.part else { return None };
+    let request = state.tasks.get(&terms.task)?.request.as_ref()?;
+    request.partial?;
+    Some((texts(&request.partial_completed), texts(&request.partial_failed)))
+}
+
+fn texts(parts: &[Box<str>]) -> Vec<String> {
+    parts.iter().map(ToString::to_string).collect()
+}
+
+fn delivery_state(state: &State, seq: Seq, message: &Message) -> DeliveryState {
+    match &message.part {
+        Part::Request(terms) => request_state(state, terms.task),
+        Part::Answer(answer) => match state.tasks.get(&answer.task).map(|task| task.asker) {
+            Some(Asker::Task { task, .. }) => ready_state(state, task, seq),
+            Some(Asker::Human(human)) => unread_state(state, human, seq),
+            Some(Asker::Nobody) | None => DeliveryState::Settled,
+        },
+        Part::Reply { task, .. } => ready_state(state, *task, seq),
+        Part::Plain | Part::Status { .. } => DeliveryState::Noted,
+    }
+}
+
+fn request_state(state: &State, task: TaskId) -> DeliveryState {
+    let Some(task) = state.tasks.get(&task) else { return DeliveryState::Settled };
+    match task.request.as_ref().map(|request| request.state) {
+        Some(RequestState::RequestSent) if state.is_parked(task) => DeliveryState::Parked,
+        Some(RequestState::RequestSent) => DeliveryState::Queued,
+        Some(RequestState::Waiting) => DeliveryState::Delivered,
+        Some(RequestState::ResponseReceived | RequestState::Idle) | None => DeliveryState::Settled,
+    }
+}
+
+fn ready_state(state: &State, task: TaskId, seq: Seq) -> DeliveryState {
+    let Some(task) = state.tasks.get(&task) else { return DeliveryState::Settled };
+    let ready = task.ready.iter().any(|ready| ready.message == seq);
+    match (ready, state.is_parked(task)) {
+        (true, true) => DeliveryState::Parked,
+        (true, false) => DeliveryState::Queued,
+        (false, _) => DeliveryState::Settled,
+    }
+}
+
+fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
+    let unread = state.agent(human).is_some_and(|h| h.notices.iter().any(|(at, _)| *at == seq));
+    if unread { DeliveryState::Queued } else { DeliveryState::Settled }
+}
+
+impl Shown {
+    /// The message itself.
+    pub(crate) fn message(&self) -> Option<&Message> {
+        message_of(&self.entry)
+    }
+
+    /// The request that it is, answers or reports on.
+    pub(crate) fn request_id(&self) -> Option<&str> {
+        self.labels.request_id.as_deref()
+    }
+
+    /// The wire form.
+    pub(crate) fn stored(self) -> Option<StoredMessage> {
+        let Self { seq, entry, earlier, labels } = self;
+        let earlier = earlier.as_deref();
+        message_of(&entry).map(|message| stored(seq, &entry, message, earlier, labels))
+    }
+}
+
+/// The wire form of a message, with its names.
+pub(crate) fn stored(
+    seq: Seq,
+    entry: &Entry,
+    message: &Message,
+    earlier: Option<&Entry>,
+    labels: Labels,
+) -> StoredMessage {
+    let (completed, failed) = labels.again.unwrap_or_default();
+    let mut out = StoredMessage {
+        id: seq.to_string(),
+        seq: seq.0,
+        from: labels.from.into(),
+        to: labels.to.into(),
+        reference: labels.reference.into(),
+        parent_ref: labels.parent_ref.map(Into::into),
+        depth: message.depth,
+        hops: message.hops,
+        request_id: labels.request_id.map(Into::into),
+        action: message.action.as_ref().map(ToString::to_string),
+        payload: message.payload.as_deref().map(json),
+        body: message.body.to_string(),
+        metadata: message.metadata.as_deref().map(json),
+        cause: message.cause.map(|seq| seq.to_string()),
+        grant: message.grant.map(|grant| grant.to_string()),
+        created_at: rfc3339(entry.at),
+        delivery_state: labels.delivery_state,
+        in_reply_to: message.in_reply_to.map(|seq| seq.to_string()),
+        completed,
+        failed,
+        ..StoredMessage::blank(message.kind)
+    };
+    fill_part(&mut out, message, earlier);
+    out
+}
+
+fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>) {
+    match &message.part {
+        Part::Plain => {}
+        Part::Request(terms) => {
+            out.priority = Some(terms.priority);
+            out.deadline = terms.deadline.map(rfc3339);
+        }
+        Part::Answer(answer) => fill_answer(out, message, answer, earlier),
+        Part::Reply { escalation, .. } => out.escalation = escalation.map(|id| id.to_string()),
+        Part::Status { acknowledged, eta_ms, .. } => {
+            out.acknowledged = *acknowledged;
+            out.eta_ms = *eta_ms;
+        }
+    }
+}
+
+fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earlier: Option<&Entry>) {
+    out.status = Some(answer.status);
+    let by_broker = message.from == SYSTEM || message.body.is_empty();
+    let reason = answer.reason.as_deref().or_else(|| by_broker.then(|| answer.cause.word()));
+    out.reason = reason.map(Into::into);
+    out.completed = texts(&answer.completed);
+    out.failed = texts(&answer.failed);
+    if message.body.is_empty() && message.payload.is_none() {
+        words::outcome(answer.status, answer.cause).clone_into(&mut out.body);
+    }
+    if let Some(Fact::Requeued { result: Some(first), .. }) = earlier.map(|entry| &entry.fact) {
+        out.body = format!("{}\n\n{}", first.body, out.body);
+        let missing = first.completed.iter().filter(|part| !answer.completed.contains(part));
+        let mut completed: Vec<String> = missing.map(ToString::to_string).collect();
+        completed.append(&mut out.completed);
+        out.completed = completed;
+    }
+}

@@ -1,0 +1,97 @@
+//! Agents, requests and limits.
+
+use lastword_proto::guards::GUARDS;
+use lastword_proto::ids::{AgentId, TaskId};
+use lastword_proto::limits::LIMITS;
+use lastword_proto::state::{Phase, Request, Task};
+use lastword_proto::wire::{AgentView, HistoryItem, LimitView, LimitsView, RequestView, rfc3339};
+use lastword_proto::{Limits, State};
+
+use crate::broker::Live;
+
+/// An agent or human; `None` when there is none.
+pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
+    let agent = live.state.agent(id)?;
+    let texts = |labels: &[lastword_proto::names::Label]| labels.iter().map(ToString::to_string).collect();
+    Some(AgentView {
+        name: agent.name().to_owned(),
+        kind: agent.kind,
+        actions: texts(&agent.profile.actions),
+        groups: texts(&agent.profile.groups),
+        incarnation: agent.incarnation,
+        state: agent.running,
+        connected: live.is_attached(id),
+        turns_max: agent.turns_max(&live.state.limits),
+        turns: agent.turns.iter().map(ToString::to_string).collect(),
+        queued: agent.queue.len() as u64,
+        notices: agent.notices.len() as u64,
+        tokens_today: agent.day.on(live.now()).spend.tokens,
+    })
+}
+
+/// A request, without its response; `None` for the root task of an agent.
+pub(crate) fn request(state: &State, id: TaskId, task: &Task) -> Option<RequestView> {
+    let request = task.request.as_ref()?;
+    let name = |agent: AgentId| state.name_of(agent).to_owned();
+    let status = match task.phase {
+        Phase::Closed(status, _) => Some(status),
+        Phase::Queued | Phase::Open(_) | Phase::Waiting => None,
+    };
+    Some(RequestView {
+        request_id: request.id.to_string(),
+        state: request.state,
+        attempts: task.attempt,
+        deadline: request.deadline.map(rfc3339),
+        from: task.asker.agent().map_or_else(|| "system".to_owned(), name),
+        to: name(task.agent),
+        tried: request.tried.iter().map(|agent| name(*agent)).collect(),
+        reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+        message: request.message.to_string(),
+        priority: request.priority,
+        queue_position: queue_position(state, id, task),
+        status,
+        response: None,
+        history: history(state, task, request),
+    })
+}
+
+fn queue_position(state: &State, id: TaskId, task: &Task) -> Option<u64> {
+    let queue = &state.agent(task.agent)?.queue;
+    queue.iter().position(|(_, queued)| *queued == id).map(|position| position as u64)
+}
+
+fn history(state: &State, task: &Task, request: &Request) -> Vec<HistoryItem> {
+    let item = |at, event: &str, agent, attempt| HistoryItem {
+        at: rfc3339(at),
+        event: event.to_owned(),
+        agent: state.name_of(agent).to_owned(),
+        attempt,
+    };
+    let asker = task.asker.agent().unwrap_or(lastword_proto::fact::SYSTEM);
+    let mut items = vec![item(task.created_at, "sent", asker, None)];
+    let turns = task.turns.iter().filter_map(|turn| state.turns.get(turn));
+    items.extend(turns.map(|turn| item(turn.opened_at, "taken", turn.agent, Some(turn.attempt))));
+    if request.answer.is_some() {
+        let last = task.turns.last().and_then(|turn| state.turns.get(turn));
+        let at = last.and_then(|turn| turn.progress_at).unwrap_or(state.at).min(state.at);
+        items.push(item(at, "settled", task.agent, Some(task.attempt)));
+    }
+    items
+}
+
+/// The numbers in force.
+pub(crate) fn limits(limits: &Limits) -> LimitsView {
+    let row = |row: &lastword_proto::limits::LimitRow| LimitView {
+        name: row.name.to_owned(),
+        rule: row.rule.to_owned(),
+        value: limits.value(row.name).unwrap_or(row.default),
+        default: row.default,
+        meaning: row.meaning.to_owned(),
+    };
+    let mode = |name: &str| if limits.observed.observes(name) { "observe" } else { "enforce" };
+    LimitsView {
+        items: LIMITS.iter().map(row).collect(),
+        guards: GUARDS.iter().map(|guard| (guard.name.to_owned(), mode(guard.name).to_owned())).collect(),
+        bound_messages: limits.bound_messages(),
+    }
+}

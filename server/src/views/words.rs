@@ -1,0 +1,50 @@
+//! Sentences that the broker says itself. The core has none; a model reads these.
+
+use lastword_proto::AnswerStatus;
+use lastword_proto::fact::Outcome;
+use serde_json::Value;
+
+/// A JSON text as a value; what some edge let in is well-formed.
+pub(crate) fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
+}
+
+/// The body of an answer that the broker gave itself: what happened, and what to do now (Q3, Q6).
+pub(crate) const fn outcome(status: AnswerStatus, cause: Outcome) -> &'static str {
+    match cause {
+        Outcome::NobodyLeft => {
+            "No agent is left that could do this. Do the work yourself now, and do not send this request again."
+        }
+        Outcome::NotAcknowledged => {
+            "Nobody took this request in time, twice; a human was told. Do the work yourself now, and do not send this \
+             request again."
+        }
+        Outcome::LeaseLost => {
+            "The agent stopped while it worked on this, twice; a human was told. Do the work yourself now, and do not \
+             send this request again."
+        }
+        Outcome::Deadline => "The time for this request is over. Do the work yourself, or finish with what you have.",
+        Outcome::GrantExpired => "The time of the whole work is over. Finish with what you have.",
+        Outcome::Cancelled => "This request was cancelled. Go on without it.",
+        Outcome::AskerEnded => "The work for which this was asked has ended. Stop working on it.",
+        Outcome::Stopped => "A human stopped this. Do not try it again; finish with what you have.",
+        Outcome::RecipientGone => {
+            "The agent was removed before it answered. Ask another one, or do the work yourself now."
+        }
+        Outcome::Empty => "The agent ended without an answer. Do the work yourself, or go on without it.",
+        Outcome::Answered => answered(status),
+    }
+}
+
+const fn answered(status: AnswerStatus) -> &'static str {
+    match status {
+        AnswerStatus::Completed | AnswerStatus::Partial => "",
+        AnswerStatus::Rejected => "The agent won't do this. Do the work yourself, or ask another one.",
+        AnswerStatus::Failed => "The agent tried and failed. Do the work yourself, or go on without it.",
+        AnswerStatus::TimedOut => "No answer came in time. Do the work yourself now.",
+        AnswerStatus::Exhausted => {
+            "Everybody who could do this was tried. Do the work yourself now, and do not send this request again."
+        }
+        AnswerStatus::Cancelled => "This request was cancelled. Go on without it.",
+    }
+}

@@ -1,0 +1,87 @@
+//! Who may call, and who may do what.
+
+use reqwest::{Client, Method};
+use serde_json::json;
+
+use crate::exchange::id;
+use crate::world::{Answer, World};
+
+#[tokio::test]
+async fn nobody_is_anonymous_and_a_wrong_token_is_refused() {
+    let world = World::with(&["kilo"]).await;
+    for token in ["", "lw_0", "operator"] {
+        let request = world.http.get(world.url("/v1/agents")).bearer_auth(token);
+        let answer = Answer::of(request.send().await.unwrap()).await;
+        assert_eq!(answer.headers["www-authenticate"], "Bearer");
+        answer.refused(401, "unauthenticated");
+    }
+    for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/schema/message.json"] {
+        assert!(Client::new().get(world.url(path)).send().await.unwrap().status().is_success(), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn agents_can_not_do_what_only_humans_may() {
+    let world = World::with(&["kilo"]).await;
+    world.send("kilo", "operator", "T-1", "hello").await.is(201);
+    for (path, body) in [
+        ("/v1/agents", json!({"name": "spy"})),
+        ("/v1/agents/kilo/token", json!({})),
+        ("/v1/agents/kilo/resume", json!({})),
+        ("/v1/workspace/stop", json!({})),
+        ("/v1/conversations/T-1/resume", json!({})),
+        ("/v1/conversations/T-1/grant", json!({"messages": 99})),
+        ("/v1/rooms", json!({"name": "den"})),
+        ("/v1/escalations/esc-1/answer", json!({"answer": "yes"})),
+    ] {
+        world.post("kilo", path, body).await.refused(403, "forbidden");
+    }
+}
+
+#[tokio::test]
+async fn a_turn_token_is_nobody_elses() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "x").await.is(201);
+    let task = world.take("kilo").await;
+    let stolen = world.request("hive", Method::GET, "/v1/inbox").header("lastword-turn", id(&task["turn"], "token"));
+    Answer::of(stolen.send().await.unwrap()).await.refused(403, "forbidden");
+    let turn = id(&task["turn"], "id");
+    let finish = world.post("hive", &format!("/v1/turns/{turn}/finish"), json!({"answer": "mine"})).await;
+    assert!(finish.status.is_client_error(), "{}", finish.body);
+}
+
+#[tokio::test]
+async fn a_new_token_ends_the_old_one_and_a_removed_agent_is_gone() {
+    let world = World::with(&["kilo"]).await;
+    let token = world.post("operator", "/v1/agents/kilo/token", json!({})).await.is(201);
+    assert_eq!(token["incarnation"], 1);
+    world.get("kilo", "/v1/inbox").await.refused(401, "unauthenticated");
+    world.post("operator", "/v1/agents", json!({"name": "kilo"})).await.refused(409, "name_taken");
+    world.request("operator", Method::DELETE, "/v1/agents/kilo").send().await.unwrap().error_for_status().unwrap();
+    let new = world.http.get(world.url("/v1/inbox")).bearer_auth(id(&token, "token"));
+    Answer::of(new.send().await.unwrap()).await.refused(401, "unauthenticated");
+    let again = world.post("operator", "/v1/agents", json!({"name": "kilo"})).await.is(201);
+    assert_eq!(again["incarnation"], 2);
+}
+
+#[tokio::test]
+async fn another_site_can_not_call() {
+    let world = World::with(&[]).await;
+    for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "null")] {
+        let request = world.request("operator", Method::POST, "/v1/workspace/stop").header(name, value);
+        Answer::of(request.send().await.unwrap()).await.refused(403, "forbidden");
+        let request = world.request("operator", Method::POST, "/mcp").header(name, value);
+        Answer::of(request.send().await.unwrap()).await.refused(403, "forbidden");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_holds_at_once_and_a_patch_changes_who_serves() {
+    let world = World::with(&["kilo"]).await;
+    let patch = world.request("operator", Method::PATCH, "/v1/agents/kilo").json(&json!({"actions": ["review"]}));
+    assert_eq!(Answer::of(patch.send().await.unwrap()).await.is(200)["actions"][0], "review");
+    let sent = world.send("operator", "#review", "T-1", "x").await.is(201);
+    assert_eq!(sent["to"], "kilo");
+    world.post("operator", "/v1/agents/kilo/stop", json!({})).await.is(204);
+    world.get("kilo", "/v1/inbox").await.refused(409, "stopped");
+}

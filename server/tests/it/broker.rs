@@ -1,0 +1,75 @@
+//! The broker without a socket: what happens when the log fails, and that controls need no socket.
+
+use lastword_proto::fact::{Kind, Profile};
+use lastword_proto::input::Registration;
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::{Address, Draft, Input, Limits, MessageType, Principal, Reply};
+use lastword_server::identity::{Secret, TurnSigner};
+use lastword_server::{Handle, Unserved, boot};
+use lastword_store::{Fault, MemoryLog};
+
+fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
+    let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
+    Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: token.credential() }
+}
+
+fn start(log: &MemoryLog) -> (Handle, std::thread::JoinHandle<()>) {
+    boot(Box::new(log.clone()), TurnSigner::ephemeral().unwrap(), Limits::default()).unwrap()
+}
+
+async fn human(handle: &Handle, token: &Secret) -> Principal {
+    let reply = handle.submit(Input::Bootstrap(registration("operator", Kind::Human, token))).await.unwrap();
+    assert!(matches!(reply, Reply::Registered(_)), "{reply:?}");
+    handle.prove(token.reveal()).unwrap()
+}
+
+fn send(from: Principal, reference: &str) -> Input {
+    let to = Address::Name(AgentName::new("kilo").unwrap());
+    let mut draft = Draft::new(MessageType::Request, to, "x");
+    draft.reference = Some(Ref::new(reference).unwrap());
+    Input::Send(from, Box::new(draft))
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_was_written() {
+    for (fault, reason) in
+        [(Fault::Full, "room"), (Fault::Unavailable, "start the server again"), (Fault::Conflict, "")]
+    {
+        let log = MemoryLog::new();
+        let (handle, thread) = start(&log);
+        let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
+        let operator = human(&handle, &human_token).await;
+        handle.submit(Input::Register(operator, registration("kilo", Kind::Agent, &agent_token))).await.unwrap();
+        assert!(matches!(handle.submit(send(operator, "T-1")).await.unwrap(), Reply::Sent(_)));
+
+        log.fail_next(fault);
+        let Err(Unserved::Down(why)) = handle.submit(send(operator, "T-2")).await else { panic!("acknowledged") };
+        assert!(why.contains(reason), "{why}");
+        assert!(matches!(handle.submit(send(operator, "T-3")).await, Err(Unserved::Down(_))));
+        assert_eq!(handle.failed().borrow().as_deref(), Some(&*why));
+        thread.join().unwrap();
+
+        let (handle, _thread) = start(&log);
+        let refs =
+            handle.query(|live| live.state.refs.keys().map(ToString::to_string).collect::<Vec<_>>()).await.unwrap();
+        assert_eq!(refs, ["T-1"]);
+        let kilo = handle.prove(agent_token.reveal()).unwrap();
+        assert!(matches!(handle.submit(Input::Take(kilo, None)).await.unwrap(), Reply::Delivery(Some(_))));
+    }
+}
+
+#[tokio::test]
+async fn many_senders_share_an_append_and_each_has_its_own_reply() {
+    let log = MemoryLog::new();
+    let (handle, _thread) = start(&log);
+    let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
+    let operator = human(&handle, &human_token).await;
+    handle.submit(Input::Register(operator, registration("kilo", Kind::Agent, &agent_token))).await.unwrap();
+    let sends: Vec<_> = (0..200).map(|n| handle.submit(send(operator, &format!("T-{n}")))).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    for reply in futures_util::future::join_all(sends).await {
+        let Reply::Sent(seqs) = reply.unwrap() else { panic!("refused") };
+        assert!(seqs.into_iter().all(|seq| seen.insert(seq)));
+    }
+    assert_eq!(seen.len(), 200);
+}

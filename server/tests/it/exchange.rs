@@ -1,0 +1,194 @@
+//! Messages, deliveries and answers.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::world::{Answer, World};
+
+#[tokio::test]
+async fn a_request_is_delivered_answered_and_the_answer_opens_the_next_turn() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let sent = world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    assert_eq!((sent["type"].as_str(), sent["delivery_state"].as_str()), (Some("request"), Some("queued")));
+
+    let task = world.take("kilo").await;
+    assert_eq!(task["message"]["body"], "do it");
+    let asked = world.send("kilo", "hive", "T-1", "look").await.is(201);
+    assert_eq!((asked["depth"].as_u64(), asked["hops"].as_u64()), (Some(0), Some(1)), "{asked}");
+    assert_eq!(asked["cause"], sent["id"]);
+    let waiting = world.finish("kilo", &task, "asked hive").await.is(200);
+    assert_eq!(waiting["open"], true);
+
+    let part = world.take("hive").await;
+    assert_eq!(part["message"]["request_id"], asked["request_id"]);
+    world.finish("hive", &part, "looked").await.is(200);
+
+    let answer = world.take("kilo").await;
+    assert_eq!(answer["message"]["type"], "response");
+    assert_eq!(answer["message"]["body"], "looked");
+    assert_eq!(answer["message"]["status"], "completed");
+    assert_eq!(answer["message"]["in_reply_to"], asked["id"]);
+    assert_ne!(answer["turn"]["id"], task["turn"]["id"]);
+    world.finish("kilo", &answer, "done").await.is(200);
+
+    let last = world.take("operator").await;
+    assert_eq!(last["message"]["body"], "done");
+    assert_eq!(last["turn"], Value::Null);
+    assert_eq!(last["notices"][0]["body"], "asked hive", "{last}");
+    world.get("operator", "/v1/inbox").await.is(204);
+    let request = world.get("operator", &format!("/v1/requests/{}", id(&sent, "request_id"))).await.is(200);
+    assert_eq!(request["response"]["body"], "done");
+    assert_eq!(request["attempts"], 1);
+}
+
+#[tokio::test]
+async fn a_waiting_poll_is_woken_by_a_send() {
+    let world = World::with(&["kilo"]).await;
+    let (delivery, sent) = tokio::join!(world.take("kilo"), async {
+        // The poll has begun once the agent counts as connected.
+        while world.get("operator", "/v1/agents/kilo").await.is(200)["connected"] != true {}
+        world.send("operator", "kilo", "T-1", "wake up").await.is(201)
+    });
+    assert_eq!(delivery["message"]["id"], sent["id"]);
+}
+
+#[tokio::test]
+async fn a_delivery_whose_reader_went_away_is_given_again() {
+    let world = World::with(&["kilo"]).await;
+    for n in 0..5 {
+        let connected = async { while world.get("operator", "/v1/agents/kilo").await.is(200)["connected"] != true {} };
+        tokio::select! {
+            _ = world.request("kilo", Method::GET, "/v1/inbox?wait=20s").send() => panic!("nothing was sent"),
+            () = connected => {}
+        }
+        let sent = world.send("operator", "kilo", &format!("T-{n}"), "once").await.is(201);
+        let delivery = world.take("kilo").await;
+        assert_eq!(delivery["message"]["id"], sent["id"]);
+        world.finish("kilo", &delivery, "done").await.is(200);
+    }
+}
+
+#[tokio::test]
+async fn a_send_can_wait_for_its_answer() {
+    let world = World::with(&["kilo"]).await;
+    let (answered, ()) = tokio::join!(
+        world.post("operator", "/v1/messages?wait=20s", json!({"type":"request","to":"kilo","ref":"T-1","body":"?"})),
+        async {
+            let task = world.take("kilo").await;
+            world.finish("kilo", &task, "42").await.is(200);
+        }
+    );
+    assert_eq!(answered.is(201)["response"]["body"], "42");
+}
+
+#[tokio::test]
+async fn a_list_is_one_request_each() {
+    let world = World::with(&["a", "b"]).await;
+    let sent = world
+        .post(
+            "operator",
+            "/v1/messages",
+            json!({"type":"request","to":["a","b"],"ref":"T-1","body":"x","request_id":"r9"}),
+        )
+        .await
+        .is(201);
+    let ids: Vec<_> = sent["items"].as_array().unwrap().iter().map(|m| id(m, "request_id")).collect();
+    assert_eq!(ids, ["r9.1", "r9.2"]);
+}
+
+#[tokio::test]
+async fn the_text_form_is_an_envelope_too() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let post = async |text: &'static str| {
+        let request = world.request("kilo", Method::POST, "/v1/messages").header("content-type", "text/plain");
+        Answer::of(request.body(text).send().await.unwrap()).await
+    };
+    let sent = post("[FROM:kilo][TO:hive][TYPE:REQUEST][REF:E-1][DEPTH:0][ID:req-x] look at this").await.is(201);
+    assert_eq!((id(&sent, "request_id"), id(&sent, "body")), ("req-x", "look at this"));
+    let problem = post("[FROM:kilo][TO:hive][TYPE:request][REF:E-2][DEPTH:0] x").await.refused(400, "malformed_header");
+    assert!(id(&problem, "detail").contains("TYPE at byte"), "{problem}");
+    assert!(id(&problem, "detail").contains("[TYPE:REQUEST]"), "{problem}");
+    post("[FROM:hive][TO:kilo][TYPE:REQUEST][REF:E-3][DEPTH:0] x").await.refused(403, "from_mismatch");
+}
+
+#[tokio::test]
+async fn a_retry_with_the_same_key_is_the_same_message() {
+    let world = World::with(&["kilo"]).await;
+    let post = async |body: &'static str| {
+        let envelope = json!({"type":"request","to":"kilo","ref":"T-1","body":body});
+        let request = world.request("operator", Method::POST, "/v1/messages").header("idempotency-key", "key-1");
+        Answer::of(request.json(&envelope).send().await.unwrap()).await
+    };
+    let first = post("x").await.is(201);
+    let again = post("x").await.is(201);
+    assert_eq!(first["id"], again["id"]);
+    post("y").await.refused(409, "idempotency_conflict");
+}
+
+#[tokio::test]
+async fn refusals_name_what_is_wrong() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "nobody", "T-1", "x").await.refused(404, "unknown_recipient");
+    world.send("kilo", "kilo", "T-1", "x").await.refused(422, "self_send");
+    let body = "x".repeat(300 * 1024);
+    world.send("operator", "kilo", "T-1", &body).await.refused(413, "too_large");
+    let body = "x".repeat(2 * 1024 * 1024);
+    world.send("operator", "kilo", "T-1", &body).await.refused(413, "too_large");
+    let problem =
+        world.post("operator", "/v1/messages", json!({"type":"request","to":7})).await.refused(400, "malformed");
+    assert!(id(&problem, "detail").contains("to"), "{problem}");
+    let problem = world.get("operator", "/v1/messages?colour=red").await.refused(400, "malformed");
+    assert!(id(&problem, "detail").contains("colour"), "{problem}");
+    let problem = world.get("operator", "/v1/agents?wait=1s").await.refused(400, "malformed");
+    assert!(id(&problem, "detail").contains("wait"), "{problem}");
+    let deep = format!(r#"{{"type":"info","to":"kilo","payload":{}{}}}"#, "[".repeat(200), "]".repeat(200));
+    let request = world.request("operator", Method::POST, "/v1/messages").header("content-type", "application/json");
+    Answer::of(request.body(deep).send().await.unwrap()).await.refused(400, "malformed");
+    world.get("operator", "/v1/nonsense").await.refused(404, "unknown_request");
+}
+
+#[tokio::test]
+async fn a_restart_keeps_everything() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let sent = world.send("operator", "kilo", "T-1", "before").await.is(201);
+    let task = world.take("kilo").await;
+    let asked = world.send("kilo", "hive", "T-1", "part").await.is(201);
+
+    let world = world.restart().await;
+    let shown = world.get("operator", &format!("/v1/messages/{}", id(&sent, "id"))).await.is(200);
+    assert_eq!(shown["body"], "before");
+    let part = world.take("hive").await;
+    assert_eq!(part["message"]["id"], asked["id"]);
+    world.finish("hive", &part, "after").await.is(200);
+    // The turn that was open is open still, and its token holds.
+    let token = id(&task["turn"], "token");
+    let joined = world.request("kilo", Method::GET, "/v1/inbox?wait=20s").header("lastword-turn", token);
+    let joined = Answer::of(joined.send().await.unwrap()).await.is(200);
+    assert_eq!(joined["turn"]["id"], task["turn"]["id"]);
+    assert_eq!(joined["message"]["body"], "after");
+}
+
+#[tokio::test]
+async fn the_audit_finds_messages_and_a_conversation_is_a_tree() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "find the needle").await.is(201);
+    let task = world.take("kilo").await;
+    world.post("kilo", "/v1/messages", json!({"type":"request","to":"hive","body":"haystack"})).await.is(201);
+    let found = world.get("operator", "/v1/messages?q=needle").await.is(200);
+    assert_eq!(found["items"].as_array().unwrap().len(), 1, "{found}");
+    let found = world.get("operator", "/v1/messages?ref=T-1&type=request").await.is(200);
+    assert_eq!(found["items"].as_array().unwrap().len(), 2, "children are included: {found}");
+    let found = world.get("operator", "/v1/messages?from=kilo&to=hive&depth=0").await.is(200);
+    assert_eq!(found["items"][0]["ref"], "T-1/1");
+    let child = world.get("operator", "/v1/conversations/T-1%2F1").await.is(200);
+    assert_eq!(child["parent_ref"], "T-1");
+    let tree = world.get("operator", "/v1/conversations/T-1").await.is(200);
+    assert_eq!(tree["tree"][0]["message"]["id"], task["message"]["id"]);
+    assert_eq!(tree["tree"][0]["children"][0]["message"]["body"], "haystack");
+    assert!(tree["limits"].as_array().unwrap().iter().any(|l| l["name"] == "depth_max" && l["left"] == 5), "{tree}");
+    world.get("hive", "/v1/conversations/T-1").await.refused(404, "unknown_request");
+}
+
+pub(crate) fn id<'a>(value: &'a Value, name: &str) -> &'a str {
+    value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
+}

@@ -1,0 +1,11 @@
+//! End to end: a server on a free port and a real HTTP client.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod access;
+mod broker;
+mod desk;
+mod documents;
+mod exchange;
+mod mcp;
+mod watching;
+mod world;

@@ -1,0 +1,95 @@
+//! The tools, over streamable HTTP.
+
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use crate::exchange::id;
+use crate::world::{Answer, World};
+
+async fn rpc(world: &World, who: &str, method: &str, params: Value) -> Value {
+    let request = world.request(who, Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+    Answer::of(request.json(&body).send().await.unwrap()).await.is(200)["result"].clone()
+}
+
+async fn tool(world: &World, who: &str, name: &str, arguments: Value) -> (Value, bool) {
+    let result = rpc(world, who, "tools/call", json!({ "name": name, "arguments": arguments })).await;
+    (result["structuredContent"].clone(), result["isError"] == true)
+}
+
+async fn done(world: &World, who: &str, name: &str, arguments: Value) -> Value {
+    let (value, error) = tool(world, who, name, arguments).await;
+    assert!(!error, "{value}");
+    value
+}
+
+#[tokio::test]
+async fn a_client_shakes_hands_and_sees_the_tools() {
+    let world = World::with(&["kilo"]).await;
+    let hello =
+        json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    let info = rpc(&world, "kilo", "initialize", hello).await;
+    assert_eq!(info["serverInfo"]["name"], "lastword");
+    let tools = rpc(&world, "kilo", "tools/list", json!({})).await;
+    let names: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|tool| id(tool, "name")).collect();
+    assert_eq!(names.len(), 13, "{names:?}");
+    let request = world.http.post(world.url("/mcp")).json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
+    Answer::of(request.send().await.unwrap()).await.refused(401, "unauthenticated");
+}
+
+#[tokio::test]
+async fn two_models_work_together() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "compare").await.is(201);
+    let task = done(&world, "kilo", "next_message", json!({})).await;
+    assert_eq!(task["message"]["body"], "compare");
+    let asked = json!({"target_agent_id": "hive", "message": "your half", "payload": {"n": 1}});
+    let sent = done(&world, "kilo", "send_agent_message", asked).await;
+    assert_eq!(sent["ref"], "T-1/1");
+    done(&world, "kilo", "finish_turn", json!({"answer": "asked hive"})).await;
+    let half = done(&world, "hive", "next_message", json!({})).await;
+    assert_eq!(half["message"]["payload"], json!({"n": 1}));
+    done(&world, "hive", "report_progress", json!({"note": "reading"})).await;
+    done(&world, "hive", "finish_turn", json!({"answer": "same", "status": "completed"})).await;
+    let answer = done(&world, "kilo", "next_message", json!({})).await;
+    assert_eq!(answer["message"]["body"], "same");
+    assert_eq!(answer["notices"][0]["body"], "reading", "{answer}");
+    done(&world, "kilo", "finish_turn", json!({"answer": "equal"})).await;
+    let none = done(&world, "kilo", "next_message", json!({"wait_ms": 0})).await;
+    assert_eq!(none, json!({"message": null}));
+    let request = done(&world, "kilo", "check_request", json!({"request_id": sent["request_id"]})).await;
+    assert_eq!(request["status"], "completed");
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_result_that_a_model_can_act_on() {
+    let world = World::with(&["kilo"]).await;
+    let (refusal, error) =
+        tool(&world, "kilo", "send_agent_message", json!({"target_agent_id": "kilo", "message": "x", "ref": "A"}))
+            .await;
+    assert!(error);
+    assert_eq!(refusal["code"], "self_send");
+    assert!(!id(&refusal, "hint").is_empty());
+    let (refusal, error) = tool(&world, "kilo", "finish_turn", json!({"answr": "x"})).await;
+    assert!(error && id(&refusal, "detail").contains("answr"), "{refusal}");
+}
+
+#[tokio::test]
+async fn approvals_and_claims_are_tools_too() {
+    let world = World::with(&["kilo"]).await;
+    let held = done(&world, "kilo", "request_approval", json!({"tool_name": "rm", "input": {"path": "/"}})).await;
+    let seen = done(&world, "kilo", "check_request", json!({"request_id": held["id"]})).await;
+    assert_eq!(seen["state"], "pending");
+    let (refusal, error) = tool(
+        &world,
+        "kilo",
+        "resolve_agent_approval",
+        json!({"approval_id": held["id"], "decision": "approve", "digest": held["digest"]}),
+    )
+    .await;
+    assert!(error && refusal["code"] == "approver_not_allowed", "{refusal}");
+    let lease = done(&world, "kilo", "claim_resource", json!({"resource": "repo:x"})).await;
+    done(&world, "kilo", "release_resource", json!({"claim_id": lease["id"]})).await;
+    let agents = done(&world, "kilo", "list_agents", json!({})).await;
+    assert_eq!(agents["items"].as_array().unwrap().len(), 2);
+}

@@ -1,0 +1,118 @@
+//! A server of one's own, and clients of it.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lastword_server::{Config, Server};
+use reqwest::{Client, Method, Response, StatusCode};
+use serde_json::{Value, json};
+
+/// A server on a directory of its own, its human, and its agents' tokens.
+pub(crate) struct World {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) server: Server,
+    pub(crate) http: Client,
+    tokens: BTreeMap<String, String>,
+}
+
+impl World {
+    /// A server with these agents.
+    pub(crate) async fn with(agents: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = start(dir.path()).await;
+        let mut world = Self { dir, server, http: Client::new(), tokens: BTreeMap::new() };
+        let operator = std::fs::read_to_string(world.server.operator_token_file()).unwrap();
+        world.tokens.insert("operator".into(), operator.trim().into());
+        for name in agents {
+            world.register(json!({ "name": name })).await;
+        }
+        world
+    }
+
+    /// Registers an agent and keeps its token.
+    pub(crate) async fn register(&mut self, agent: Value) -> Value {
+        let token = self.post("operator", "/v1/agents", agent).await.is(201);
+        self.tokens.insert(token["name"].as_str().unwrap().into(), token["token"].as_str().unwrap().into());
+        token
+    }
+
+    /// Ends the server and starts another one on the same directory.
+    pub(crate) async fn restart(mut self) -> Self {
+        self.server.shutdown().await;
+        self.server = start(self.dir.path()).await;
+        self
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.server.addr())
+    }
+
+    pub(crate) fn token(&self, who: &str) -> &str {
+        &self.tokens[who]
+    }
+
+    pub(crate) fn request(&self, who: &str, method: Method, path: &str) -> reqwest::RequestBuilder {
+        self.http.request(method, self.url(path)).bearer_auth(self.token(who))
+    }
+
+    pub(crate) async fn get(&self, who: &str, path: &str) -> Answer {
+        Answer::of(self.request(who, Method::GET, path).send().await.unwrap()).await
+    }
+
+    pub(crate) async fn post(&self, who: &str, path: &str, body: Value) -> Answer {
+        Answer::of(self.request(who, Method::POST, path).json(&body).send().await.unwrap()).await
+    }
+
+    pub(crate) async fn send(&self, who: &str, to: &str, reference: &str, body: &str) -> Answer {
+        let envelope = json!({ "type": "request", "to": to, "ref": reference, "body": body });
+        self.post(who, "/v1/messages", envelope).await
+    }
+
+    /// Takes the next delivery, which has to come.
+    pub(crate) async fn take(&self, who: &str) -> Value {
+        self.get(who, "/v1/inbox?wait=20s").await.is(200)
+    }
+
+    pub(crate) async fn finish(&self, who: &str, delivery: &Value, answer: &str) -> Answer {
+        let turn = delivery["turn"]["id"].as_str().unwrap();
+        self.post(who, &format!("/v1/turns/{turn}/finish"), json!({ "answer": answer })).await
+    }
+}
+
+async fn start(dir: &Path) -> Server {
+    Server::start(Config::local(dir)).await.unwrap()
+}
+
+/// A status and a body.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: reqwest::header::HeaderMap,
+    pub(crate) body: Value,
+}
+
+impl Answer {
+    pub(crate) async fn of(response: Response) -> Self {
+        let (status, headers) = (response.status(), response.headers().clone());
+        let text = response.text().await.unwrap();
+        Self { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
+    }
+
+    /// The body, if the status is this one.
+    #[track_caller]
+    pub(crate) fn is(self, status: u16) -> Value {
+        assert_eq!(self.status.as_u16(), status, "{}", self.body);
+        self.body
+    }
+
+    /// Checks a refusal.
+    #[track_caller]
+    pub(crate) fn refused(self, status: u16, code: &str) -> Value {
+        assert_eq!(self.headers["content-type"], "application/problem+json", "{}", self.body);
+        let problem = self.is(status);
+        assert_eq!(problem["code"], code, "{problem}");
+        assert_eq!(problem["status"], status, "{problem}");
+        assert!(problem["hint"].as_str().is_some_and(|hint| hint.ends_with('.')), "{problem}");
+        problem
+    }
+}

@@ -1,0 +1,143 @@
+//! The data directory: its files, its lock and their modes.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use lastword_proto::Seq;
+
+use crate::chain::Hash;
+use crate::log::OpenError;
+
+/// The log, within the data directory.
+pub const FILE_DATABASE: &str = "lastword.db";
+/// The read model, which may be deleted.
+pub const FILE_INDEX: &str = "index.db";
+/// The lock of the running server, with its process id inside.
+pub const FILE_LOCK: &str = "lastword.lock";
+/// The last acknowledged position and its hash, to notice a log that lost its end.
+pub const FILE_HEAD: &str = "lastword.head";
+/// The snapshot, which may be deleted.
+pub const FILE_SNAPSHOT: &str = "snapshot";
+/// The newest format of the log that this version reads and writes (`PRAGMA user_version`).
+pub const LOG_VERSION: i64 = 1;
+/// The format of the read model; another one is rebuilt.
+pub const INDEX_VERSION: i64 = 1;
+/// `PRAGMA application_id` of our files: "LWrd".
+pub(crate) const APPLICATION_ID: i64 = 0x4c57_7264;
+
+const MODE_DIR: u32 = 0o700;
+const MODE_FILE: u32 = 0o600;
+
+/// The right to write in a data directory, held until it is dropped; the system takes it from a process
+/// that dies.
+#[derive(Debug)]
+pub struct DirLock {
+    dir: PathBuf,
+    _file: File,
+}
+
+impl DirLock {
+    /// Makes `dir` (mode 0700) where it is missing and takes its lock.
+    ///
+    /// # Errors
+    /// Another process holds it, or the file system refuses.
+    pub fn take(dir: &Path) -> Result<Self, OpenError> {
+        make_dir(dir).map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
+        let path = dir.join(FILE_LOCK);
+        let failed = |source| OpenError::Io { path: path.clone(), source };
+        let mut file = open_private(&path).map_err(failed)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let mut pid = String::new();
+                // Who holds it is told as far as it can be read; the refusal stands without it.
+                let pid = match file.read_to_string(&mut pid) {
+                    Ok(read) if read > 0 => pid.trim().to_owned(),
+                    Ok(_) | Err(_) => "unknown".to_owned(),
+                };
+                return Err(OpenError::Locked { dir: dir.to_owned(), pid });
+            }
+            Err(TryLockError::Error(source)) => return Err(failed(source)),
+        }
+        file.set_len(0).and_then(|()| file.rewind()).map_err(failed)?;
+        writeln!(file, "{}", std::process::id()).map_err(failed)?;
+        Ok(Self { dir: dir.to_owned(), _file: file })
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+}
+
+fn make_dir(dir: &Path) -> io::Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    DirBuilder::new().recursive(true).mode(MODE_DIR).create(dir)?;
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => sync_dir(parent),
+        Some(_) | None => sync_dir(Path::new(".")),
+    }
+}
+
+/// Makes the names in `dir` durable.
+pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+/// Opens or makes a file that only its owner reads.
+pub(crate) fn open_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE_FILE).open(path)
+}
+
+/// Replaces a file in one step, durably: a crash leaves the old one or the new one.
+pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE_FILE).open(&draft)?;
+    for part in parts {
+        file.write_all(part)?;
+    }
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    path.parent().map_or(Ok(()), sync_dir)
+}
+
+/// The note of what was acknowledged last. Written behind each commit and never synced: it is never ahead
+/// of what is durable, and where it is, the log lost its end.
+#[derive(Debug)]
+pub(crate) struct Head(File);
+
+const HEAD_BYTES: usize = 40;
+
+impl Head {
+    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
+        open_private(&dir.join(FILE_HEAD)).map(Self)
+    }
+
+    pub(crate) fn note(&self, last: Seq, hash: &Hash) -> io::Result<()> {
+        let mut bytes = [0; HEAD_BYTES];
+        bytes[..8].copy_from_slice(&last.0.to_le_bytes());
+        bytes[8..].copy_from_slice(hash);
+        self.0.write_all_at(&bytes, 0)
+    }
+
+    pub(crate) fn read(&self) -> Option<(Seq, Hash)> {
+        let mut bytes = [0; HEAD_BYTES];
+        self.0.read_exact_at(&mut bytes, 0).ok()?;
+        parse_head(&bytes)
+    }
+}
+
+/// What `DIR/lastword.head` says, if there is one.
+pub(crate) fn head_of(dir: &Path) -> Option<(Seq, Hash)> {
+    parse_head(&fs::read(dir.join(FILE_HEAD)).ok()?)
+}
+
+fn parse_head(bytes: &[u8]) -> Option<(Seq, Hash)> {
+    let (seq, hash) = bytes.split_first_chunk::<8>()?;
+    Some((Seq(u64::from_le_bytes(*seq)), hash.try_into().ok()?))
+}

@@ -1,0 +1,124 @@
+//! A log in memory, for tests and the simulator, that fails when it is told to.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lastword_proto::{Entry, Seq};
+
+use crate::log::{AppendError, Log, ReadError, SnapshotError};
+use crate::reader::Reader;
+
+/// How the next append fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Somebody else seems to have appended; nothing is written.
+    Conflict,
+    /// The outcome is unknown, and nothing was written.
+    AmbiguousLost,
+    /// The outcome is unknown, and everything was written.
+    AmbiguousWritten,
+    /// No room; nothing is written.
+    Full,
+    /// The store fails; nothing is written.
+    Unavailable,
+}
+
+/// A log in memory. Clones are handles to the same log, as several brokers have on one store.
+#[derive(Clone, Default)]
+pub struct MemoryLog(Arc<Mutex<Shared>>);
+
+/// What the handles share.
+#[derive(Default)]
+pub(crate) struct Shared {
+    entries: Vec<Entry>,
+    epoch: u64,
+    snapshot: Option<(Seq, Vec<u8>)>,
+    faults: VecDeque<Fault>,
+}
+
+impl MemoryLog {
+    /// An empty log.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Makes the next append fail so; several calls queue up.
+    pub fn fail_next(&self, fault: Fault) {
+        self.shared().faults.push_back(fault);
+    }
+
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    pub(crate) fn last(&self) -> Seq {
+        Seq(self.entries.len() as u64)
+    }
+
+    pub(crate) fn entry(&self, seq: Seq) -> Option<&Entry> {
+        self.entries.get(usize::try_from(seq.0.checked_sub(1)?).ok()?)
+    }
+
+    pub(crate) fn read(&self, from: Seq, max: usize) -> Vec<(Seq, Entry)> {
+        let from = from.0.max(1);
+        let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
+        (from..).map(Seq).zip(self.entries.iter().skip(skipped).cloned()).take(max).collect()
+    }
+}
+
+impl Log for MemoryLog {
+    fn begin_epoch(&mut self) -> Result<u64, AppendError> {
+        let mut shared = self.shared();
+        shared.epoch += 1;
+        Ok(shared.epoch)
+    }
+
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Entry]) -> Result<Seq, AppendError> {
+        let mut shared = self.shared();
+        if epoch != shared.epoch {
+            return Err(AppendError::Fenced { epoch: shared.epoch });
+        }
+        if expect != shared.last() {
+            return Err(AppendError::Conflict { actual: shared.last() });
+        }
+        let reason = || "injected by the test".to_owned();
+        match shared.faults.pop_front() {
+            None => {}
+            Some(Fault::Conflict) => return Err(AppendError::Conflict { actual: shared.last() }),
+            Some(Fault::AmbiguousLost) => return Err(AppendError::Ambiguous { reason: reason() }),
+            Some(Fault::Full) => return Err(AppendError::Full { reason: reason() }),
+            Some(Fault::Unavailable) => return Err(AppendError::Unavailable { reason: reason() }),
+            Some(Fault::AmbiguousWritten) => {
+                shared.entries.extend_from_slice(entries);
+                return Err(AppendError::Ambiguous { reason: reason() });
+            }
+        }
+        shared.entries.extend_from_slice(entries);
+        Ok(shared.last())
+    }
+
+    fn last(&self) -> Result<Seq, ReadError> {
+        Ok(self.shared().last())
+    }
+
+    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+        Ok(self.shared().read(from, max))
+    }
+
+    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+        self.shared().snapshot = Some((at, state.to_vec()));
+        Ok(())
+    }
+
+    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
+        let shared = self.shared();
+        Ok(shared.snapshot.clone().filter(|(at, _)| *at <= shared.last()))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::memory(Arc::clone(&self.0))
+    }
+}

@@ -1,0 +1,53 @@
+//! Read-only connections to one SQLite file, handed from thread to thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+
+/// Connections kept open while nobody reads.
+const IDLE_CONNECTIONS_MAX: usize = 8;
+/// Page cache of a connection, in KiB; the system's cache holds the file anyway.
+const CACHE_KIB: i64 = 512;
+/// How long to wait for another program that holds the file.
+pub(crate) const BUSY: Duration = Duration::from_secs(5);
+
+/// A set of read-only connections that grows with the number of readers at one time.
+#[derive(Clone)]
+pub(crate) struct Pool {
+    path: Arc<Path>,
+    idle: Arc<Mutex<Vec<Connection>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path: path.into(), idle: Arc::default() }
+    }
+
+    /// Runs `read` on a connection of its own.
+    pub(crate) fn with<T, E: From<rusqlite::Error>>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => open_read_only(&self.path)?,
+        };
+        let result = read(&connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < IDLE_CONNECTIONS_MAX {
+            idle.push(connection);
+        }
+        result
+    }
+}
+
+fn open_read_only(path: &Path) -> rusqlite::Result<Connection> {
+    let connection =
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(BUSY)?;
+    connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+    Ok(connection)
+}

@@ -1,0 +1,248 @@
+//! Questions to the read model. They give positions; what stands there is read from the log.
+
+use std::fmt::Write as _;
+
+use lastword_proto::ids::{AgentId, ConvId, RoomId};
+use lastword_proto::{Code, MessageType, Seq, Time};
+use rusqlite::types::Value;
+use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
+
+use crate::pool::Pool;
+
+/// A window on a list that is ordered by position.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cursor {
+    /// Only positions behind this one.
+    pub after: Option<Seq>,
+    /// Only positions before this one.
+    pub before: Option<Seq>,
+    /// Oldest first; otherwise newest first.
+    pub ascending: bool,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// Which messages; a member that is absent admits all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// In one of these conversations; an empty list admits nothing.
+    pub convs: Option<Vec<ConvId>>,
+    /// Sent by.
+    pub from: Option<AgentId>,
+    /// Addressed to exactly this one.
+    pub to: Option<AgentId>,
+    /// Of this type.
+    pub kind: Option<MessageType>,
+    /// At this depth.
+    pub depth: Option<u8>,
+    /// Not before this moment.
+    pub since: Option<Time>,
+    /// Not after this moment.
+    pub until: Option<Time>,
+    /// With all these words in the body; any text is allowed.
+    pub text: Option<String>,
+    /// The window.
+    pub cursor: Cursor,
+}
+
+/// Which posts in rooms.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PostFilter {
+    /// In this room.
+    pub room: Option<RoomId>,
+    /// With all these words in the body; any text is allowed.
+    pub text: Option<String>,
+    /// The window.
+    pub cursor: Cursor,
+}
+
+/// Which refusals.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusalFilter {
+    /// Whose message was refused.
+    pub agent: Option<AgentId>,
+    /// Why.
+    pub code: Option<Code>,
+    /// Not before this moment.
+    pub since: Option<Time>,
+    /// Not after this moment.
+    pub until: Option<Time>,
+    /// The window.
+    pub cursor: Cursor,
+}
+
+/// A reader of the read model. Clones share its connections, and any thread may use one.
+#[derive(Clone)]
+pub struct IndexReader(Pool);
+
+impl IndexReader {
+    pub(crate) const fn new(pool: Pool) -> Self {
+        Self(pool)
+    }
+
+    /// The position up to which the log is indexed.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn last(&self) -> Result<Seq, rusqlite::Error> {
+        self.0.with(|db| {
+            let last: i64 = db.prepare_cached("SELECT last FROM progress")?.query_row([], |row| row.get(0))?;
+            Ok(Seq(last.cast_unsigned()))
+        })
+    }
+
+    /// The positions of the messages that pass the filter.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn messages(&self, filter: &Filter) -> Result<Vec<Seq>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut select = Select::new("messages");
+            if let Some(convs) = &filter.convs {
+                select.one_of("conv", convs.iter().map(|conv| conv.0));
+            }
+            select.equal("from_id", filter.from.map(|agent| agent.0.into()));
+            select.equal("to_id", filter.to.map(|agent| agent.0.into()));
+            select.equal("kind", filter.kind.map(|kind| i64::from(kind as u8).into()));
+            select.equal("depth", filter.depth.map(|depth| i64::from(depth).into()));
+            select.words(filter.text.as_deref());
+            select.between(db, filter.since, filter.until)?;
+            select.run(db, filter.cursor)
+        })
+    }
+
+    /// The positions of the posts that pass the filter.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn posts(&self, filter: &PostFilter) -> Result<Vec<Seq>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut select = Select::new("posts");
+            select.equal("room", filter.room.map(|room| room.0.into()));
+            select.words(filter.text.as_deref());
+            select.run(db, filter.cursor)
+        })
+    }
+
+    /// The positions of the refusals that pass the filter.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn refusals(&self, filter: &RefusalFilter) -> Result<Vec<Seq>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut select = Select::new("refusals");
+            select.equal("agent", filter.agent.map(|agent| agent.0.into()));
+            select.equal("code", filter.code.map(|code| code.word().to_owned().into()));
+            select.between(db, filter.since, filter.until)?;
+            select.run(db, filter.cursor)
+        })
+    }
+}
+
+/// A query under construction: a table with the columns `seq` and `at`.
+struct Select {
+    table: &'static str,
+    text: bool,
+    conditions: String,
+    values: Vec<Value>,
+}
+
+impl Select {
+    const fn new(table: &'static str) -> Self {
+        Self { table, text: false, conditions: String::new(), values: Vec::new() }
+    }
+
+    fn condition(&mut self, left: &str, value: Value) {
+        self.values.push(value);
+        // Writing to a String can't fail.
+        let _ok = write!(self.conditions, " AND {left} ?{}", self.values.len());
+    }
+
+    fn equal(&mut self, column: &str, value: Option<Value>) {
+        if let Some(value) = value {
+            self.condition(&format!("{column} ="), value);
+        }
+    }
+
+    fn one_of(&mut self, column: &str, numbers: impl Iterator<Item = u32>) {
+        let list: Vec<String> = numbers.map(|number| number.to_string()).collect();
+        // Writing to a String can't fail.
+        let _ok = write!(self.conditions, " AND {column} IN ({})", list.join(","));
+    }
+
+    fn words(&mut self, text: Option<&str>) {
+        if let Some(query) = text.and_then(quote_words) {
+            self.text = true;
+            self.condition("words MATCH", query.into());
+        }
+    }
+
+    /// Time only grows along the log, so a moment is a position, and needs no index of its own.
+    fn between(&mut self, db: &Connection, since: Option<Time>, until: Option<Time>) -> rusqlite::Result<()> {
+        if let Some(since) = since {
+            let from = first_at(db, self.table, since)?;
+            self.condition(&format!("{} >=", self.key()), from.into());
+        }
+        if let Some(until) = until {
+            let behind = first_at(db, self.table, until.plus(1))?;
+            self.condition(&format!("{} <", self.key()), behind.into());
+        }
+        Ok(())
+    }
+
+    /// The position's column: with a text search the one by which FTS5 walks.
+    const fn key(&self) -> &'static str {
+        if self.text { "words.rowid" } else { "seq" }
+    }
+
+    fn run(mut self, db: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
+        let key = self.key();
+        if let Some(after) = cursor.after {
+            self.condition(&format!("{key} >"), after.0.cast_signed().into());
+        }
+        if let Some(before) = cursor.before {
+            self.condition(&format!("{key} <"), before.0.cast_signed().into());
+        }
+        let table = self.table;
+        let source =
+            if self.text { format!("words CROSS JOIN {table} ON seq = words.rowid") } else { table.to_owned() };
+        let order = if cursor.ascending { "ASC" } else { "DESC" };
+        let limit = i64::try_from(cursor.limit).unwrap_or(i64::MAX);
+        let conditions = &self.conditions;
+        let sql = format!("SELECT {key} FROM {source} WHERE true{conditions} ORDER BY {key} {order} LIMIT {limit}");
+        let mut statement = db.prepare_cached(&sql)?;
+        let rows = statement.query_map(params_from_iter(self.values), |row| row.get::<_, i64>(0))?;
+        rows.map(|row| row.map(|seq| Seq(seq.cast_unsigned()))).collect()
+    }
+}
+
+/// The words of a text as an FTS5 query that asks for all of them; `None` when there are none.
+///
+/// Everything is quoted, so that no text is an error and none is an operator. Characters that the
+/// tokenizer drops are left out here: a quoted word without a token would match nothing.
+fn quote_words(text: &str) -> Option<String> {
+    let words: Vec<String> = text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|word| !word.is_empty())
+        .map(|word| format!("\"{word}\""))
+        .collect();
+    (!words.is_empty()).then(|| words.join(" "))
+}
+
+/// The first position in `table` whose time is not before `time`, found by halving; behind the last one
+/// when there is none.
+fn first_at(db: &Connection, table: &str, time: Time) -> rusqlite::Result<i64> {
+    let end: Option<i64> = db.query_row(&format!("SELECT max(seq) FROM {table}"), [], |row| row.get(0))?;
+    let time = i64::try_from(time.0).unwrap_or(i64::MAX);
+    let mut next = db.prepare_cached(&format!("SELECT seq, at FROM {table} WHERE seq >= ?1 ORDER BY seq LIMIT 1"))?;
+    let (mut low, mut high) = (0, end.map_or(0, |end| end + 1));
+    while low < high {
+        let middle = low + (high - low) / 2;
+        let found: Option<(i64, i64)> = next.query_row([middle], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+        match found {
+            Some((seq, at)) if at < time => low = seq + 1,
+            Some(_) | None => high = middle,
+        }
+    }
+    Ok(low)
+}

@@ -1,0 +1,402 @@
+//! The log in one SQLite file: WAL, `synchronous=FULL`, a batch as one row.
+
+use std::path::Path;
+
+use lastword_proto::{Entry, Seq};
+use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
+
+use crate::chain::{GENESIS, Hash, Row};
+use crate::dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, LOG_VERSION};
+use crate::log::{AppendError, Log, OpenError, ReadError, SnapshotError};
+use crate::pool::{BUSY, Pool};
+use crate::reader::Reader;
+use crate::{frame, snapshot};
+
+/// A batch is split into rows of about this size, so that reading one entry never loads much more. An
+/// append of several rows is still one transaction.
+const ROW_BYTES_TARGET: usize = 1 << 17;
+/// Pages in the WAL at which it is copied into the database file.
+const CHECKPOINT_PAGES: usize = 200;
+const PAGE_BYTES: usize = 4096;
+/// What an append writes besides its blob: the leaf's rest and an inner page.
+const PAGES_PER_APPEND: usize = 2;
+/// The encode buffer is given back when a large batch has blown it up.
+const BUFFER_BYTES_KEPT: usize = 4 << 20;
+
+const SCHEMA: &str = "
+CREATE TABLE log (
+  first_seq INTEGER PRIMARY KEY,
+  count INTEGER NOT NULL,
+  epoch INTEGER NOT NULL,
+  blob BLOB NOT NULL,
+  hash BLOB NOT NULL
+) STRICT;
+CREATE TABLE leader (id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NULL) STRICT;
+INSERT INTO leader VALUES (1, 0);";
+
+/// The log of a data directory. One process has it at a time.
+pub struct SqliteLog {
+    lock: DirLock,
+    db: Connection,
+    readers: Pool,
+    head: Head,
+    epoch: u64,
+    last: Seq,
+    hash: Hash,
+    buffer: Vec<u8>,
+    wal_pages: usize,
+    /// Why no append is taken any more.
+    failed: Option<String>,
+}
+
+impl SqliteLog {
+    /// Opens the log of `dir`, which is made where it is missing.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+        let lock = DirLock::take(dir)?;
+        let path = dir.join(FILE_DATABASE);
+        let failed = |source| OpenError::Io { path: path.clone(), source };
+        // The file is made here and not by SQLite, so that it and its WAL are private from the start.
+        dir::open_private(&path).and_then(|_| dir::sync_dir(dir)).map_err(failed)?;
+        let not_a_log = |error: rusqlite::Error| OpenError::NotALog { path: path.clone(), problem: error.to_string() };
+        let db = open_database(&path).map_err(not_a_log)?;
+        prepare_format(&db, &path)?;
+        configure(&db).map_err(not_a_log)?;
+        let (last, hash) = tail(&db).map_err(not_a_log)?;
+        let epoch = epoch_of(&db).map_err(not_a_log)?;
+        let head = Head::open(dir).map_err(failed)?;
+        check_head(&head, last, &hash, &path)?;
+        let readers = Pool::new(path);
+        let wal_pages = CHECKPOINT_PAGES;
+        Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_pages, failed: None })
+    }
+
+    /// The data directory.
+    #[must_use]
+    pub fn dir(&self) -> &Path {
+        self.lock.dir()
+    }
+
+    fn admit(&self, epoch: u64, expect: Seq) -> Result<(), AppendError> {
+        if let Some(reason) = &self.failed {
+            return Err(AppendError::Unavailable { reason: reason.clone() });
+        }
+        if epoch != self.epoch {
+            return Err(AppendError::Fenced { epoch: self.epoch });
+        }
+        if expect != self.last {
+            return Err(AppendError::Conflict { actual: self.last });
+        }
+        Ok(())
+    }
+
+    /// Writes the batch in one transaction; gives the new end and its hash.
+    fn write(&mut self, epoch: u64, entries: &[Entry]) -> Result<(Seq, Hash), Failure> {
+        self.buffer.clear();
+        let mut rest = self.fill(entries)?;
+        if rest.is_empty() {
+            // One statement is its own transaction, which spares BEGIN and COMMIT.
+            return self.insert(epoch, self.last, &self.hash, entries.len());
+        }
+        self.db.execute_batch("BEGIN IMMEDIATE")?;
+        let mut end = (self.last, self.hash);
+        let mut count = entries.len() - rest.len();
+        loop {
+            end = self.insert(epoch, end.0, &end.1, count)?;
+            if rest.is_empty() {
+                break;
+            }
+            self.buffer.clear();
+            let before = rest.len();
+            rest = self.fill(rest)?;
+            count = before - rest.len();
+        }
+        self.db.execute_batch("COMMIT")?;
+        Ok(end)
+    }
+
+    /// Encodes entries until a row is full; gives those that are left.
+    fn fill<'a>(&mut self, entries: &'a [Entry]) -> Result<&'a [Entry], Failure> {
+        for (i, entry) in entries.iter().enumerate() {
+            if self.buffer.len() >= ROW_BYTES_TARGET {
+                return Ok(&entries[i..]);
+            }
+            frame::encode(&mut self.buffer, entry)?;
+        }
+        Ok(&[])
+    }
+
+    fn insert(&self, epoch: u64, behind: Seq, previous: &Hash, count: usize) -> Result<(Seq, Hash), Failure> {
+        let count = count as u64;
+        let row = Row { first: Seq(behind.0 + 1), count, epoch, blob: &self.buffer };
+        let hash = row.hash(previous);
+        let mut statement = self
+            .db
+            .prepare_cached("INSERT INTO log (first_seq, count, epoch, blob, hash) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+        statement.execute((
+            row.first.0.cast_signed(),
+            count.cast_signed(),
+            epoch.cast_signed(),
+            row.blob,
+            hash.as_slice(),
+        ))?;
+        Ok((Seq(behind.0 + count), hash))
+    }
+
+    /// Copies the WAL into the database. SQLite's own checkpoint would hide a failed sync from us, and the
+    /// next one would believe pages to be on disk that the system has dropped.
+    fn checkpoint(&mut self) {
+        self.wal_pages = 0;
+        let result = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+        if let Err(error) = result
+            && error.sqlite_error_code() != Some(ErrorCode::DiskFull)
+        {
+            self.failed = Some(explain(&error));
+        }
+    }
+
+    /// Undoes what a failed append began. What can't be undone, or failed for another reason than lack of
+    /// room, ends the writing for good: only a restart knows what is on disk.
+    fn fail(&mut self, failure: Failure) -> AppendError {
+        let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
+        match failure {
+            Failure::Sqlite(error) if undone && error.sqlite_error_code() == Some(ErrorCode::DiskFull) => {
+                AppendError::Full { reason: explain(&error) }
+            }
+            Failure::Sqlite(error) => self.stop(explain(&error)),
+            Failure::Encode(error) => self.stop(format!("an entry can't be encoded: {error}")),
+        }
+    }
+
+    fn stop(&mut self, reason: String) -> AppendError {
+        self.failed = Some(reason.clone());
+        AppendError::Unavailable { reason }
+    }
+}
+
+impl Log for SqliteLog {
+    fn begin_epoch(&mut self) -> Result<u64, AppendError> {
+        self.admit(self.epoch, self.last)?;
+        let epoch = self.epoch + 1;
+        match self.db.execute("UPDATE leader SET epoch = ?1", [epoch.cast_signed()]) {
+            Ok(_) => {
+                self.epoch = epoch;
+                Ok(epoch)
+            }
+            Err(error) => Err(self.fail(Failure::Sqlite(error))),
+        }
+    }
+
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Entry]) -> Result<Seq, AppendError> {
+        self.admit(epoch, expect)?;
+        if entries.is_empty() {
+            return Ok(self.last);
+        }
+        let (last, hash) = match self.write(epoch, entries) {
+            Ok(end) => end,
+            Err(failure) => return Err(self.fail(failure)),
+        };
+        (self.last, self.hash) = (last, hash);
+        if let Err(error) = self.head.note(last, &hash) {
+            // The batch is durable; only the next one is refused.
+            self.failed = Some(format!("{}: {error}", dir::FILE_HEAD));
+        }
+        self.wal_pages += self.buffer.len() / PAGE_BYTES + PAGES_PER_APPEND;
+        if self.buffer.capacity() > BUFFER_BYTES_KEPT {
+            self.buffer = Vec::new();
+        }
+        if self.wal_pages >= CHECKPOINT_PAGES {
+            self.checkpoint();
+        }
+        Ok(last)
+    }
+
+    fn last(&self) -> Result<Seq, ReadError> {
+        Ok(self.last)
+    }
+
+    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+        self.reader().read(from, max)
+    }
+
+    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+        snapshot::save(self.dir(), at, state)
+    }
+
+    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
+        Ok(snapshot::load(self.dir())?.filter(|(at, _)| *at <= self.last))
+    }
+
+    fn reader(&self) -> Reader {
+        Reader::sqlite(self.readers.clone())
+    }
+}
+
+enum Failure {
+    Sqlite(rusqlite::Error),
+    Encode(postcard::Error),
+}
+
+impl From<rusqlite::Error> for Failure {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl From<postcard::Error> for Failure {
+    fn from(error: postcard::Error) -> Self {
+        Self::Encode(error)
+    }
+}
+
+fn explain(error: &rusqlite::Error) -> String {
+    let advice = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full; make room, reading goes on meanwhile",
+        Some(ErrorCode::ReadOnly) => "the data directory is read-only; check its mount and its owner",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another program holds lastword.db; end it",
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the file is damaged; run `lastword verify`",
+        // SQLite's codes are its own and grow; what is left has no better advice than its own words.
+        Some(_) | None => "look at the disk and restart; what was acknowledged is safe",
+    };
+    format!("{error} ({advice})")
+}
+
+fn open_database(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let db = Connection::open_with_flags(path, flags)?;
+    db.busy_timeout(BUSY)?;
+    Ok(db)
+}
+
+fn configure(db: &Connection) -> rusqlite::Result<()> {
+    db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    db.pragma_update(None, "synchronous", "FULL")?;
+    // See `SqliteLog::checkpoint`.
+    db.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+}
+
+/// Makes the tables of a new file; checks those of another.
+fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let not_a_log = |error: rusqlite::Error| OpenError::NotALog { path: path.to_owned(), problem: error.to_string() };
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_a_log)?;
+    let (id, _) = format_of(db).map_err(not_a_log)?;
+    if tables == 0 && id == 0 {
+        let schema = format!(
+            "BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
+        );
+        return db.execute_batch(&schema).map_err(not_a_log);
+    }
+    check_format(db, path)
+}
+
+/// Refuses a file that is not ours or newer than we are.
+pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let path = path.to_owned();
+    match format_of(db) {
+        Ok((APPLICATION_ID, 1..=LOG_VERSION)) => Ok(()),
+        Ok((APPLICATION_ID, found)) if found > LOG_VERSION => Err(OpenError::Newer { path, found, known: LOG_VERSION }),
+        Ok((id, found)) => {
+            Err(OpenError::NotALog { path, problem: format!("application_id {id:#x}, user_version {found}") })
+        }
+        Err(error) => Err(OpenError::NotALog { path, problem: error.to_string() }),
+    }
+}
+
+fn format_of(db: &Connection) -> rusqlite::Result<(i64, i64)> {
+    let id = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    Ok((id, version))
+}
+
+fn tail(db: &Connection) -> rusqlite::Result<(Seq, Hash)> {
+    let row = db
+        .query_row("SELECT first_seq + count - 1, hash FROM log ORDER BY first_seq DESC LIMIT 1", [], |row| {
+            Ok((row.get::<_, i64>(0)?, row.get::<_, Hash>(1)?))
+        })
+        .optional()?;
+    Ok(row.map_or((Seq(0), GENESIS), |(last, hash)| (Seq(last.cast_unsigned()), hash)))
+}
+
+fn epoch_of(db: &Connection) -> rusqlite::Result<u64> {
+    db.query_row("SELECT epoch FROM leader WHERE id = 1", [], |row| row.get(0)).map(i64::cast_unsigned)
+}
+
+/// Compares the log's end with the note of what was acknowledged, and brings a note that is behind up.
+fn check_head(head: &Head, last: Seq, hash: &Hash, path: &Path) -> Result<(), OpenError> {
+    if let Some((acknowledged, noted)) = head.read()
+        && (acknowledged > last || (acknowledged == last && noted != *hash))
+    {
+        return Err(OpenError::Lost { path: path.to_owned(), ends: last, acknowledged });
+    }
+    head.note(last, hash).map_err(|source| OpenError::Io { path: path.with_file_name(dir::FILE_HEAD), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use lastword_proto::ids::AgentId;
+    use lastword_proto::{Fact, Time};
+
+    fn entries(count: u64) -> Vec<Entry> {
+        let entry = |n| Entry {
+            at: Time(n),
+            grant: None,
+            fact: Fact::Late { turn: lastword_proto::ids::TurnId(n), agent: AgentId(1), body: "x".repeat(1000).into() },
+        };
+        (0..count).map(entry).collect()
+    }
+
+    #[test]
+    fn a_full_disk_refuses_whole_batches_and_appends_go_on_once_there_is_room() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = SqliteLog::open(dir.path()).unwrap();
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &entries(3)).unwrap();
+        log.db.query_row("PRAGMA max_page_count = 20", [], |_| Ok(())).unwrap();
+        for large in [100, 1000] {
+            // In one row, and in several of one transaction.
+            let refused = log.append(epoch, Seq(3), &entries(large));
+            assert!(matches!(&refused, Err(AppendError::Full { reason }) if reason.contains("full")), "{refused:?}");
+            assert_eq!(log.reader().last().unwrap(), Seq(3), "all or nothing");
+        }
+        assert_eq!(log.append(epoch, Seq(3), &entries(1)), Ok(Seq(4)), "a small one still fits");
+        log.db.query_row("PRAGMA max_page_count = 100000", [], |_| Ok(())).unwrap();
+        assert_eq!(log.append(epoch, Seq(4), &entries(1000)), Ok(Seq(1004)));
+        let walked = crate::verify(dir.path(), None, &mut |_, _| Ok(()), &mut |_, _| {});
+        assert_eq!(walked.unwrap().entries, 1004);
+    }
+
+    #[test]
+    fn after_any_other_failure_nothing_is_appended_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = SqliteLog::open(dir.path()).unwrap();
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &entries(3)).unwrap();
+        log.db.pragma_update(None, "query_only", true).unwrap();
+        let refused = log.append(epoch, Seq(3), &entries(1));
+        assert!(
+            matches!(&refused, Err(AppendError::Unavailable { reason }) if reason.contains("read-only")),
+            "{refused:?}"
+        );
+        log.db.pragma_update(None, "query_only", false).unwrap();
+        assert!(matches!(log.append(epoch, Seq(3), &entries(1)), Err(AppendError::Unavailable { .. })));
+        assert!(matches!(log.begin_epoch(), Err(AppendError::Unavailable { .. })));
+        assert_eq!(log.reader().last().unwrap(), Seq(3), "reading goes on");
+    }
+
+    #[test]
+    fn the_wal_is_copied_and_used_again_instead_of_growing() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = SqliteLog::open(dir.path()).unwrap();
+        let epoch = log.begin_epoch().unwrap();
+        let mut last = Seq(0);
+        for _ in 0..300 {
+            last = log.append(epoch, last, &entries(20)).unwrap();
+        }
+        let size = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().len();
+        assert!(size("lastword.db") > 5_000_000, "most of it is in the database");
+        assert!(size("lastword.db-wal") < 3_000_000, "{}", size("lastword.db-wal"));
+    }
+}

@@ -1,0 +1,252 @@
+//! Proof that nothing in the log was altered or removed (L5): the chain of hashes, walked from the start.
+
+use std::path::Path;
+
+use lastword_proto::{Entry, Seq};
+use rusqlite::{Connection, OptionalExtension as _};
+
+use crate::chain::{GENESIS, Hash, Row};
+use crate::dir::{FILE_DATABASE, head_of};
+use crate::frame::{self, FrameError};
+use crate::log::OpenError;
+use crate::pool::Pool;
+use crate::sqlite;
+
+/// Rows read in one go: a longer read would keep a running server from recycling its WAL.
+const ROWS_PER_READ: i64 = 64;
+
+/// A position and its hash, from an earlier verification or a witness.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Anchor {
+    /// The last entry of a row.
+    pub at: Seq,
+    /// The hash of that row.
+    pub hash: [u8; 32],
+}
+
+/// What a walk over a sound log found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// Entries walked.
+    pub entries: u64,
+    /// Rows walked.
+    pub rows: u64,
+    /// The end of the log and its hash: write it down elsewhere, and pass it in next time.
+    pub end: Anchor,
+}
+
+/// The first place at which the log is not what was written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("position {}: {problem}", at.0)]
+pub struct Broken {
+    /// The first position that can't be trusted.
+    pub at: Seq,
+    /// What is wrong there.
+    pub problem: Problem,
+}
+
+/// What is wrong with the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Problem {
+    /// Rows are missing, doubled or out of order.
+    #[error("the next row starts at {}: rows were removed or inserted", found.0)]
+    Gap {
+        /// Where the row found there starts.
+        found: Seq,
+    },
+    /// The row is not the one that was written.
+    #[error("the hash of the row does not match: it was altered, or a row before it was replaced")]
+    Hash,
+    /// The row has another number of entries than it says.
+    #[error("the row holds {found} entries and says {stated}")]
+    Count {
+        /// Entries in it.
+        found: u64,
+        /// Entries that it says it has.
+        stated: u64,
+    },
+    /// An entry can't be decoded.
+    #[error("{0}")]
+    Entry(FrameError),
+    /// A later row has an earlier epoch: a leader that was replaced wrote it.
+    #[error("epoch {found} stands behind epoch {before}")]
+    Epoch {
+        /// The row's.
+        found: u64,
+        /// That of the row before it.
+        before: u64,
+    },
+    /// The row at a known position has another hash: the history was replaced.
+    #[error("the history up to here is another one than the one whose hash was noted")]
+    Anchor,
+    /// The log ends before a position that was acknowledged.
+    #[error("the log ends here, but {} was acknowledged", acknowledged.0)]
+    Truncated {
+        /// What was acknowledged.
+        acknowledged: Seq,
+    },
+    /// The file can't be read there.
+    #[error("the file can't be read: {0}")]
+    File(String),
+    /// The caller's own check failed.
+    #[error("{0}")]
+    Check(String),
+}
+
+/// Why a log was not verified.
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    /// There is nothing to verify.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The log is not what was written.
+    #[error(transparent)]
+    Broken(#[from] Broken),
+}
+
+/// Walks the log of `dir` from its start. `check` sees every entry, in order, and may object; `progress`
+/// hears the position reached and the last one, now and then. A server may be running on the directory.
+///
+/// # Errors
+/// The first place at which the log is broken, or that there is none.
+pub fn verify(
+    dir: &Path,
+    anchor: Option<Anchor>,
+    check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
+    progress: &mut dyn FnMut(Seq, Seq),
+) -> Result<Verified, VerifyError> {
+    let path = dir.join(FILE_DATABASE);
+    if !path.exists() {
+        return Err(OpenError::Missing { path }.into());
+    }
+    // Noted before the walk begins: what a running server appends meanwhile is none of its business.
+    let head = head_of(dir).map(|(at, hash)| Anchor { at, hash });
+    let pool = Pool::new(path.clone());
+    pool.with(|db| {
+        sqlite::check_format(db, &path)?;
+        let mut walk = Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0 };
+        let end = last(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
+        while walk.chunk(db)? {
+            progress(walk.state.end.at, end.max(walk.state.end.at));
+        }
+        walk.finish()
+    })
+}
+
+impl Default for Verified {
+    fn default() -> Self {
+        Self { entries: 0, rows: 0, end: Anchor { at: Seq(0), hash: GENESIS } }
+    }
+}
+
+impl From<rusqlite::Error> for VerifyError {
+    fn from(error: rusqlite::Error) -> Self {
+        OpenError::NotALog { path: FILE_DATABASE.into(), problem: error.to_string() }.into()
+    }
+}
+
+struct Walk<'a> {
+    anchors: [Option<Anchor>; 2],
+    check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
+    state: Verified,
+    epoch: u64,
+}
+
+impl Walk<'_> {
+    /// Walks some rows; `false` when there are no more.
+    fn chunk(&mut self, db: &Connection) -> Result<bool, Broken> {
+        self.rows(db).map_err(|stop| match stop {
+            Stop::Broken(broken) => broken,
+            Stop::File(error) => self.broken(Problem::File(error.to_string())),
+        })
+    }
+
+    fn rows(&mut self, db: &Connection) -> Result<bool, Stop> {
+        // From the start a row numbered 0 or less would be one that was slipped in.
+        let behind = if self.state.rows == 0 { i64::MIN } else { self.state.end.at.0.cast_signed() };
+        let mut statement = db.prepare_cached(
+            "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq > ?1 ORDER BY first_seq LIMIT ?2",
+        )?;
+        let mut rows = statement.query([behind, ROWS_PER_READ])?;
+        let mut any = false;
+        while let Some(row) = rows.next()? {
+            any = true;
+            let [first, count, epoch] = [row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?].map(i64::cast_unsigned);
+            let blob = row.get_ref(3)?.as_blob().map_err(rusqlite::Error::from)?;
+            let hash: Hash = row.get(4)?;
+            self.row(Row { first: Seq(first), count, epoch, blob }, hash)?;
+        }
+        Ok(any)
+    }
+
+    fn row(&mut self, row: Row<'_>, hash: Hash) -> Result<(), Broken> {
+        let next = Seq(self.state.end.at.0 + 1);
+        if row.first != next {
+            return Err(self.broken(Problem::Gap { found: row.first }));
+        }
+        if row.hash(&self.state.end.hash) != hash {
+            return Err(self.broken(Problem::Hash));
+        }
+        if row.epoch < self.epoch {
+            return Err(self.broken(Problem::Epoch { found: row.epoch, before: self.epoch }));
+        }
+        self.epoch = row.epoch;
+        let found = self.entries(row)?;
+        if found != row.count || found == 0 {
+            return Err(self.broken(Problem::Count { found, stated: row.count }));
+        }
+        let end = Anchor { at: Seq(self.state.end.at.0 + found), hash };
+        if self.anchors.iter().flatten().any(|anchor| anchor.at == end.at && anchor.hash != end.hash) {
+            return Err(self.broken(Problem::Anchor));
+        }
+        self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
+        Ok(())
+    }
+
+    fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {
+        let mut batch = row.blob;
+        let mut at = row.first;
+        while let Some(bytes) = frame::next(&mut batch) {
+            let entry = bytes.and_then(frame::decode).map_err(|error| Broken { at, problem: Problem::Entry(error) })?;
+            (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
+            at.0 += 1;
+        }
+        Ok(at.0 - row.first.0)
+    }
+
+    fn finish(self) -> Result<Verified, VerifyError> {
+        let missing = self.anchors.iter().flatten().find(|anchor| anchor.at > self.state.end.at);
+        match missing {
+            Some(anchor) => Err(self.broken(Problem::Truncated { acknowledged: anchor.at }).into()),
+            None => Ok(self.state),
+        }
+    }
+
+    /// The fault right behind what was walked so far.
+    const fn broken(&self, problem: Problem) -> Broken {
+        Broken { at: Seq(self.state.end.at.0 + 1), problem }
+    }
+}
+
+enum Stop {
+    Broken(Broken),
+    File(rusqlite::Error),
+}
+
+impl From<Broken> for Stop {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
+}
+
+impl From<rusqlite::Error> for Stop {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::File(error)
+    }
+}
+
+fn last(db: &Connection) -> rusqlite::Result<Seq> {
+    let sql = "SELECT first_seq + count - 1 FROM log ORDER BY first_seq DESC LIMIT 1";
+    let last: Option<i64> = db.query_row(sql, [], |row| row.get(0)).optional()?;
+    Ok(Seq(last.map_or(0, i64::cast_unsigned)))
+}

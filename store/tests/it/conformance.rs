@@ -1,0 +1,190 @@
+//! What every store does, run against each.
+
+use std::path::Path;
+
+use lastword_proto::Seq;
+use lastword_store::{AppendError, Fault, Log, MemoryLog, SqliteLog};
+
+use crate::sample::{long, note, notes};
+
+/// Runs `check` on an empty log of each store.
+fn each(check: impl Fn(&mut dyn Log)) {
+    check(&mut MemoryLog::new());
+    let dir = tempfile::tempdir().unwrap();
+    check(&mut open(dir.path()));
+}
+
+fn open(dir: &Path) -> SqliteLog {
+    SqliteLog::open(dir).unwrap()
+}
+
+#[test]
+fn a_new_log_is_empty() {
+    each(|log| {
+        assert_eq!(log.last().unwrap(), Seq(0));
+        assert_eq!(log.read(Seq(1), 10).unwrap(), []);
+        assert_eq!(log.reader().entry(Seq(1)).unwrap(), None);
+        assert!(log.load_snapshot().unwrap().is_none());
+    });
+}
+
+#[test]
+fn what_was_appended_is_read_in_order_from_anywhere() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        assert_eq!(log.append(epoch, Seq(0), &notes(1..=3)).unwrap(), Seq(3));
+        assert_eq!(log.append(epoch, Seq(3), &notes(4..=4)).unwrap(), Seq(4));
+        assert_eq!(log.append(epoch, Seq(4), &notes(5..=9)).unwrap(), Seq(9));
+        for from in 0..=10 {
+            for max in [0, 1, 3, 100] {
+                let expected: Vec<_> = (from.max(1)..=9).take(max).map(|n| (Seq(n), note(n))).collect();
+                assert_eq!(log.read(Seq(from), max).unwrap(), expected, "from {from}, {max}");
+                assert_eq!(log.reader().read(Seq(from), max).unwrap(), expected, "from {from}, {max}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_single_entry_is_read_from_within_a_batch() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &notes(1..=100)).unwrap();
+        log.append(epoch, Seq(100), &notes(101..=101)).unwrap();
+        let reader = log.reader();
+        for n in [1, 57, 100, 101] {
+            assert_eq!(reader.entry(Seq(n)).unwrap(), Some(note(n)));
+        }
+        assert_eq!(reader.entry(Seq(0)).unwrap(), None);
+        assert_eq!(reader.entry(Seq(102)).unwrap(), None);
+    });
+}
+
+#[test]
+fn an_append_that_expects_another_end_conflicts_and_writes_nothing() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &notes(1..=2)).unwrap();
+        for wrong in [Seq(0), Seq(1), Seq(3)] {
+            assert_eq!(log.append(epoch, wrong, &notes(9..=9)), Err(AppendError::Conflict { actual: Seq(2) }));
+        }
+        assert_eq!(log.last().unwrap(), Seq(2));
+        assert_eq!(log.append(epoch, Seq(2), &notes(3..=3)).unwrap(), Seq(3), "a conflict ends nothing");
+    });
+}
+
+#[test]
+fn an_older_epoch_is_fenced_and_writes_nothing() {
+    each(|log| {
+        let old = log.begin_epoch().unwrap();
+        log.append(old, Seq(0), &notes(1..=1)).unwrap();
+        let new = log.begin_epoch().unwrap();
+        assert!(new > old);
+        assert_eq!(log.append(old, Seq(1), &notes(2..=2)), Err(AppendError::Fenced { epoch: new }));
+        assert_eq!(log.append(new, Seq(1), &notes(2..=2)).unwrap(), Seq(2));
+        assert_eq!(log.append(old, Seq(2), &notes(3..=3)), Err(AppendError::Fenced { epoch: new }));
+        assert_eq!(log.last().unwrap(), Seq(2));
+    });
+}
+
+#[test]
+fn nobody_appends_without_having_taken_an_epoch() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        assert_eq!(log.append(epoch + 1, Seq(0), &notes(1..=1)), Err(AppendError::Fenced { epoch }));
+    });
+}
+
+#[test]
+fn an_empty_append_changes_nothing() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        assert_eq!(log.append(epoch, Seq(0), &[]).unwrap(), Seq(0));
+        log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
+        assert_eq!(log.append(epoch, Seq(1), &[]).unwrap(), Seq(1));
+    });
+}
+
+#[test]
+fn a_large_batch_and_long_bodies_are_appended_whole() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        assert_eq!(log.append(epoch, Seq(0), &notes(1..=5000)).unwrap(), Seq(5000));
+        let large: Vec<_> = (5001..=5010).map(long).collect();
+        assert_eq!(log.append(epoch, Seq(5000), &large).unwrap(), Seq(5010));
+        assert_eq!(log.append(epoch, Seq(5010), &notes(5011..=5011)).unwrap(), Seq(5011));
+        let reader = log.reader();
+        assert_eq!(reader.entry(Seq(4999)).unwrap(), Some(note(4999)));
+        assert_eq!(reader.entry(Seq(5007)).unwrap(), Some(long(5007)));
+        assert_eq!(log.read(Seq(1), 10_000).unwrap().len(), 5011);
+    });
+}
+
+#[test]
+fn a_reader_in_another_thread_sees_what_was_appended_after_it_was_made() {
+    each(|log| {
+        let reader = log.reader();
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
+        let clone = reader.clone();
+        let seen = std::thread::spawn(move || (clone.last().unwrap(), clone.entry(Seq(2)).unwrap()));
+        assert_eq!(seen.join().unwrap(), (Seq(3), Some(note(2))));
+        assert_eq!(reader.read(Seq(3), 5).unwrap(), [(Seq(3), note(3))]);
+    });
+}
+
+#[test]
+fn the_last_snapshot_counts_and_one_ahead_of_the_log_does_not() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
+        log.save_snapshot(Seq(2), b"two").unwrap();
+        log.save_snapshot(Seq(3), b"three").unwrap();
+        assert_eq!(log.load_snapshot().unwrap(), Some((Seq(3), b"three".to_vec())));
+        log.save_snapshot(Seq(4), b"of another log").unwrap();
+        assert_eq!(log.load_snapshot().unwrap(), None);
+    });
+}
+
+#[test]
+fn everything_is_there_after_a_restart() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = open(dir.path());
+    let first = log.begin_epoch().unwrap();
+    log.append(first, Seq(0), &notes(1..=300)).unwrap();
+    log.save_snapshot(Seq(300), b"state").unwrap();
+    drop(log);
+    let mut log = open(dir.path());
+    assert_eq!(log.last().unwrap(), Seq(300));
+    assert_eq!(log.load_snapshot().unwrap(), Some((Seq(300), b"state".to_vec())));
+    let second = log.begin_epoch().unwrap();
+    assert!(second > first, "an epoch is taken once, over all restarts");
+    assert_eq!(log.append(second, Seq(300), &notes(301..=301)).unwrap(), Seq(301));
+    assert_eq!(log.reader().entry(Seq(300)).unwrap(), Some(note(300)));
+}
+
+#[test]
+fn an_unknown_outcome_is_found_out_by_reading_the_tail() {
+    for (fault, written) in [(Fault::AmbiguousWritten, 2), (Fault::AmbiguousLost, 1)] {
+        let mut log = MemoryLog::new();
+        let epoch = log.begin_epoch().unwrap();
+        log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
+        log.fail_next(fault);
+        assert!(matches!(log.append(epoch, Seq(1), &notes(2..=2)), Err(AppendError::Ambiguous { .. })));
+        assert_eq!(log.last().unwrap(), Seq(written));
+        assert_eq!(log.append(epoch, Seq(written), &notes(3..=3)).unwrap(), Seq(written + 1));
+    }
+}
+
+#[test]
+fn injected_faults_come_one_append_each() {
+    let mut log = MemoryLog::new();
+    let epoch = log.begin_epoch().unwrap();
+    log.fail_next(Fault::Conflict);
+    log.fail_next(Fault::Full);
+    log.fail_next(Fault::Unavailable);
+    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Conflict { .. })));
+    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Full { .. })));
+    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Unavailable { .. })));
+    assert_eq!(log.append(epoch, Seq(0), &notes(1..=1)).unwrap(), Seq(1));
+}

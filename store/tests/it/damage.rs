@@ -1,0 +1,251 @@
+//! What is not ours, not alone, or not as it was written is told, with what to do.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use lastword_proto::Seq;
+use lastword_store::{
+    Anchor, FILE_DATABASE, FILE_HEAD, Log, OpenError, Problem, Reader, SqliteLog, Verified, VerifyError, verify,
+};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use crate::sample::notes;
+
+/// A log of nine entries in the rows 1–3, 4, 5–7, 8–9, closed.
+fn written() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = SqliteLog::open(dir.path()).unwrap();
+    let epoch = log.begin_epoch().unwrap();
+    for range in [1..=3, 4..=4, 5..=7, 8..=9] {
+        let expect = Seq(range.start() - 1);
+        log.append(epoch, expect, &notes(range)).unwrap();
+    }
+    dir
+}
+
+fn sql(dir: &Path, statement: &str) {
+    Connection::open(dir.join(FILE_DATABASE)).unwrap().execute_batch(statement).unwrap();
+}
+
+fn walk(dir: &Path) -> Result<Verified, VerifyError> {
+    verify(dir, None, &mut |_, _| Ok(()), &mut |_, _| {})
+}
+
+fn broken(dir: &Path) -> (u64, Problem) {
+    match walk(dir) {
+        Err(VerifyError::Broken(broken)) => (broken.at.0, broken.problem),
+        other => panic!("the damage went unnoticed: {other:?}"),
+    }
+}
+
+#[test]
+fn a_second_server_on_the_same_directory_is_refused_and_told_who_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = SqliteLog::open(dir.path()).unwrap();
+    let Err(error) = SqliteLog::open(dir.path()) else { panic!("two servers") };
+    assert!(matches!(&error, OpenError::Locked { pid, .. } if *pid == std::process::id().to_string()));
+    assert!(error.to_string().contains("--data"), "{error}");
+    drop(first);
+    assert!(SqliteLog::open(dir.path()).is_ok(), "the lock goes with its holder");
+}
+
+#[test]
+fn a_log_of_a_newer_version_is_refused() {
+    let dir = written();
+    sql(dir.path(), "PRAGMA user_version = 99");
+    for error in [SqliteLog::open(dir.path()).err(), Reader::open(dir.path()).err()] {
+        let error = error.unwrap();
+        assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_log_is_refused_and_left_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(FILE_DATABASE);
+    let garbage = "this is not a database ".repeat(500);
+    fs::write(&path, &garbage).unwrap();
+    assert!(matches!(SqliteLog::open(dir.path()), Err(OpenError::NotALog { .. })));
+    assert!(matches!(Reader::open(dir.path()), Err(OpenError::NotALog { .. })));
+    assert_eq!(fs::read_to_string(&path).unwrap(), garbage);
+
+    fs::remove_file(&path).unwrap();
+    sql(dir.path(), "CREATE TABLE photos (id INTEGER)");
+    assert!(matches!(SqliteLog::open(dir.path()), Err(OpenError::NotALog { .. })), "another program's database");
+}
+
+#[test]
+fn reading_a_directory_without_a_log_makes_none() {
+    let dir = tempfile::tempdir().unwrap();
+    assert!(matches!(Reader::open(dir.path()), Err(OpenError::Missing { .. })));
+    assert!(matches!(walk(dir.path()), Err(VerifyError::Open(OpenError::Missing { .. }))));
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn the_directory_and_its_files_are_private() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("made/here");
+    let mut log = SqliteLog::open(&dir).unwrap();
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
+    log.save_snapshot(Seq(1), b"state").unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&dir), 0o700);
+    for file in fs::read_dir(&dir).unwrap() {
+        let path = file.unwrap().path();
+        assert_eq!(mode(&path), 0o600, "{}", path.display());
+    }
+}
+
+#[test]
+fn a_sound_log_verifies_and_every_entry_is_shown_once_in_order() {
+    let dir = written();
+    let mut seen = Vec::new();
+    let mut reached = Vec::new();
+    let verified = verify(
+        dir.path(),
+        None,
+        &mut |seq, entry| {
+            seen.push((seq, entry));
+            Ok(())
+        },
+        &mut |at, of| reached.push((at, of)),
+    );
+    let verified = verified.unwrap();
+    assert_eq!((verified.entries, verified.rows, verified.end.at), (9, 4, Seq(9)));
+    assert_eq!(seen, (1..).map(Seq).zip(notes(1..=9)).collect::<Vec<_>>());
+    assert_eq!(reached.last(), Some(&(Seq(9), Seq(9))));
+}
+
+#[test]
+fn a_log_is_verified_beside_the_server_that_writes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = SqliteLog::open(dir.path()).unwrap();
+    assert_eq!(walk(dir.path()).unwrap().entries, 0);
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), &notes(1..=5)).unwrap();
+    assert_eq!(walk(dir.path()).unwrap().entries, 5);
+}
+
+#[test]
+fn the_objection_of_the_caller_breaks_the_verification_where_it_was_made() {
+    let dir = written();
+    let mut check = |seq: Seq, _| if seq == Seq(6) { Err("phi grew".to_owned()) } else { Ok(()) };
+    let result = verify(dir.path(), None, &mut check, &mut |_, _| {});
+    let Err(VerifyError::Broken(broken)) = result else { panic!("{result:?}") };
+    assert_eq!((broken.at, broken.problem), (Seq(6), Problem::Check("phi grew".to_owned())));
+}
+
+#[test]
+fn an_edited_row_is_noticed() {
+    for column in ["blob = x'00'", "epoch = 0", "hash = zeroblob(32)", "count = 4"] {
+        let dir = written();
+        sql(dir.path(), &format!("UPDATE log SET {column} WHERE first_seq = 5"));
+        assert_eq!(broken(dir.path()), (5, Problem::Hash), "{column}");
+    }
+}
+
+#[test]
+fn a_row_of_another_type_is_noticed() {
+    let dir = written();
+    sql(dir.path(), "UPDATE log SET hash = x'1234' WHERE first_seq = 5");
+    let (at, problem) = broken(dir.path());
+    assert_eq!(at, 5);
+    assert!(matches!(problem, Problem::File(_)), "{problem}");
+}
+
+#[test]
+fn a_removed_row_is_noticed() {
+    let dir = written();
+    sql(dir.path(), "DELETE FROM log WHERE first_seq = 4");
+    assert_eq!(broken(dir.path()), (4, Problem::Gap { found: Seq(5) }));
+    let dir = written();
+    sql(dir.path(), "DELETE FROM log WHERE first_seq = 1");
+    assert_eq!(broken(dir.path()), (1, Problem::Gap { found: Seq(4) }));
+}
+
+#[test]
+fn swapped_rows_are_noticed() {
+    let dir = written();
+    sql(
+        dir.path(),
+        "UPDATE log SET first_seq = 100 WHERE first_seq = 1; UPDATE log SET first_seq = 1 WHERE first_seq = 5;
+         UPDATE log SET first_seq = 5 WHERE first_seq = 100;",
+    );
+    assert_eq!(broken(dir.path()), (1, Problem::Hash));
+}
+
+#[test]
+fn an_inserted_row_is_noticed() {
+    for first in [-3, 0, 2, 10] {
+        let dir = written();
+        sql(
+            dir.path(),
+            &format!("INSERT INTO log SELECT {first}, count, epoch, blob, hash FROM log WHERE first_seq = 4"),
+        );
+        broken(dir.path());
+    }
+}
+
+#[test]
+fn a_truncated_log_is_noticed_and_no_server_starts_on_it() {
+    let dir = written();
+    sql(dir.path(), "DELETE FROM log WHERE first_seq = 8");
+    assert_eq!(broken(dir.path()), (8, Problem::Truncated { acknowledged: Seq(9) }));
+    let error = SqliteLog::open(dir.path()).err().unwrap();
+    assert!(matches!(error, OpenError::Lost { ends: Seq(7), acknowledged: Seq(9), .. }), "{error}");
+    fs::remove_file(dir.path().join(FILE_HEAD)).unwrap();
+    assert_eq!(SqliteLog::open(dir.path()).unwrap().last().unwrap(), Seq(7), "the loss was accepted");
+}
+
+#[test]
+fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
+    let dir = written();
+    let honest = walk(dir.path()).unwrap().end;
+    let forged = tempfile::tempdir().unwrap();
+    let mut log = SqliteLog::open(forged.path()).unwrap();
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), &notes(11..=19)).unwrap();
+    drop(log);
+    let against = |anchor| verify(forged.path(), Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
+    assert!(matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor));
+    let later = Anchor { at: Seq(20), hash: honest.hash };
+    assert!(matches!(
+        against(later),
+        Err(VerifyError::Broken(broken)) if broken.problem == Problem::Truncated { acknowledged: Seq(20) }
+    ));
+}
+
+#[test]
+fn every_flipped_bit_in_a_row_is_noticed() {
+    let dir = written();
+    sql(dir.path(), "PRAGMA journal_mode = DELETE");
+    let path = dir.path().join(FILE_DATABASE);
+    let bytes = fs::read(&path).unwrap();
+    let body = b"note number 6";
+    let at = bytes.windows(body.len()).position(|window| window == body).unwrap();
+    // The row around that body: its framing, its neighbours, its hash.
+    for offset in at - 100..at + 100 {
+        let mut flipped = bytes.clone();
+        flipped[offset] ^= 1 << (offset % 8);
+        fs::write(&path, &flipped).unwrap();
+        assert!(walk(dir.path()).is_err(), "offset {offset}");
+    }
+}
+
+#[test]
+fn a_damaged_snapshot_is_none() {
+    let dir = written();
+    let mut log = SqliteLog::open(dir.path()).unwrap();
+    log.save_snapshot(Seq(9), b"state").unwrap();
+    let path = dir.path().join(lastword_store::FILE_SNAPSHOT);
+    let mut bytes = fs::read(&path).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    fs::write(&path, &bytes).unwrap();
+    assert_eq!(log.load_snapshot().unwrap(), None);
+    fs::write(&path, b"LW").unwrap();
+    assert_eq!(log.load_snapshot().unwrap(), None);
+}

@@ -1,0 +1,324 @@
+//! The stored format: bytes that were written once are read for ever.
+//!
+//! `UPDATE=1` adds what is new to the golden files. It never changes a line that stands there: a variant
+//! that changed shape, or moved, needs a new variant at the end instead.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use lastword_proto::fact::{
+    Answer, ClaimMode, Control, Crossing, Decision, EscalationCause, GrantEnd, Key, Kind, Latched, Message, Outcome,
+    Part, Place, Profile, Recipient, Rerun, Scope, Spend, Terms, TurnEnd,
+};
+use lastword_proto::ids::{
+    AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
+};
+use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::{
+    Address, AnswerStatus, Code, Entry, Fact, FinishStatus, Limits, MessageType, Priority, Refusal, Seq, Time,
+};
+use lastword_store::format::{decode, encode};
+
+use crate::sample::{at, message, post, refused};
+
+fn golden(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
+}
+
+/// Compares `now` with the golden file. Lines may be added at the end under `UPDATE=1`, nothing else.
+fn check(name: &str, now: &str) {
+    let stored = fs::read_to_string(golden(name)).unwrap_or_default();
+    let (stored, now): (Vec<_>, Vec<_>) = (stored.lines().collect(), now.lines().collect());
+    for (n, line) in stored.iter().enumerate() {
+        assert_eq!(now.get(n), Some(line), "{name}:{}: the stored format changed; add a new variant at the end", n + 1);
+    }
+    if stored.len() < now.len() {
+        assert!(std::env::var_os("UPDATE").is_some(), "{name}: new lines; run with UPDATE=1");
+        fs::write(golden(name), now.join("\n") + "\n").unwrap();
+    }
+}
+
+#[test]
+fn entries_keep_the_bytes_with_which_they_were_first_stored() {
+    let mut lines = String::new();
+    for (name, entry) in samples() {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, &entry).unwrap();
+        let hex = bytes.iter().fold(String::new(), |mut hex, byte| {
+            write!(hex, "{byte:02x}").unwrap();
+            hex
+        });
+        writeln!(lines, "{name} {hex}").unwrap();
+    }
+    check("entries.txt", &lines);
+}
+
+#[test]
+fn entries_stored_by_every_earlier_version_are_read() {
+    let stored = fs::read_to_string(golden("entries.txt")).unwrap();
+    let samples = samples();
+    assert!(!stored.is_empty());
+    for (line, (name, entry)) in stored.lines().zip(samples) {
+        let (stored_name, hex) = line.rsplit_once(' ').unwrap();
+        assert_eq!(stored_name, name);
+        let bytes: Vec<u8> =
+            (0..hex.len()).step_by(2).map(|i| u8::from_str_radix(&hex[i..i + 2], 16).unwrap()).collect();
+        assert_eq!(decode(&bytes[4..]).unwrap(), entry, "{name}");
+    }
+}
+
+#[test]
+fn the_numbers_that_stand_for_words_never_change() {
+    let mut lines = String::new();
+    macro_rules! list {
+        ($($kind:ident)*) => {$(
+            for value in $kind::ALL {
+                let bytes = postcard::to_allocvec(value).unwrap();
+                writeln!(lines, "{} {bytes:?} {}", stringify!($kind), value.word()).unwrap();
+            }
+        )*};
+    }
+    list!(MessageType Priority AnswerStatus FinishStatus Kind Outcome Rerun TurnEnd GrantEnd Control Crossing Decision);
+    list!(ClaimMode EscalationCause Code);
+    // Each kind has a file part of its own, so that one may grow without moving the others.
+    let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
+    kinds.dedup();
+    for kind in kinds {
+        let prefix = format!("{kind} ");
+        let part: Vec<&str> = lines.lines().filter(|line| line.starts_with(&prefix)).collect();
+        check(&format!("words/{kind}.txt"), &part.join("\n"));
+    }
+}
+
+fn samples() -> Vec<(&'static str, Entry)> {
+    let facts = [registry(), conversations(), turns(), control(), humans(), shared()];
+    let mut samples: Vec<_> =
+        facts.into_iter().flatten().map(|(name, fact)| (name, at(1_700_000_000_123, fact))).collect();
+    samples.push(("Accepted/plain", message(20, 1, 0, 3, "héllo")));
+    samples.push(("Refused", refused(30, 2, Code::PairRate)));
+    samples.push(("Posted", post(40, 5, "a post")));
+    samples.push(("without a grant", Entry { at: Time(0), grant: None, fact: Fact::Removed { agent: AgentId(4) } }));
+    samples
+}
+
+fn registry() -> Vec<(&'static str, Fact)> {
+    let profile = Profile { actions: vec![label("review_code")], groups: vec![label("team")], turns_max: 2 };
+    let agent = AgentId(7);
+    vec![
+        ("Configured", Fact::Configured { limits: Box::new(Limits::default()) }),
+        (
+            "Registered",
+            Fact::Registered {
+                agent,
+                name: AgentName::new("kilo").unwrap(),
+                kind: Kind::Human,
+                incarnation: 3,
+                profile: profile.clone(),
+                credential: [0xab; 32],
+            },
+        ),
+        ("Amended", Fact::Amended { agent, profile }),
+        ("Rekeyed", Fact::Rekeyed { agent, credential: [1; 32] }),
+        ("Removed", Fact::Removed { agent }),
+    ]
+}
+
+fn conversations() -> Vec<(&'static str, Fact)> {
+    let (grant, conv, agent, task) = (GrantId(9), ConvId(300), AgentId(1), TaskId(70_000));
+    let place = Place::Conversation(conv);
+    vec![
+        ("Heard", Fact::Heard { agent, place, turns: 20 }),
+        ("Warned", Fact::Warned { place: Place::Room(RoomId(2)), crossing: Crossing::Hard, turns: 100 }),
+        (
+            "Refused/full",
+            Fact::Refused {
+                agent,
+                turn: Some(TurnId(5)),
+                kind: MessageType::Request,
+                to: Address::List(vec![Address::User, Address::Group(label("team")), Address::Action(label("test"))]),
+                reference: Some(reference()),
+                refusal: Refusal::new(Code::ClaimHeld).numbers(10, 11).retry_after(500).about("hive"),
+            },
+        ),
+        ("Observed", Fact::Observed { agent, refusal: Refusal::new(Code::MalformedHeader) }),
+        ("GrantOpened", Fact::GrantOpened { grant, giver: agent, conv, expires_at: Time(5) }),
+        ("GrantExtended", Fact::GrantExtended { grant, by: agent, extension: extension() }),
+        ("GrantClosed", Fact::GrantClosed { grant, end: GrantEnd::Expired }),
+        (
+            "ConversationOpened",
+            Fact::ConversationOpened { conv, reference: reference(), parent: Some(ConvId(1)), opener: agent },
+        ),
+        ("RootStarted", Fact::RootStarted { task, agent, conv, grant, received: Some(4) }),
+        ("RootEnded", Fact::RootEnded { task, status: AnswerStatus::Exhausted }),
+        ("Accepted/request", accepted(MessageType::Request, Part::Request(terms()))),
+        ("Accepted/answer", accepted(MessageType::Response, Part::Answer(answer()))),
+        ("Accepted/reply", accepted(MessageType::Response, Part::Reply { task, escalation: Some(EscalationId(3)) })),
+        (
+            "Accepted/status",
+            accepted(MessageType::Status, Part::Status { task, acknowledged: true, eta_ms: Some(60_000) }),
+        ),
+    ]
+}
+
+fn turns() -> Vec<(&'static str, Fact)> {
+    let (turn, task, message, lease_until) = (TurnId(8), TaskId(6), Seq(1_000), Time(99));
+    let spend = Spend { tokens: 1_234, cost_microusd: 56 };
+    let result = lastword_proto::fact::PartialResult { body: "half".into(), completed: texts(), failed: texts() };
+    vec![
+        ("TurnOpened", Fact::TurnOpened { turn, task, attempt: 2, message, lease_until }),
+        ("Joined", Fact::Joined { turn, message, lease_until }),
+        ("Collected", Fact::Collected { task, message }),
+        ("Renewed", Fact::Renewed { turn, lease_until }),
+        ("TurnClosed", Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: Some(FinishStatus::Waiting), spend }),
+        ("Late", Fact::Late { turn, agent: AgentId(1), body: "too late".into() }),
+        (
+            "Requeued",
+            Fact::Requeued {
+                task,
+                agent: AgentId(2),
+                why: Rerun::Partial,
+                ack_ms: 30_000,
+                result: Some(Box::new(result)),
+            },
+        ),
+        ("Noticed", Fact::Noticed { agent: AgentId(2), through: message }),
+        ("BudgetWarned", Fact::BudgetWarned { grant: GrantId(1), agent: AgentId(2), percent: 81 }),
+    ]
+}
+
+fn control() -> Vec<(&'static str, Fact)> {
+    let on = Latched::Place(Place::Room(RoomId(3)));
+    let by = AgentId(1);
+    vec![
+        ("LatchSet", Fact::LatchSet { incident: IncidentId(1), on, code: Code::TurnsHard, limit: 100, current: 100 }),
+        ("LatchLifted", Fact::LatchLifted { on: Latched::Grant(GrantId(4)), by }),
+        ("Controlled/agent", Fact::Controlled { scope: Scope::Agent(AgentId(2)), control: Control::Stop, by }),
+        ("Controlled/workspace", Fact::Controlled { scope: Scope::Workspace, control: Control::Pause, by }),
+    ]
+}
+
+fn humans() -> Vec<(&'static str, Fact)> {
+    let (escalation, approval, agent) = (EscalationId(2), ApprovalId(3), AgentId(4));
+    vec![
+        (
+            "EscalationOpened",
+            Fact::EscalationOpened {
+                escalation,
+                task: Some(TaskId(1)),
+                agent,
+                conv: ConvId(1),
+                cause: EscalationCause::TimedOut,
+                body: "which?".into(),
+                options: texts(),
+            },
+        ),
+        ("EscalationNoted", Fact::EscalationNoted { escalation, by: agent, body: "this".into() }),
+        (
+            "ApprovalAsked",
+            Fact::ApprovalAsked {
+                approval,
+                task: None,
+                agent,
+                tool: "shell".into(),
+                arguments: "{}".into(),
+                reason: Some("because".into()),
+                digest: [2; 32],
+                expires_at: Time(7),
+            },
+        ),
+        (
+            "ApprovalDecided",
+            Fact::ApprovalDecided {
+                approval,
+                by: Some(agent),
+                decision: Decision::Edit,
+                comment: Some("rather".into()),
+                edited: Some(("[]".into(), [3; 32])),
+            },
+        ),
+        ("ApprovalUsed", Fact::ApprovalUsed { approval }),
+    ]
+}
+
+fn shared() -> Vec<(&'static str, Fact)> {
+    let (claim, room) = (ClaimId(11), RoomId(12));
+    vec![
+        (
+            "Claimed",
+            Fact::Claimed {
+                claim,
+                agent: AgentId(1),
+                task: Some(TaskId(2)),
+                resource: Resource::new("repo:src/*").unwrap(),
+                mode: ClaimMode::Shared,
+                expires_at: Time(8),
+            },
+        ),
+        ("Released", Fact::Released { claim }),
+        ("RoomOpened", Fact::RoomOpened { room, name: reference(), members: vec![AgentId(1), AgentId(200)] }),
+    ]
+}
+
+fn accepted(kind: MessageType, part: Part) -> Fact {
+    let key = Key { id: RequestId::new("req-0042").unwrap(), fingerprint: u64::MAX };
+    let message = Message {
+        from: AgentId(1),
+        to: Recipient::One(AgentId(2)),
+        kind,
+        conv: ConvId(3),
+        depth: 4,
+        hops: 2,
+        grant: Some(GrantId(5)),
+        sender_task: Some(TaskId(6)),
+        cause: Some(Seq(7)),
+        in_reply_to: Some(Seq(8)),
+        key: Some(key),
+        action: Some(label("review_code")),
+        payload: Some("{\"a\":1}".into()),
+        body: "body".into(),
+        metadata: Some("{}".into()),
+        part,
+    };
+    Fact::Accepted { message: Box::new(message) }
+}
+
+fn terms() -> Terms {
+    Terms {
+        task: TaskId(6),
+        request: RequestId::new("req-0001").unwrap(),
+        priority: Priority::High,
+        ack_ms: 30_000,
+        deadline: Some(Time(9)),
+        wait_until: None,
+    }
+}
+
+fn answer() -> Answer {
+    let base = Answer::outcome(TaskId(6), AnswerStatus::Partial, Outcome::Cancelled);
+    Answer { reason: Some("why".into()), completed: texts(), failed: texts(), earlier: Some(Seq(3)), ..base }
+}
+
+fn extension() -> lastword_proto::fact::Extension {
+    lastword_proto::fact::Extension {
+        messages: 1,
+        turns: 2,
+        agents: 3,
+        requests: 4,
+        tokens: 5,
+        cost_microusd: 6,
+        time_ms: 7,
+    }
+}
+
+fn label(text: &str) -> Label {
+    Label::new(text).unwrap()
+}
+
+fn reference() -> Ref {
+    Ref::new("EDGA-1450/1").unwrap()
+}
+
+fn texts() -> Vec<Box<str>> {
+    vec!["one".into(), "two".into()]
+}

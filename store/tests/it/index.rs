@@ -1,0 +1,217 @@
+//! The read model finds what the log holds, survives any question, and can be built again.
+
+use lastword_proto::ids::{AgentId, ConvId, RoomId};
+use lastword_proto::{Code, Entry, MessageType, Seq, Time};
+use lastword_store::{Cursor, FILE_INDEX, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
+
+use crate::sample::{message, note, post, refused};
+
+/// Times in steps of ten: position n is at 10 n.
+fn entries() -> Vec<Entry> {
+    vec![
+        message(10, 1, 2, 1, "Please review the parser"),
+        message(20, 2, 1, 1, "the parser is fine, the lexer's not"),
+        post(30, 7, "lunch, or the parser?"),
+        message(40, 1, 0, 2, "broadcast: release 4.2.1 tonight"),
+        refused(50, 1, Code::PairRate),
+        message(60, 3, 2, 3, "écoute Δοκιμή 測試"),
+        refused(70, 2, Code::DepthCap),
+        message(80, 1, 2, 1, "thanks"),
+    ]
+}
+
+fn log_of(entries: &[Entry]) -> MemoryLog {
+    let mut log = MemoryLog::new();
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), entries).unwrap();
+    log
+}
+
+fn indexed() -> (tempfile::TempDir, Index) {
+    let dir = tempfile::tempdir().unwrap();
+    let mut index = Index::open(dir.path()).unwrap();
+    index.catch_up(&log_of(&entries()).reader(), &mut |_, _| {}).unwrap();
+    (dir, index)
+}
+
+fn oldest_first() -> Cursor {
+    Cursor { ascending: true, limit: 100, ..Cursor::default() }
+}
+
+fn found(reader: &IndexReader, filter: Filter) -> Vec<u64> {
+    let filter = Filter { cursor: oldest_first(), ..filter };
+    reader.messages(&filter).unwrap().into_iter().map(|seq| seq.0).collect()
+}
+
+#[test]
+fn messages_are_found_by_every_member_of_the_filter_and_their_conjunction() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    let all = Filter::default;
+    assert_eq!(found(&reader, all()), [1, 2, 4, 6, 8]);
+    assert_eq!(found(&reader, Filter { convs: Some(vec![ConvId(1), ConvId(3)]), ..all() }), [1, 2, 6, 8]);
+    assert_eq!(found(&reader, Filter { convs: Some(vec![]), ..all() }), [] as [u64; 0]);
+    assert_eq!(found(&reader, Filter { from: Some(AgentId(1)), ..all() }), [1, 4, 8]);
+    assert_eq!(found(&reader, Filter { to: Some(AgentId(2)), ..all() }), [1, 6, 8]);
+    assert_eq!(found(&reader, Filter { kind: Some(MessageType::Broadcast), ..all() }), [4]);
+    assert_eq!(found(&reader, Filter { depth: Some(2), ..all() }), [2, 8]);
+    assert_eq!(found(&reader, Filter { since: Some(Time(20)), until: Some(Time(60)), ..all() }), [2, 4, 6]);
+    assert_eq!(found(&reader, Filter { since: Some(Time(21)), until: Some(Time(59)), ..all() }), [4]);
+    assert_eq!(found(&reader, Filter { since: Some(Time(81)), ..all() }), [] as [u64; 0]);
+    assert_eq!(found(&reader, Filter { until: Some(Time(u64::MAX)), ..all() }), [1, 2, 4, 6, 8]);
+    let several = Filter { from: Some(AgentId(1)), to: Some(AgentId(2)), text: Some("thanks".into()), ..all() };
+    assert_eq!(found(&reader, several), [8]);
+}
+
+#[test]
+fn words_are_found_in_any_case_and_all_of_them_are_wanted() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    let with = |text: &str| found(&reader, Filter { text: Some(text.into()), ..Filter::default() });
+    assert_eq!(with("parser"), [1, 2], "the post with that word is no message");
+    assert_eq!(with("LEXER parser"), [2]);
+    assert_eq!(with("4.2.1"), [4]);
+    assert_eq!(with("ECOUTE"), [6]);
+    assert_eq!(with("nowhere"), [] as [u64; 0]);
+}
+
+#[test]
+fn no_text_that_somebody_types_is_an_error_or_an_operator() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    let hostile = [
+        "",
+        " ",
+        "\"",
+        "'",
+        "\"\"",
+        "a\"b",
+        "*",
+        "par*",
+        "^parser",
+        "AND",
+        "OR",
+        "NOT parser",
+        "NEAR(a b)",
+        "body:",
+        "-x",
+        "(",
+        ")",
+        "()",
+        "parser)",
+        "{a b}: c",
+        "\0",
+        "a\0b",
+        "%",
+        ";DROP TABLE messages",
+        "\u{202e}",
+        "💥",
+        "+",
+        "a + b",
+        ":",
+        "words MATCH 'x'",
+        "\\",
+        "--",
+        "[FROM:kilo]",
+    ];
+    for text in hostile {
+        let filter = Filter { text: Some(text.into()), cursor: oldest_first(), ..Filter::default() };
+        let result = reader.messages(&filter);
+        assert!(result.is_ok(), "{text:?}: {result:?}");
+        let posts = PostFilter { text: Some(text.into()), cursor: oldest_first(), ..PostFilter::default() };
+        assert!(reader.posts(&posts).is_ok(), "{text:?}");
+    }
+    let or = Filter { text: Some("lexer OR thanks".into()), ..Filter::default() };
+    assert_eq!(found(&reader, or), [] as [u64; 0], "OR is a word like any other");
+}
+
+#[test]
+fn posts_and_refusals_are_found() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    let posts = |room, text: Option<&str>| {
+        let text = text.map(Into::into);
+        reader.posts(&PostFilter { room, text, cursor: oldest_first() }).unwrap()
+    };
+    assert_eq!(posts(Some(RoomId(7)), Some("parser")), [Seq(3)]);
+    assert_eq!(posts(Some(RoomId(8)), None), []);
+    let refusals = |filter| reader.refusals(&RefusalFilter { cursor: oldest_first(), ..filter }).unwrap();
+    assert_eq!(refusals(RefusalFilter::default()), [Seq(5), Seq(7)]);
+    assert_eq!(refusals(RefusalFilter { agent: Some(AgentId(1)), ..RefusalFilter::default() }), [Seq(5)]);
+    assert_eq!(refusals(RefusalFilter { code: Some(Code::DepthCap), ..RefusalFilter::default() }), [Seq(7)]);
+    assert_eq!(refusals(RefusalFilter { since: Some(Time(60)), ..RefusalFilter::default() }), [Seq(7)]);
+}
+
+#[test]
+fn a_list_is_paged_in_both_directions_without_gaps() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    for text in [None, Some("the".to_owned())] {
+        let page = |cursor| reader.messages(&Filter { text: text.clone(), cursor, ..Filter::default() }).unwrap();
+        let all = page(oldest_first());
+        let mut paged = Vec::new();
+        let mut cursor = Cursor { limit: 1, ascending: true, ..Cursor::default() };
+        while let [seq] = page(cursor)[..] {
+            paged.push(seq);
+            cursor.after = Some(seq);
+        }
+        assert_eq!(paged, all);
+        let newest = page(Cursor { limit: 100, ..Cursor::default() });
+        assert!(newest.iter().rev().eq(&all));
+        assert_eq!(page(Cursor { limit: 100, before: newest.get(1).copied(), ..Cursor::default() }), newest[2..]);
+    }
+}
+
+#[test]
+fn an_index_that_followed_equals_one_built_anew() {
+    let entries: Vec<Entry> = (1..=500).map(note).collect();
+    let log = log_of(&entries);
+    let [followed, rebuilt] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut index = Index::open(followed.path()).unwrap();
+    let numbered: Vec<_> = (1..).map(Seq).zip(&entries).collect();
+    for chunk in numbered.chunks(7) {
+        index.apply(chunk).unwrap();
+        index.apply(chunk).unwrap();
+    }
+    let mut heard = Vec::new();
+    let anew = Index::reindex(rebuilt.path(), &log.reader(), &mut |at, of| heard.push((at, of))).unwrap();
+    assert_eq!(heard.last(), Some(&(Seq(500), Seq(500))));
+    assert_eq!((index.last(), anew.last()), (Seq(500), Seq(500)));
+    for filter in [
+        Filter::default(),
+        Filter { text: Some("number".into()), ..Filter::default() },
+        Filter { text: Some("number 77".into()), ..Filter::default() },
+        Filter { convs: Some(vec![ConvId(3)]), ..Filter::default() },
+    ] {
+        let filter = Filter { cursor: Cursor { limit: 1000, ..Cursor::default() }, ..filter };
+        let expected = anew.reader().messages(&filter).unwrap();
+        assert!(!expected.is_empty());
+        assert_eq!(index.reader().messages(&filter).unwrap(), expected);
+    }
+}
+
+#[test]
+fn an_index_goes_on_where_it_stopped_and_one_of_another_log_is_built_anew() {
+    let (dir, index) = indexed();
+    drop(index);
+    let mut index = Index::open(dir.path()).unwrap();
+    assert_eq!(index.last(), Seq(8));
+    let shorter = log_of(&[message(10, 5, 6, 1, "another log")]);
+    index.catch_up(&shorter.reader(), &mut |_, _| {}).unwrap();
+    assert_eq!(found(&index.reader(), Filter::default()), [1]);
+    assert_eq!(found(&index.reader(), Filter { text: Some("parser".into()), ..Filter::default() }), [] as [u64; 0]);
+    assert_eq!(index.reader().last().unwrap(), Seq(1));
+}
+
+#[test]
+fn a_damaged_or_foreign_index_is_replaced_by_an_empty_one() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join(FILE_INDEX), "garbage ".repeat(1000)).unwrap();
+    assert_eq!(Index::open(dir.path()).unwrap().last(), Seq(0));
+    let (dir, index) = indexed();
+    drop(index);
+    let db = rusqlite::Connection::open(dir.path().join(FILE_INDEX)).unwrap();
+    db.pragma_update(None, "user_version", 99).unwrap();
+    drop(db);
+    assert_eq!(Index::open(dir.path()).unwrap().last(), Seq(0));
+}

@@ -1,0 +1,12 @@
+//! The store from outside: one suite for every store, damage, the read model, and the stored format.
+
+#[cfg(test)]
+mod conformance;
+#[cfg(test)]
+mod damage;
+#[cfg(test)]
+mod format;
+#[cfg(test)]
+mod index;
+#[cfg(test)]
+mod sample;

@@ -1,0 +1,60 @@
+//! Entries to put into a log.
+
+use lastword_proto::fact::{Message, Part, Recipient};
+use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId};
+use lastword_proto::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
+
+pub(crate) fn at(ms: u64, fact: Fact) -> Entry {
+    Entry { at: Time(ms), grant: Some((GrantId(1), 7)), fact }
+}
+
+pub(crate) fn note(n: u64) -> Entry {
+    message(n, 1, 2, u32::try_from(n % 5).unwrap(), &format!("note number {n}"))
+}
+
+pub(crate) fn notes(range: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
+    range.map(note).collect()
+}
+
+/// A message as long as bodies may be, and longer than two of them fit into a row.
+pub(crate) fn long(n: u64) -> Entry {
+    message(n, 1, 2, 0, &"x".repeat(800_000))
+}
+
+pub(crate) fn message(ms: u64, from: u32, to: u32, conv: u32, body: &str) -> Entry {
+    let message = Message {
+        from: AgentId(from),
+        to: if to == 0 { Recipient::All } else { Recipient::One(AgentId(to)) },
+        kind: if to == 0 { MessageType::Broadcast } else { MessageType::Info },
+        conv: ConvId(conv),
+        depth: u8::try_from(ms % 3).unwrap(),
+        hops: 0,
+        grant: Some(GrantId(1)),
+        sender_task: None,
+        cause: None,
+        in_reply_to: None,
+        key: None,
+        action: None,
+        payload: None,
+        body: body.into(),
+        metadata: None,
+        part: Part::Plain,
+    };
+    at(ms, Fact::Accepted { message: Box::new(message) })
+}
+
+pub(crate) fn post(ms: u64, room: u32, body: &str) -> Entry {
+    at(ms, Fact::Posted { room: RoomId(room), from: AgentId(3), body: body.into() })
+}
+
+pub(crate) fn refused(ms: u64, agent: u32, code: Code) -> Entry {
+    let fact = Fact::Refused {
+        agent: AgentId(agent),
+        turn: None,
+        kind: MessageType::Request,
+        to: Address::All,
+        reference: None,
+        refusal: Refusal::new(code),
+    };
+    at(ms, fact)
+}
