@@ -102,6 +102,13 @@ impl Server {
         path
     }
 
+    /// Ends it with no chance to do anything; gives the directory.
+    pub(crate) fn kill(mut self) -> TempDir {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+    }
+
     /// Ends it as a service manager does; gives its exit code and the directory.
     pub(crate) fn terminate(mut self) -> (i32, TempDir) {
         let pid = self.child.id().to_string();

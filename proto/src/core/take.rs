@@ -22,8 +22,9 @@ impl Step<'_> {
         }
         let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
         if turn.is_some() || full {
-            let turn = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
-            return Ok(Reply::Delivery(self.join(turn)));
+            let open = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
+            let delivery = self.join(open);
+            return Ok(Reply::Delivery(delivery.or_else(|| self.again(open).filter(|_| turn.is_none()))));
         }
         if !state.may_take(agent) {
             return Ok(Reply::Delivery(None));
@@ -62,6 +63,15 @@ impl Step<'_> {
         self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
         let turn = Some(self.open_turn_view(id));
         Some(Delivery { turn, message: ready.message, notices: alloc::vec::Vec::new() })
+    }
+
+    /// The turn's last delivery once more: who doesn't name its turn and has nothing to wait for in it has
+    /// lost the answer to its last call, or was started anew (L2). The same delivery has the same id.
+    fn again(&self, id: TurnId) -> Option<Delivery> {
+        let turn = &self.state().turns[&id];
+        let lost = self.state().tasks[&turn.task].in_flight() == 0;
+        let last = turn.delivered.last().filter(|_| lost)?;
+        Some(Delivery { turn: Some(self.open_turn_view(id)), message: last.message, notices: [].into() })
     }
 
     fn open_turn_view(&self, id: TurnId) -> OpenTurn {

@@ -23,7 +23,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use super::http::{REQUEST_BYTES_MAX, caller};
 use crate::calls::Context;
 
-pub use self::stdio::{Remote, serve_stdio};
+pub use self::stdio::{Remote, serve_pipe, serve_stdio};
 pub use self::tools::INSTRUCTIONS;
 
 /// Serves the tools, in process or through a running server.

@@ -192,3 +192,40 @@ async fn the_audit_finds_messages_and_a_conversation_is_a_tree() {
 pub(crate) fn id<'a>(value: &'a Value, name: &str) -> &'a str {
     value[name].as_str().unwrap_or_else(|| panic!("no {name} in {value}"))
 }
+
+#[tokio::test]
+async fn an_answer_that_the_broker_gives_tells_the_model_what_to_do() {
+    let mut world = World::with(&["kilo"]).await;
+    world.register(json!({"name": "hive", "actions": ["review"]})).await;
+    world.send("operator", "kilo", "T-1", "x").await.is(201);
+    let task = world.take("kilo").await;
+    let ask = json!({"type": "request", "to": "#review", "action": "review", "body": "y"});
+    world.post("kilo", "/v1/messages", ask).await.is(201);
+    let part = world.take("hive").await;
+    let finish = json!({"status": "rejected", "reason": "out_of_scope"});
+    world.post("hive", &format!("/v1/turns/{}/finish", id(&part["turn"], "id")), finish).await.is(200);
+    let joined = world.take("kilo").await;
+    assert_eq!(joined["turn"]["id"], task["turn"]["id"]);
+    assert_eq!(id(&joined["message"], "status"), "exhausted");
+    assert!(id(&joined["message"], "body").contains("Do the work yourself"), "{joined}");
+}
+
+#[tokio::test]
+async fn the_failed_parts_are_done_again_and_both_results_are_one_answer() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "x").await.is(201);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "three parts").await.is(201);
+    let first = world.take("hive").await;
+    let partial = json!({"answer": "one and two", "status": "partial", "completed": ["1", "2"], "failed": ["3"]});
+    let turn = id(&first["turn"], "id");
+    assert_eq!(world.post("hive", &format!("/v1/turns/{turn}/finish"), partial).await.is(200)["open"], true);
+    let again = world.take("hive").await;
+    assert_eq!(again["message"]["failed"], json!(["3"]));
+    assert!(id(&again["notices"][0], "body").contains("3"), "{again}");
+    let rest = json!({"answer": "and three", "completed": ["3"]});
+    world.post("hive", &format!("/v1/turns/{}/finish", id(&again["turn"], "id")), rest).await.is(200);
+    let answer = world.take("kilo").await;
+    assert_eq!(id(&answer["message"], "body"), "one and two\n\nand three");
+    assert_eq!(answer["message"]["completed"], json!(["1", "2", "3"]));
+}

@@ -1,7 +1,11 @@
 //! The tools, over streamable HTTP.
 
+use lastword_server::edges::mcp::{Remote, serve_pipe};
+use lastword_server::identity::Secret;
 use reqwest::Method;
 use serde_json::{Value, json};
+
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
 use crate::world::{Answer, World};
@@ -92,4 +96,65 @@ async fn approvals_and_claims_are_tools_too() {
     done(&world, "kilo", "release_resource", json!({"claim_id": lease["id"]})).await;
     let agents = done(&world, "kilo", "list_agents", json!({})).await;
     assert_eq!(agents["items"].as_array().unwrap().len(), 2);
+}
+
+#[tokio::test]
+async fn the_newest_revision_needs_no_handshake() {
+    let world = World::with(&["kilo"]).await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let call = async |method: &str, name: Option<&str>, params: Value| {
+        let mut request = world
+            .request("kilo", Method::POST, "/mcp")
+            .header("accept", "application/json, text/event-stream")
+            .header("mcp-protocol-version", "2026-07-28")
+            .header("mcp-method", method);
+        if let Some(name) = name {
+            request = request.header("mcp-name", name);
+        }
+        let body = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params });
+        Answer::of(request.json(&body).send().await.unwrap()).await.is(200)["result"].clone()
+    };
+    let found = call("server/discover", None, json!({ "_meta": meta })).await;
+    assert!(found["supportedVersions"].as_array().unwrap().contains(&json!("2026-07-28")), "{found}");
+    let params = json!({ "name": "list_agents", "arguments": {}, "_meta": meta });
+    let agents = call("tools/call", Some("list_agents"), params).await;
+    assert_eq!(agents["structuredContent"]["items"][0]["name"], "kilo", "{agents}");
+}
+
+#[tokio::test]
+async fn a_client_on_a_pipe_reaches_the_running_server() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "hello").await.is(201);
+    let remote = Remote::new(&world.url(""), Secret::new(world.token("kilo").to_owned()));
+    let (ours, theirs) = tokio::io::duplex(1 << 16);
+    let (read, write) = tokio::io::split(theirs);
+    let talk = async {
+        let (read, mut write) = tokio::io::split(ours);
+        let mut lines = BufReader::new(read).lines();
+        let mut say = async |message: Value| write.write_all(format!("{message}\n").as_bytes()).await.unwrap();
+        let mut hear = async || serde_json::from_str::<Value>(&lines.next_line().await.unwrap().unwrap()).unwrap();
+        let hello =
+            json!({"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+        say(json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})).await;
+        assert_eq!(hear().await["result"]["serverInfo"]["name"], "lastword");
+        say(json!({"jsonrpc": "2.0", "method": "notifications/initialized"})).await;
+        let call = json!({"name": "next_message", "arguments": {}});
+        say(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})).await;
+        assert_eq!(hear().await["result"]["structuredContent"]["message"]["body"], "hello");
+        let call = json!({"name": "send_agent_message", "arguments": {"target_agent_id": "nobody", "message": "x"}});
+        say(json!({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call})).await;
+        let refused = hear().await["result"].clone();
+        assert_eq!(
+            (&refused["isError"], id(&refused["structuredContent"], "code")),
+            (&json!(true), "unknown_recipient")
+        );
+    };
+    tokio::select! {
+        ended = serve_pipe(remote, read, write) => panic!("{ended:?}"),
+        () = talk => {}
+    }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rmcp::model::{CallToolResult, ErrorData, JsonObject};
 use rmcp::{ServiceExt as _, transport};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Backend, Tools};
 use crate::identity::Secret;
@@ -57,7 +58,20 @@ impl Remote {
 /// # Errors
 /// What broke the conversation, in words.
 pub async fn serve_stdio(remote: Remote) -> Result<(), String> {
+    let (read, write) = transport::stdio();
+    serve_pipe(remote, read, write).await
+}
+
+/// The same on any pair of streams.
+///
+/// # Errors
+/// What broke the conversation, in words.
+pub async fn serve_pipe<R, W>(remote: Remote, read: R, write: W) -> Result<(), String>
+where
+    R: AsyncRead + Send + Unpin + 'static,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
     let tools = Tools(Backend::Remote(Arc::new(remote)));
-    let running = tools.serve(transport::stdio()).await.map_err(|error| error.to_string())?;
+    let running = tools.serve((read, write)).await.map_err(|error| error.to_string())?;
     running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
 }

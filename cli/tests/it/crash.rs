@@ -1,0 +1,202 @@
+//! kill -9 under load: what was acknowledged is there, nothing is there twice, and the counters are right.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lastword_client::{Client, SendTerms, Sent, Token};
+use lastword_proto::fact::{Fact, Part};
+use lastword_proto::wire::{Envelope, Finish, NewAgent};
+use lastword_proto::{Core, State};
+use lastword_store::{Log as _, Reader, SqliteLog};
+use rand::RngExt as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::JoinSet;
+
+use crate::program::{Server, run};
+
+const AGENTS: usize = 4;
+const SENDERS: usize = 6;
+
+/// How many kills; `LASTWORD_KILLS=200` for the long run.
+fn kills() -> usize {
+    std::env::var_os("LASTWORD_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(12)
+}
+
+/// What clients know for certain, over all crashes.
+#[derive(Default)]
+struct Known {
+    next: u64,
+    /// Keys whose outcome nobody knows: sent again after the restart.
+    unknown: Vec<String>,
+    /// Messages by the key under which they were acknowledged.
+    sent: BTreeMap<String, String>,
+    /// Answers that were acknowledged.
+    answers: Vec<String>,
+}
+
+type Shared = Arc<Mutex<Known>>;
+
+#[test]
+fn kill_nine_under_load_loses_nothing_acknowledged_and_applies_nothing_twice() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    runtime.block_on(crash_and_check());
+}
+
+async fn crash_and_check() {
+    let known = Shared::default();
+    let (dir, tokens) = enrol().await;
+    let mut dir = Some(dir);
+    for _ in 0..kills() {
+        let server = Server::start_in(dir.take().unwrap());
+        let load = begin(&server, &tokens, &known);
+        tokio::time::sleep(Duration::from_millis(rand::rng().random_range(10..250))).await;
+        dir = Some(server.kill());
+        load.join_all().await;
+    }
+    let server = Server::start_in(dir.take().unwrap());
+    settle(&server, &known).await;
+    let (code, dir) = server.terminate();
+    assert_eq!(code, 0, "it drains and ends");
+    let known = known.lock().unwrap();
+    println!("{} kills: {} sends and {} answers acknowledged", kills(), known.sent.len(), known.answers.len());
+    assert!(known.sent.len() > kills() && known.answers.len() > kills(), "there was load");
+    check_log(&dir.path().join(".lastword"), &known);
+    assert_eq!(run(dir.path(), &["verify"]).code, 0);
+}
+
+/// Registers the agents, before anything is killed.
+async fn enrol() -> (TempDir, Vec<String>) {
+    let server = Server::start();
+    let human = human(&server);
+    let mut tokens = Vec::new();
+    for n in 0..AGENTS {
+        let agent: NewAgent = serde_json::from_value(json!({ "name": format!("agent-{n}") })).unwrap();
+        tokens.push(human.register(&agent).await.unwrap().token);
+    }
+    (server.terminate().1, tokens)
+}
+
+fn client(server: &Server, token: &str) -> Client {
+    Client::new(server.first_line["listening"].as_str().unwrap(), Some(Token::new(token).unwrap())).unwrap()
+}
+
+fn human(server: &Server) -> Client {
+    client(server, &std::fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap())
+}
+
+/// Senders and agents that work until the server is gone.
+fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
+    let mut load = JoinSet::new();
+    for sender in 0..SENDERS {
+        load.spawn(send(human(server), sender, Arc::clone(known)));
+    }
+    for token in tokens {
+        load.spawn(serve(client(server, token), Arc::clone(known)));
+    }
+    load
+}
+
+async fn send(human: Client, sender: usize, known: Shared) {
+    loop {
+        let key = {
+            let mut known = known.lock().unwrap();
+            known.unknown.pop().unwrap_or_else(|| {
+                known.next += 1;
+                format!("key-{}", known.next)
+            })
+        };
+        let sent = human.send(&request(&key, sender), &SendTerms::default()).await;
+        let mut known = known.lock().unwrap();
+        match sent {
+            Ok(Sent::One { message, .. }) => {
+                let before = known.sent.insert(key.clone(), message.id.clone());
+                assert!(before.is_none_or(|b| b == message.id), "{key} is another message now");
+            }
+            Ok(other) => panic!("a send gave {other:?}"),
+            Err(_) => {
+                known.unknown.push(key);
+                return;
+            }
+        }
+    }
+}
+
+/// The same content for the same key, whoever sends it.
+fn request(key: &str, _sender: usize) -> Envelope {
+    let number: usize = key.trim_start_matches("key-").parse().unwrap();
+    let envelope: Value = json!({
+        "type": "request", "to": format!("agent-{}", number % AGENTS), "ref": format!("WORK-{number}"),
+        "request_id": key, "body": "x".repeat(400),
+    });
+    serde_json::from_value(envelope).unwrap()
+}
+
+async fn serve(agent: Client, known: Shared) {
+    loop {
+        let Ok(delivery) = agent.inbox(Duration::from_secs(5)).await else { return };
+        let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
+        let finish = Finish { answer: "done".into(), ..Finish::default() };
+        match agent.finish(&turn.id, &finish).await {
+            Ok(finished) => known.lock().unwrap().answers.extend(finished.answer),
+            Err(lastword_client::ClientError::Refused(_)) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// What nobody knew the outcome of is sent again; all that was acknowledged is there.
+async fn settle(server: &Server, known: &Shared) {
+    let human = human(server);
+    let unknown = std::mem::take(&mut known.lock().unwrap().unknown);
+    for key in unknown {
+        // A full queue says so, and there are no agents any more.
+        if let Ok(Sent::One { message, .. }) = human.send(&request(&key, 0), &SendTerms::default()).await {
+            known.lock().unwrap().sent.insert(key, message.id);
+        }
+    }
+    let sent: Vec<(String, String)> = known.lock().unwrap().sent.clone().into_iter().collect();
+    for (key, id) in sent {
+        let view = human.request_state(&key).await.unwrap_or_else(|e| panic!("{key} was acknowledged and is gone: {e}"));
+        assert_eq!(view.message, id, "{key}");
+    }
+    let answers = known.lock().unwrap().answers.clone();
+    for answer in answers {
+        human.message(&answer).await.unwrap_or_else(|e| panic!("{answer} was acknowledged and is gone: {e}"));
+    }
+}
+
+/// Recounts from the log: each key once, each answer once, and the same state from a snapshot as from the start.
+fn check_log(data: &Path, known: &Known) {
+    let reader = Reader::open(data).unwrap();
+    let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
+    let mut folded = Core::default();
+    let mut from = lastword_proto::Seq(1);
+    loop {
+        let entries = reader.read(from, 1_000).unwrap();
+        let Some((last, _)) = entries.last() else { break };
+        from = lastword_proto::Seq(last.0 + 1);
+        for (seq, entry) in &entries {
+            folded.replay(entry).unwrap_or_else(|e| panic!("{seq}: {e}"));
+            if let Fact::Accepted { message } = &entry.fact {
+                if let Some(key) = &message.key {
+                    *keys.entry(key.id.to_string()).or_default() += 1;
+                }
+                if let Part::Answer(answer) = &message.part {
+                    *answers.entry(answer.task).or_insert(0) += 1;
+                }
+            }
+        }
+    }
+    assert!(keys.values().all(|n| *n == 1), "a key was applied twice");
+    assert!(answers.values().all(|n| *n == 1), "a request was answered twice");
+    assert!(known.sent.keys().all(|key| keys.contains_key(key)), "what was acknowledged is in the log");
+    drop(reader);
+    let log = SqliteLog::open(data).unwrap();
+    let (at, bytes) = log.load_snapshot().unwrap().expect("a snapshot is saved at the end");
+    let snapshot: State = postcard::from_bytes(&bytes).unwrap();
+    assert_eq!(at, snapshot.seq);
+    assert!(&snapshot == folded.state(), "counters after a restart are those recomputed from the log");
+}
