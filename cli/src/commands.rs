@@ -6,6 +6,7 @@ mod approvals;
 mod approve;
 mod ask;
 mod audit;
+mod bench;
 mod bound;
 mod completions;
 mod demo;
@@ -20,6 +21,7 @@ mod incidents;
 mod init;
 mod limits;
 mod man;
+mod mcp;
 mod pause;
 mod prompt;
 mod reindex;
@@ -115,8 +117,12 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Explain a refusal's code or a rule
     Explain(explain::Args),
+    /// Serve the tools for a model to an MCP client, over standard input and output
+    Mcp(mcp::Args),
     /// Print the primer for an agent's system prompt
     Prompt(prompt::Args),
+    /// Measure what a message costs on this machine
+    Bench(bench::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
     /// Print the man page
@@ -162,7 +168,9 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(&args, cx),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => explain::run(&args, cx),
+        Command::Mcp(args) => wait(mcp::run(args, cx)),
         Command::Prompt(args) => prompt::run(&args, cx),
+        Command::Bench(args) => bench::run(&args, cx),
         Command::Completions(args) => completions::run(&args, cx),
         Command::Man(args) => man::run(&args, cx),
     }

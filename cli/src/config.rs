@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use lastword_proto::Limits;
-use lastword_proto::limits::LIMITS;
+use lastword_proto::limits::{Approvers, LIMITS};
 use serde::Deserialize;
 
 use crate::failure::Failure;
@@ -100,6 +100,8 @@ struct File {
     limits: BTreeMap<String, u64>,
     /// Guards that only record what they would have refused (G7).
     observe: Vec<String>,
+    /// Agents that may decide approvals besides humans (H3).
+    approvers: Approvers,
 }
 
 /// Where the token to act with comes from.
@@ -170,7 +172,7 @@ fn read_file(named: Option<&Path>) -> Result<(File, PathBuf), Failure> {
 }
 
 fn limits_of(file: &File) -> Result<Limits, Failure> {
-    let mut limits = Limits::default();
+    let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
     for (name, value) in &file.limits {
         if !limits.set(name, *value) {
             let failure = Failure::usage(format!("there is no limit called {name:?}"));

@@ -1,5 +1,6 @@
 //! `lastword`: the server, the client, and the tools around the log.
 
+mod bench;
 mod commands;
 mod config;
 mod demo;

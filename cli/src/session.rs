@@ -48,13 +48,19 @@ pub(crate) struct Running {
 impl Context {
     /// A client of the server, with the token to act with.
     pub(crate) fn client(&self, authority: Authority) -> Result<Client, Failure> {
+        let (url, token) = self.access(authority)?;
+        Ok(Client::new(&url, Some(Token::new(&token)?))?)
+    }
+
+    /// The server's address, and the token to act with.
+    pub(crate) fn access(&self, authority: Authority) -> Result<(String, String), Failure> {
         let server = self.server();
-        let text = match &self.settings.token {
+        let token = match &self.settings.token {
             TokenSource::Text(text) => text.clone(),
             TokenSource::File(path) => read_token(path)?,
             TokenSource::Implicit => self.operator_token(authority, server.as_deref())?,
         };
-        Ok(Client::new(&server.unwrap_or_else(usual), Some(Token::new(&text)?))?)
+        Ok((server.unwrap_or_else(usual), token))
     }
 
     /// The operator's own token, where it may be picked up.

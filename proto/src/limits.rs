@@ -3,9 +3,12 @@
 //! The table makes the struct, the documentation, `GET /v1/limits` and the configuration's keys, so
 //! that no number stands in two places. The unit is the last word of the name.
 
+use alloc::boxed::Box;
+use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::guards;
+use crate::names::AgentName;
 
 /// One row of the limits table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,16 +27,18 @@ macro_rules! limits {
     ($($rule:literal $name:ident = $default:literal, $meaning:literal;)*) => {
         /// The numbers in force. See [`LIMITS`] for rule, unit and meaning of each.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-        #[serde(default, deny_unknown_fields)]
+        #[serde(from = "Stored", into = "Stored")]
         pub struct Limits {
             $(#[doc = $meaning] pub $name: u64,)*
             /// Guards that only record what they would have refused (G7), by index in `GUARDS`.
             pub observed: Observed,
+            /// Who may decide approvals besides humans (H3); nobody by default.
+            pub approvers: Approvers,
         }
 
         impl Default for Limits {
             fn default() -> Self {
-                Self { $($name: $default,)* observed: Observed::default() }
+                Self { $($name: $default,)* observed: Observed::default(), approvers: Approvers::default() }
             }
         }
 
@@ -107,9 +112,55 @@ limits! {
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
 }
 
+/// The stored form: by name, so that a log written before a limit or guard joined can still be read. What
+/// it doesn't name has its default; what it names and nobody knows any longer is passed over.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    values: Vec<(Box<str>, u64)>,
+    observed: Vec<Box<str>>,
+    asker_approves: bool,
+    approvers: Vec<AgentName>,
+}
+
+impl From<Limits> for Stored {
+    fn from(limits: Limits) -> Self {
+        let values = LIMITS.iter().filter_map(|row| Some((row.name.into(), limits.value(row.name)?)));
+        let observed = guards::GUARDS.iter().map(|g| g.name).filter(|name| limits.observed.observes(name));
+        Self {
+            values: values.collect(),
+            observed: observed.map(Into::into).collect(),
+            asker_approves: limits.approvers.asker,
+            approvers: limits.approvers.agents,
+        }
+    }
+}
+
+impl From<Stored> for Limits {
+    fn from(stored: Stored) -> Self {
+        let mut limits = Self::default();
+        for (name, value) in &stored.values {
+            limits.set(name, *value);
+        }
+        for name in &stored.observed {
+            limits.observed.observe(name);
+        }
+        limits.approvers = Approvers { asker: stored.asker_approves, agents: stored.approvers };
+        limits
+    }
+}
+
+/// Agents that may decide approvals (H3). Never the requester itself, nor one that works for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Approvers {
+    /// Whoever asked for the task in which the call is held.
+    pub asker: bool,
+    /// Agents by name.
+    pub agents: Vec<AgentName>,
+}
+
 /// The set of guards that observe instead of enforce (G7): one bit for each row of `GUARDS`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed(u64);
 
 impl Observed {
@@ -184,6 +235,17 @@ mod tests {
         assert_eq!(limits.bound_tasks(), 1 + 16 + 256 + 4096);
         assert_eq!(limits.potential(0), 2 * limits.bound_tasks() - 1);
         assert_eq!(limits.bound_messages(), 64);
+    }
+
+    #[test]
+    fn a_log_from_before_a_limit_joined_gives_it_its_default() {
+        let mut limits = Limits { depth_max: 7, ..Limits::default() };
+        limits.observed.observe("cycle");
+        let mut stored = Stored::from(limits.clone());
+        assert_eq!(Limits::from(Stored::from(limits.clone())), limits);
+        stored.values.retain(|(name, _)| &**name != "hops_max");
+        stored.values.push(("a_limit_of_the_future".into(), 1));
+        assert_eq!(Limits::from(stored), limits, "hops_max was at its default");
     }
 
     #[test]

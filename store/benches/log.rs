@@ -20,12 +20,12 @@ fn appends(c: &mut Criterion) {
         let entries = entries(batch);
         group.throughput(Throughput::Elements(batch as u64));
         group.bench_function(BenchmarkId::new("bare-file", batch), |b| {
-            let dir = tempfile::tempdir_in(".").expect("a directory on the disk, not in memory");
+            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
             let mut file = BareFile::create(&dir.path().join("bare")).expect("a file");
             b.iter(|| file.append(black_box(&entries)).expect("an append"));
         });
         group.bench_function(BenchmarkId::new("sqlite", batch), |b| {
-            let dir = tempfile::tempdir_in(".").expect("a directory on the disk, not in memory");
+            let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
             let mut log = SqliteLog::open(dir.path()).expect("a log");
             let epoch = log.begin_epoch().expect("an epoch");
             let mut last = Seq(0);
@@ -36,7 +36,7 @@ fn appends(c: &mut Criterion) {
 }
 
 fn reads(c: &mut Criterion) {
-    let dir = tempfile::tempdir_in(".").expect("a directory on the disk, not in memory");
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
     let mut log = SqliteLog::open(dir.path()).expect("a log");
     let epoch = log.begin_epoch().expect("an epoch");
     let batch = entries(1024);
@@ -68,7 +68,7 @@ fn index(c: &mut Criterion) {
     let mut group = c.benchmark_group("index");
     group.throughput(Throughput::Elements(batch.len() as u64));
     group.bench_function("apply-1024", |b| {
-        let dir = tempfile::tempdir_in(".").expect("a directory on the disk, not in memory");
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
         let mut index = Index::open(dir.path()).expect("an index");
         b.iter(|| {
             let numbered: Vec<_> = (index.last().0 + 1..).map(Seq).zip(&batch).collect();

@@ -159,7 +159,8 @@ async fn settle(server: &Server, known: &Shared) {
     }
     let sent: Vec<(String, String)> = known.lock().unwrap().sent.clone().into_iter().collect();
     for (key, id) in sent {
-        let view = human.request_state(&key).await.unwrap_or_else(|e| panic!("{key} was acknowledged and is gone: {e}"));
+        let view =
+            human.request_state(&key).await.unwrap_or_else(|e| panic!("{key} was acknowledged and is gone: {e}"));
         assert_eq!(view.message, id, "{key}");
     }
     let answers = known.lock().unwrap().answers.clone();

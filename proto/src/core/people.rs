@@ -184,12 +184,16 @@ impl Step<'_> {
         if body.trim().is_empty() {
             return Err(Refusal::new(Code::Malformed).about("body is empty"));
         }
+        // All or none: a post whose mention can't be delivered is refused with the reason.
+        let draft = |name: &AgentName| Draft::new(MessageType::Request, Address::Name(name.clone()), body);
+        for name in mentions {
+            self.would_admit(by.agent(), draft(name))?;
+        }
         self.lift_place(Place::Room(id), by.agent());
         self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
         let mut sent = alloc::vec![self.state().seq];
         for name in mentions {
-            let draft = Draft::new(MessageType::Request, Address::Name(name.clone()), body);
-            if let Ok(Reply::Sent(positions)) = self.send(by, draft) {
+            if let Reply::Sent(positions) = self.send(by, draft(name))? {
                 sent.extend(positions);
             }
         }

@@ -86,6 +86,12 @@ impl Step<'_> {
         Sending { sender, draft, standing, unresolved, targets }
     }
 
+    /// Whether a human's draft would be admitted now.
+    pub(super) fn would_admit(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
+        let sending = self.sending(sender, draft);
+        self.judge(&sending, &None).map_or(Ok(()), Err)
+    }
+
     fn admit(&mut self, sending: Sending) -> Outcome {
         let heard = self.hear(&sending);
         match self.judge(&sending, &heard) {

@@ -91,6 +91,12 @@ impl World {
                 assert!(self.limits.observed.observe(guard), "no observable guard is called {guard}");
                 self.give(Input::Configure(Box::new(self.limits.clone())))
             }
+            ["approvers", who @ ..] => {
+                self.limits.approvers.asker = who.contains(&"asker");
+                let named = who.iter().filter(|w| **w != "asker").map(|w| AgentName::new(w).unwrap());
+                self.limits.approvers.agents = named.collect();
+                self.give(Input::Configure(Box::new(self.limits.clone())))
+            }
             ["agent", name, rest @ ..] => self.register(name, Kind::Agent, rest),
             ["human", name] => self.register(name, Kind::Human, &[]),
             ["attach", name] => self.give(Input::Attach(self.id(name), true)),

@@ -1,0 +1,206 @@
+//! Loads on a running server: bounded in time and number, each worker with one thing in flight.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use lastword_client::{Client, SendTerms, Token};
+use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::input::Finish;
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::wire::{self, NewAgent};
+use lastword_proto::{Input, MessageType, Principal, Reply};
+use lastword_server::Server;
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+
+/// How much, and how long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Load {
+    /// Workers, each with one thing in flight.
+    pub(crate) in_flight: usize,
+    /// For how long.
+    pub(crate) time: Duration,
+    /// Length of a message, in bytes.
+    pub(crate) body: usize,
+}
+
+/// What came of it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Measured {
+    /// Operations a second.
+    pub(crate) per_second: f64,
+    /// The median of one, in ms.
+    pub(crate) p50_ms: f64,
+    /// 99 of 100 are faster, in ms.
+    pub(crate) p99_ms: f64,
+    /// How many there were.
+    pub(crate) count: usize,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a measurement of time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Runs `work` again and again in each worker until the time is over.
+pub(crate) async fn drive<W, F>(load: Load, mut worker: impl FnMut(usize) -> W) -> Result<Measured, Failure>
+where
+    W: Future<Output = Result<F, Failure>>,
+{
+    let begin = now();
+    let mut times = Vec::new();
+    let mut running = futures_util::stream::FuturesUnordered::new();
+    for n in 0..load.in_flight {
+        running.push(timed(n, worker(n)));
+    }
+    while let Some((n, took, done)) = futures_util::StreamExt::next(&mut running).await {
+        done?;
+        times.push(took);
+        if begin.elapsed() < load.time {
+            running.push(timed(n, worker(n)));
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    times.sort_unstable();
+    let at =
+        |share: usize| times.get(times.len().saturating_sub(1) * share / 100).map_or(0.0, |t| t.as_secs_f64() * 1e3);
+    Ok(Measured { per_second: times.len() as f64 / seconds, p50_ms: at(50), p99_ms: at(99), count: times.len() })
+}
+
+async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, T) {
+    let begin = now();
+    let done = work.await;
+    (n, begin.elapsed(), done)
+}
+
+/// In process, durable, guarded: a request is sent, taken and answered; three inputs on disk each.
+pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, Failure> {
+    let agents = agents(server, load.in_flight).await?;
+    let human = principal(server, lastword_server::OPERATOR).await?;
+    let mut proofs = Vec::new();
+    for (name, _) in &agents {
+        proofs.push((name.clone(), principal(server, name).await?));
+    }
+    let body = "x".repeat(load.body);
+    let mut sent = 0_u64;
+    drive(load, |n| {
+        sent += 1;
+        let (name, agent) = proofs[n].clone();
+        exchange(server, human, name, agent, sent, body.clone())
+    })
+    .await
+}
+
+async fn exchange(
+    server: &Server,
+    human: Principal,
+    name: String,
+    agent: Principal,
+    n: u64,
+    body: String,
+) -> Result<(), Failure> {
+    let to = Address::Name(AgentName::new(&name).map_err(Failure::bug)?);
+    let mut draft = Draft::new(MessageType::Request, to, &body);
+    draft.reference = Ref::new(&format!("BENCH-{name}-{n}")).ok();
+    let handle = server.handle();
+    refused(handle.submit(Input::Send(human, Box::new(draft))).await.map_err(Failure::unavailable)?)?;
+    refused(handle.submit(Input::Take(agent, None)).await.map_err(Failure::unavailable)?)?;
+    let finish = Finish { body: body.into(), ..Finish::default() };
+    refused(handle.submit(Input::Finish(agent, None, Box::new(finish))).await.map_err(Failure::unavailable)?)
+}
+
+fn refused(reply: Reply) -> Result<(), Failure> {
+    match reply {
+        Reply::Refused(refusal) => Err(Failure::refused(refusal)),
+        _ => Ok(()),
+    }
+}
+
+async fn principal(server: &Server, name: &str) -> Result<Principal, Failure> {
+    let name = name.to_owned();
+    let proof = server.handle().query(move |live| {
+        let id = live.state.live(&name)?;
+        let (credential, _) = live.state.credentials.iter().find(|(_, agent)| **agent == id)?;
+        live.state.prove(credential)
+    });
+    proof.await.map_err(Failure::unavailable)?.ok_or_else(|| Failure::bug("an agent of the bench is gone"))
+}
+
+/// Registers as many agents as there are workers.
+async fn agents(server: &Server, count: usize) -> Result<Vec<(String, String)>, Failure> {
+    let human = human(server)?;
+    let known = human.agents().await?.items.len();
+    let mut agents = Vec::new();
+    for n in 0..count {
+        let name = format!("bench-{known}-{n}");
+        let agent: NewAgent = serde_json::from_value(json!({ "name": name })).map_err(Failure::bug)?;
+        agents.push((name, human.register(&agent).await?.token));
+    }
+    Ok(agents)
+}
+
+fn human(server: &Server) -> Result<Client, Failure> {
+    let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
+    Ok(Client::new(&format!("http://{}", server.addr()), Some(Token::new(&token)?))?)
+}
+
+/// Over HTTP: sends alone, each worker on a connection of its own. Queues are emptied by nobody.
+pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, Failure> {
+    let agents = agents(server, load.in_flight.max(64)).await?;
+    let human = human(server)?;
+    let body = "x".repeat(load.body);
+    let mut n = 0_usize;
+    drive(load, |_| {
+        n += 1;
+        let envelope = json!({ "type": "request", "to": agents[n % agents.len()].0, "ref": format!("SEND-{}-{n}", agents[0].0), "body": body });
+        let human = human.clone();
+        async move {
+            let envelope: wire::Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
+            human.send(&envelope, &SendTerms::default()).await.map_err(Failure::from)
+        }
+    })
+    .await
+}
+
+/// Over HTTP: the whole exchange, from the send to the answer in the asker's hands.
+pub(crate) async fn exchange_http(server: &Server, load: Load) -> Result<Measured, Failure> {
+    let agents = agents(server, load.in_flight).await?;
+    let url = format!("http://{}", server.addr());
+    let mut clients = Vec::new();
+    for (name, token) in &agents {
+        clients.push((name.clone(), Client::new(&url, Some(Token::new(token)?))?));
+    }
+    let human = human(server)?;
+    let mut servers = JoinSet::new();
+    for (_, client) in &clients {
+        servers.spawn(answer(client.clone(), "y".repeat(load.body)));
+    }
+    let body = "x".repeat(load.body);
+    let mut n = 0;
+    let measured = drive(load, |worker| {
+        n += 1;
+        let name = &clients[worker].0;
+        let envelope = json!({ "type": "request", "to": name, "ref": format!("{name}-{n}"), "body": body });
+        let human = human.clone();
+        async move {
+            let envelope: wire::Envelope = serde_json::from_value(envelope).map_err(Failure::bug)?;
+            let terms = SendTerms { wait: Some(Duration::from_secs(20)), ..SendTerms::default() };
+            human.send(&envelope, &terms).await.map_err(Failure::from)
+        }
+    })
+    .await;
+    servers.abort_all();
+    measured
+}
+
+async fn answer(agent: Client, body: String) {
+    while let Ok(delivery) = agent.inbox(Duration::from_secs(20)).await {
+        let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
+        let finish = wire::Finish { answer: body.clone(), ..wire::Finish::default() };
+        if agent.finish(&turn.id, &finish).await.is_err() {
+            return;
+        }
+    }
+}
