@@ -1,5 +1,7 @@
 //! What one input costs in the core: at 1,000 and at 100,000 open conversations, and the header.
 
+#![allow(missing_docs, clippy::unwrap_used, reason = "a bench that can't be set up has nothing to measure")]
+
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};

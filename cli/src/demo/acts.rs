@@ -64,10 +64,10 @@ pub(crate) async fn play(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
         "I03" => return room(act, stage).await,
         "I13" => {
             let kilo = stage.as_agent("kilo")?;
-            kilo.send(&request(json!("hive"), Some(reference.clone()), "A question."), &SendTerms::default()).await?;
+            kilo.send(&request(&json!("hive"), Some(reference.clone()), "A question."), &SendTerms::default()).await?;
         }
         _ => {
-            let begin = request(json!(act.first[0]), Some(reference.clone()), act.title);
+            let begin = request(&json!(act.first[0]), Some(reference.clone()), act.title);
             human.send(&begin, &SendTerms::default()).await?;
         }
     }
@@ -159,7 +159,7 @@ async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     let mut tokens = 0;
     for (n, first) in act.first.iter().enumerate() {
         let reference = format!("{}-{}", act.id, n + 1);
-        human.send(&request(json!(first), Some(reference), act.title), &SendTerms::default()).await?;
+        human.send(&request(&json!(first), Some(reference), act.title), &SendTerms::default()).await?;
     }
     for n in 1..=act.first.len() {
         let view = until(human, &format!("{}-{n}", act.id), |v| v.grant.as_ref().is_some_and(|g| !g.open)).await?;

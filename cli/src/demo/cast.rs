@@ -119,11 +119,11 @@ impl Agent<'_> {
         let here = self.client.in_turn(&turn.token);
         match next {
             Move::Ask(to, reference, body) => {
-                here.send(&request(json!(to), reference, &body), &SendTerms::default()).await?;
+                here.send(&request(&json!(to), reference, &body), &SendTerms::default()).await?;
                 self.wait(turn).await
             }
             Move::AskAll(to) => {
-                here.send(&request(json!(to), None, "Your part, please."), &SendTerms::default()).await?;
+                here.send(&request(&json!(to), None, "Your part, please."), &SendTerms::default()).await?;
                 self.wait(turn).await
             }
             Move::Answer(body) => self.finish(turn, body, None).await,
@@ -192,7 +192,7 @@ impl Agent<'_> {
 }
 
 /// A REQUEST as an agent hands it in.
-pub(crate) fn request(to: serde_json::Value, reference: Option<String>, body: &str) -> Envelope {
+pub(crate) fn request(to: &serde_json::Value, reference: Option<String>, body: &str) -> Envelope {
     let mut envelope = json!({ "type": "request", "to": to, "body": body });
     if let Some(reference) = reference {
         envelope["ref"] = reference.into();

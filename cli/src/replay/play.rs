@@ -207,12 +207,10 @@ impl Stage {
                 Ref::new(&format!("T/request-{}", self.refs)).ok()
             }
         };
-        match self.give(Input::Send(by, Box::new(draft))) {
-            Reply::Refused(refusal) => Err(refusal),
-            _ => {
-                self.take(to);
-                Ok(())
-            }
+        if let Reply::Refused(refusal) = self.give(Input::Send(by, Box::new(draft))) {
+            return Err(refusal);
         }
+        self.take(to);
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@ mod conversations;
 mod desk;
 mod events;
 mod extract;
+mod grammar;
 mod inbox;
 pub(crate) mod listen;
 mod messages;

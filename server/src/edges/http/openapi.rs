@@ -7,6 +7,8 @@ use lastword_proto::wire;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
+use super::grammar;
+
 /// One call: method, path, what it does, query parameters, body, status, response.
 pub(super) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
 
@@ -106,10 +108,35 @@ pub(super) const CALLS: &[Row] = &[
 )]
 struct Components;
 
+/// What a call gives leads on to other calls: the call, the member of its answer, the parameter that it is, and
+/// the calls that have that parameter.
+const LINKS: &[(&str, &str, &str, &[&str])] = &[
+    ("post_messages", "id", "id", &["get_messages_id"]),
+    ("post_messages", "request_id", "id", &["get_requests_id", "post_requests_id_cancel"]),
+    ("post_messages", "ref", "ref", CONVERSATION_CALLS),
+    ("get_inbox", "turn/id", "id", &["post_turns_id_finish", "post_turns_id_progress"]),
+    ("post_agents", "name", "name", &["get_agents_name", "patch_agents_name", "delete_agents_name"]),
+    ("post_escalations", "id", "id", &["get_escalations_id", "post_escalations_id_answer"]),
+    ("post_approvals", "id", "id", &["get_approvals_id", "post_approvals_id_decision", "post_approvals_id_use"]),
+    ("post_rooms", "name", "room", &["post_rooms_room_messages"]),
+    ("post_claims", "id", "id", &["delete_claims_id"]),
+];
+
+const CONVERSATION_CALLS: &[&str] = &[
+    "get_conversations_ref",
+    "post_conversations_ref_pause",
+    "post_conversations_ref_resume",
+    "post_conversations_ref_stop",
+    "post_conversations_ref_grant",
+];
+
 /// The OpenAPI document, pretty and the same every time.
 #[must_use]
 pub fn openapi() -> String {
     let mut document = serde_json::to_value(Components::openapi()).unwrap_or_default();
+    let mut schemas = schemas();
+    grammar::extend(&mut schemas);
+    document["components"]["schemas"] = Value::Object(schemas);
     document["openapi"] = json!("3.1.0");
     document["info"]["version"] = json!(env!("CARGO_PKG_VERSION"));
     document["security"] = json!([{ "token": [] }]);
@@ -123,45 +150,100 @@ pub fn openapi() -> String {
     pretty(&document)
 }
 
+/// The schemas of the wire types, as their types alone tell them.
+pub(super) fn schemas() -> Map<String, Value> {
+    let document = serde_json::to_value(Components::openapi()).unwrap_or_default();
+    document["components"]["schemas"].as_object().cloned().unwrap_or_default()
+}
+
 fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
-    let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(name, "path", "string")).collect();
-    parameters.extend(query.split_whitespace().map(|name| {
-        let kind = if matches!(name, "depth" | "limit" | "after") { "integer" } else { "string" };
-        parameter(name, "query", kind)
-    }));
-    if path == "/messages" && method == "post" {
-        parameters.push(parameter("Idempotency-Key", "header", "string"));
+    let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(name, "path")).collect();
+    parameters.extend(query.split_whitespace().map(|name| parameter(name, "query")));
+    if body == "Envelope" {
+        parameters.push(parameter("Idempotency-Key", "header"));
     }
-    let media = if path == "/events" { "text/event-stream" } else { "application/json" };
-    let mut done = json!({ "description": summary });
-    if !response.is_empty() {
-        done["content"] = json!({ media: { "schema": schema(response) } });
+    if takes_turn(path, method) {
+        parameters.push(parameter("Lastword-Turn", "header"));
+    }
+    let id = operation_id(method, path);
+    let mut responses = Map::new();
+    responses.insert(status.to_string(), done(&id, path, summary, response));
+    if let Some(nothing) = nothing(&id) {
+        responses.insert("204".to_owned(), json!({ "description": nothing }));
     }
     let refused = json!({
         "description": "Refused",
         "content": { "application/problem+json": { "schema": schema("Problem") } },
     });
-    let mut operation = json!({
-        "operationId": operation_id(method, path),
-        "summary": summary,
-        "parameters": parameters,
-        "responses": { status.to_string(): done, "default": refused },
-    });
+    responses.insert("default".to_owned(), refused);
+    let mut operation =
+        json!({ "operationId": id, "summary": summary, "parameters": parameters, "responses": responses });
     if !body.is_empty() {
-        operation["requestBody"] = json!({
-            "required": true,
-            "content": { "application/json": { "schema": schema(body) } },
-        });
+        operation["requestBody"] = request_body(body);
     }
     operation
+}
+
+/// The answer of a call that was done.
+fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
+    let mut done = json!({ "description": summary });
+    if !response.is_empty() {
+        let media = if path == "/events" { "text/event-stream" } else { "application/json" };
+        let schema = if id == "post_messages" { sent() } else { schema(response) };
+        done["content"] = json!({ media: { "schema": schema } });
+    }
+    for (_, member, parameter, calls) in LINKS.iter().filter(|link| link.0 == id) {
+        for call in *calls {
+            let from = format!("$response.body#/{member}");
+            done["links"][*call] = json!({ "operationId": call, "parameters": { *parameter: from } });
+        }
+    }
+    done
+}
+
+/// What came of a send: the message, with its answer where the sender waited for it; one message for each
+/// addressee; or what a RESPONSE, or a REQUEST to the user, comes to.
+fn sent() -> Value {
+    let response = json!({ "type": "object", "properties": { "response": schema("StoredMessage") } });
+    json!({ "anyOf": [
+        { "allOf": [schema("StoredMessage"), response] },
+        schema("Page_StoredMessage"),
+        schema("Finished"),
+        schema("EscalationView"),
+    ] })
+}
+
+/// When a call has nothing to give.
+fn nothing(id: &str) -> Option<&'static str> {
+    match id {
+        "get_inbox" => Some("There is nothing to do"),
+        "post_messages" => Some("Noted: a STATUS on a request"),
+        _ => None,
+    }
+}
+
+fn request_body(body: &str) -> Value {
+    let mut content = Map::new();
+    content.insert("application/json".to_owned(), json!({ "schema": schema(body) }));
+    if body == "Envelope" {
+        content.insert("text/plain".to_owned(), json!({ "schema": grammar::text() }));
+    }
+    // A body whose members may all be left out may be left out itself.
+    json!({ "required": !matches!(body, "Finish" | "Progress" | "Extend" | "AgentPatch"), "content": content })
+}
+
+/// Whether a call may be made in a turn, which the header names by its token.
+fn takes_turn(path: &str, method: &str) -> bool {
+    let work = matches!(path, "/messages" | "/escalations" | "/approvals" | "/claims");
+    path == "/inbox" || (work && method == "post")
 }
 
 fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn parameter(name: &str, place: &str, kind: &str) -> Value {
-    json!({ "name": name, "in": place, "required": place == "path", "schema": { "type": kind } })
+fn parameter(name: &str, place: &str) -> Value {
+    json!({ "name": name, "in": place, "required": place == "path", "schema": grammar::parameter(name) })
 }
 
 fn operation_id(method: &str, path: &str) -> String {
@@ -188,8 +270,8 @@ fn schema(name: &str) -> Value {
 /// The JSON Schema of the envelope (E2).
 #[must_use]
 pub fn message_schema() -> String {
-    let document = serde_json::to_value(Components::openapi()).unwrap_or_default();
-    let mut known = document["components"]["schemas"].as_object().cloned().unwrap_or_default();
+    let mut known = schemas();
+    grammar::extend(&mut known);
     let mut root = known.get("Envelope").cloned().unwrap_or_default();
     known.retain(|name, _| matches!(name.as_str(), "Metadata" | "To" | "MessageType" | "Priority" | "FinishStatus"));
     root["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");

@@ -2,6 +2,7 @@
 //! taken for no filter.
 
 use axum::extract::{MatchedPath, Request};
+use axum::http::Method;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
@@ -12,7 +13,8 @@ use crate::edges::Fault;
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        let known = known(request.method().as_str(), path);
+        // What the path doesn't do at all is told by the router.
+        let Some(known) = known(request.method(), path) else { return next.run(request).await };
         let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
         if let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) {
             let text = format!("there is no query parameter `{unknown}` here; there are: {}", known.join(", "));
@@ -22,8 +24,13 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-fn known(method: &str, path: &str) -> Vec<&'static str> {
+/// The parameters of a call; `None` where the path has calls, but not by this method.
+fn known(method: &Method, path: &str) -> Option<Vec<&'static str>> {
     let path = path.strip_prefix("/v1").unwrap_or(path);
-    let row = CALLS.iter().find(|row| row.0.eq_ignore_ascii_case(method) && row.1 == path);
-    row.map_or_else(Vec::new, |row| row.3.split_whitespace().collect())
+    let method = if *method == Method::HEAD { &Method::GET } else { method };
+    let mut rows = CALLS.iter().filter(|row| row.1 == path).peekable();
+    if rows.peek().is_none() {
+        return Some(Vec::new());
+    }
+    rows.find(|row| row.0.eq_ignore_ascii_case(method.as_str())).map(|row| row.3.split_whitespace().collect())
 }

@@ -1,0 +1,151 @@
+//! What the schemas of the wire types don't say of their members by themselves: the forms of names, times and
+//! ids, and which members belong together.
+
+use serde_json::{Map, Value, json};
+
+const NAME: &str = "^[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?$";
+const ADDRESS: &str = "^[@#]?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?$";
+const REF: &str = "^[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}$";
+const REQUEST_ID: &str = r"^[!-Z\\^-~]{1,128}$";
+const RESOURCE: &str = "^[!-)+-~]{0,127}[!-~]$";
+const MESSAGE_ID: &str = "^msg-[0-9]{1,19}$";
+const DIGEST: &str = "^[0-9A-Fa-f]{64}$";
+const WAIT: &str = "^[0-9]{1,15}(ms|s|m)?$";
+const MOMENT: &str = concat!(
+    "^(19(7[1-9]|[89][0-9])|[2-9][0-9]{3})-",
+    "((0[13578]|1[02])-31|(0[13-9]|1[0-2])-(29|30)|02-29|(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))",
+    r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$",
+);
+/// The text form of a message (E1).
+const TEXT: &str = concat!(
+    r"^\[FROM:[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]",
+    r"\[TO:[@#]?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]",
+    r"\[TYPE:(REQUEST|RESPONSE|STATUS|ALERT|INFO|BROADCAST)\]",
+    r"\[REF:[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}\]",
+    r"\[DEPTH:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\]",
+);
+const NOT_BLANK: &str = r"\S";
+
+/// What a member has to be like.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A text of this form; of a list, each of its items.
+    Text(&'static str),
+    /// The same, and none of the names that mean something else.
+    Own(&'static str, &'static [&'static str]),
+    /// A number up to this one.
+    Max(u64),
+}
+
+/// Names that can't be registered.
+const RESERVED: &[&str] = &lastword_proto::names::RESERVED;
+/// Those of them that address nobody.
+const NOBODY: &[&str] = &["system", "me"];
+
+/// Schema, member, form.
+const MEMBERS: &[(&str, &str, Form)] = &[
+    ("Envelope", "from", Form::Own(NAME, RESERVED)),
+    ("Envelope", "ref", Form::Text(REF)),
+    ("Envelope", "depth", Form::Max(255)),
+    ("Envelope", "request_id", Form::Text(REQUEST_ID)),
+    ("Envelope", "action", Form::Text(NAME)),
+    ("Envelope", "in_reply_to", Form::Text(MESSAGE_ID)),
+    ("Envelope", "caused_by", Form::Text(MESSAGE_ID)),
+    ("NewAgent", "name", Form::Own(NAME, RESERVED)),
+    ("NewAgent", "actions", Form::Text(NAME)),
+    ("NewAgent", "groups", Form::Text(NAME)),
+    ("AgentPatch", "actions", Form::Text(NAME)),
+    ("AgentPatch", "groups", Form::Text(NAME)),
+    ("NewClaim", "resource", Form::Text(RESOURCE)),
+    ("NewRoom", "name", Form::Text(REF)),
+    ("NewRoom", "members", Form::Own(NAME, RESERVED)),
+    ("NewEscalation", "message", Form::Text(NOT_BLANK)),
+    ("NewEscalation", "ref", Form::Text(REF)),
+    ("HeldCall", "tool", Form::Text(NOT_BLANK)),
+    ("DecideApproval", "digest", Form::Text(DIGEST)),
+];
+
+/// Adds the forms to the schemas.
+pub(super) fn extend(schemas: &mut Map<String, Value>) {
+    for (schema, member, form) in MEMBERS {
+        if let Some(found) = schemas.get_mut(*schema).and_then(|schema| member_of(schema, member)) {
+            form.add(found);
+        }
+    }
+    if let Some([one, many]) = schemas.get_mut("To").and_then(|to| to["oneOf"].as_array_mut()).map(Vec::as_mut_slice) {
+        Form::Own(ADDRESS, NOBODY).add(one);
+        Form::Own(ADDRESS, NOBODY).add(many);
+        many["minItems"] = json!(1);
+    }
+    if let Some(parts) = schemas.get_mut("Envelope").and_then(|envelope| envelope["allOf"].as_array_mut()) {
+        parts.push(addressed());
+    }
+    if let Some(decision) = schemas.get_mut("DecideApproval") {
+        decision["anyOf"] = json!([
+            { "properties": { "decision": { "enum": ["reject", "respond", "ignore", "edit"] } } },
+            { "required": ["digest"], "properties": { "digest": { "type": "string" } } },
+        ]);
+    }
+}
+
+/// Whom a message is for may be left out where its type says it.
+fn addressed() -> Value {
+    json!({ "anyOf": [
+        { "properties": { "type": { "enum": ["response", "status", "broadcast"] } } },
+        { "required": ["to"], "properties": { "to": { "type": ["string", "array"] } } },
+    ] })
+}
+
+/// The member of a schema, or of one of the parts that it is made of.
+fn member_of<'a>(schema: &'a mut Value, member: &str) -> Option<&'a mut Value> {
+    if schema.get("properties").is_some() {
+        return schema["properties"].get_mut(member);
+    }
+    schema.get_mut("allOf")?.as_array_mut()?.iter_mut().find_map(|part| member_of(part, member))
+}
+
+impl Form {
+    fn add(self, schema: &mut Value) {
+        let schema = if schema.get("items").is_some() { &mut schema["items"] } else { schema };
+        match self {
+            Self::Text(pattern) => schema["pattern"] = json!(pattern),
+            Self::Own(pattern, taken) => {
+                schema["pattern"] = json!(pattern);
+                schema["not"] = json!({ "enum": taken });
+            }
+            Self::Max(most) => schema["maximum"] = json!(most),
+        }
+    }
+}
+
+/// The schema of a parameter of a path, a query or a header.
+pub(super) fn parameter(name: &str) -> Value {
+    let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
+    match name {
+        "depth" => json!({ "type": "integer", "minimum": 0, "maximum": 255 }),
+        "limit" | "after" => json!({ "type": "integer", "format": "int64", "minimum": 0 }),
+        "wait" => text(WAIT),
+        "since" | "until" => text(MOMENT),
+        "Idempotency-Key" => text(REQUEST_ID),
+        _ => json!({ "type": "string" }),
+    }
+}
+
+/// The schema of a message in the text form.
+pub(super) fn text() -> Value {
+    json!({ "type": "string", "pattern": TEXT })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_member_that_has_a_form_is_there() {
+        let mut schemas = super::super::openapi::schemas();
+        for (schema, member, _) in MEMBERS {
+            let found = schemas.get_mut(*schema).and_then(|schema| member_of(schema, member));
+            assert!(found.is_some(), "{schema}.{member}");
+        }
+    }
+}
