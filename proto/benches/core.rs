@@ -62,6 +62,7 @@ fn sends(c: &mut Criterion) {
     for conversations in [1_000, 100_000] {
         let (core, principals, now) = crowd(10_000, conversations);
         let open = core.state().conversations.len();
+        // Each REF is used once: the numbers go on from one run of the closure to the next.
         let mut n = conversations * 10;
         let mut running = core;
         let mut now = now;

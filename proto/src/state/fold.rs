@@ -306,12 +306,23 @@ impl State {
                 let tasks = self.grants.get(&grant).map(|g| g.open_tasks.clone()).unwrap_or_default();
                 self.rearm_all(at, tasks);
             }
-            Latched::Place(Place::Conversation(conv)) => self.conversation_changed(at, conv),
+            Latched::Place(Place::Conversation(conv)) => self.latch_changed(at, conv),
             Latched::Place(Place::Room(_)) => {}
         }
     }
 
-    /// Something that holds a conversation, and so everything below it, was set or lifted.
+    /// A latch holds one conversation alone, and an agent can trip it: nothing here may grow with the workspace.
+    fn latch_changed(&mut self, at: Time, conv: ConvId) {
+        let Some(held) = self.conversations.get(&conv) else { return };
+        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant));
+        grants.extend(tasks.iter().filter_map(|t| self.tasks.get(t)).map(|t| t.grant));
+        self.rearm_all(at, tasks);
+        for grant in grants {
+            self.refresh_grant(at, grant);
+        }
+    }
+
+    /// A human paused or resumed a conversation, and so everything below it.
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
         let mut tasks = BTreeSet::new();
         for (id, below) in &self.conversations {

@@ -1,0 +1,105 @@
+"""A whole request between two agents through the official MCP client, over streamable HTTP and over stdio."""
+
+import asyncio
+import os
+import tempfile
+from contextlib import asynccontextmanager
+
+import httpx2
+from broker import BINARY, Broker, surroundings
+from mcp import Client, StdioServerParameters
+from mcp.client.streamable_http import streamable_http_client
+
+SECONDS_MAX = 60
+TOOLS = 13
+
+
+@asynccontextmanager
+async def over_http(broker, token, mode):
+    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS_MAX)
+    async with http, Client(streamable_http_client(f"{broker.url}/mcp", http_client=http), mode=mode) as client:
+        yield client
+
+
+@asynccontextmanager
+async def over_stdio(broker, token, mode):
+    environment = {**surroundings(), "LASTWORD_URL": broker.url, "LASTWORD_TOKEN": token}
+    server = StdioServerParameters(command=str(BINARY), args=["mcp"], env=environment, cwd=str(broker.directory))
+    async with Client(server, mode=mode) as client:
+        yield client
+
+
+async def done(client, tool, **arguments):
+    """Calls a tool, which has to do it."""
+    result = await client.call_tool(tool, arguments)
+    assert not result.is_error, f"{tool}: {result}"
+    return result.structured_content
+
+
+async def request(broker, connect, mode):
+    """kilo asks two agents, they answer in prose and the other way round; each answer is that to its request."""
+    tokens = {name: broker.agent(name) for name in ("kilo", "hive", "mike")}
+    clients = [connect(broker, token, mode) for token in tokens.values()]
+    async with clients[0] as kilo, clients[1] as hive, clients[2] as mike:
+        tools = (await kilo.list_tools()).tools
+        assert len(tools) == TOOLS, [tool.name for tool in tools]
+        await refusal(kilo)
+
+        asked = {}
+        for name, ref in [("hive", "SUM-1"), ("mike", "SUM-2")]:
+            question = f"What do you say, {name}?"
+            asked[name] = await done(kilo, "send_agent_message", target_agent_id=name, message=question, ref=ref)
+        for name, client in [("mike", mike), ("hive", hive)]:
+            task = await done(client, "next_message", wait_ms=5_000)
+            assert task["message"]["body"] == f"What do you say, {name}?", task
+            await done(client, "finish_turn", answer=f"I am {name}, and all is well.")
+        for _ in asked:
+            got = await done(kilo, "next_message", wait_ms=5_000)
+            answered(got, asked)
+            settled = await done(kilo, "check_request", request_id=got["message"]["request_id"])
+            assert settled["status"] == "completed" and settled["response"]["id"] == got["message"]["id"], settled
+        await done(kilo, "finish_turn", answer="both are well")
+
+        await waiting(kilo, hive)
+        return kilo.protocol_version
+
+
+def answered(delivery, asked):
+    """The delivery is the answer of one who was asked, to exactly that request."""
+    message = delivery["message"]
+    sent = asked[message["from"]]
+    assert (message["type"], message["status"]) == ("response", "completed"), delivery
+    assert message["body"] == f"I am {message['from']}, and all is well.", delivery
+    assert (message["request_id"], message["ref"]) == (sent["request_id"], sent["ref"]), delivery
+
+
+async def refusal(client):
+    """What is refused is a result with a code and a hint, which a model can act on."""
+    result = await client.call_tool("send_agent_message", {"target_agent_id": "kilo", "message": "me", "ref": "ME-1"})
+    told = result.structured_content
+    assert result.is_error and told["code"] == "self_send" and told["hint"], result
+    assert told["hint"] in result.content[0].text, result
+
+
+async def waiting(kilo, hive):
+    """A send that waits gives the answer itself."""
+
+    async def serve():
+        task = await done(hive, "next_message", wait_ms=20_000)
+        assert task["message"]["body"] == "Still there?", task
+        await done(hive, "finish_turn", answer="Still here.")
+
+    send = done(kilo, "send_agent_message", target_agent_id="hive", message="Still there?", ref="SUM-3", wait=True)
+    sent, _ = await asyncio.gather(send, serve())
+    assert sent["response"]["body"] == "Still here.", sent
+
+
+async def main():
+    for name, connect in [("streamable HTTP", over_http), ("stdio", over_stdio)]:
+        for mode in ("legacy", "auto"):
+            with Broker() as broker:
+                revision = await asyncio.wait_for(request(broker, connect, mode), SECONDS_MAX)
+            print(f"over {name}, revision {revision}: three requests answered, a refusal told with code and hint")
+
+
+asyncio.run(main())
