@@ -19,12 +19,14 @@ from broker import ROOT, Broker
 
 HERE = Path(__file__).resolve().parent
 RUN_SECONDS_MAX = 150
+EXAMPLES = 40
 # Every call counts for the limits of the one agent that makes them all.
 LIMITS = """[limits]
 turn_refusals_max = 1000000
 pair_messages_max = 1000000
 sender_messages_max = 1000000
 fan_out_targets_max = 1000000
+claims_max = 1000000
 """
 
 
@@ -35,7 +37,6 @@ def fuzz(broker, who, token, examples):
         f"--config-file={HERE / 'schemathesis.toml'}",
         "run",
         f"{broker.url}/openapi.json",
-        f"--header=Authorization: Bearer {token}",
         "--phases=examples,coverage,fuzzing,stateful",
         f"--max-examples={examples}",
         # The stream has no end to wait for.
@@ -44,7 +45,7 @@ def fuzz(broker, who, token, examples):
         "--generation-deterministic",
         "--no-color",
     ]
-    surroundings = {**os.environ, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE)}
+    surroundings = {**os.environ, "TOKEN": token, "SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE)}
     began = time.monotonic()
     run = subprocess.run(
         command, cwd=broker.directory, env=surroundings, capture_output=True, text=True, timeout=RUN_SECONDS_MAX
@@ -76,11 +77,11 @@ def events(broker):
 
 
 with Broker(LIMITS) as broker:
-    fuzz(broker, "a human", broker.operator, 12)
+    fuzz(broker, "a human", broker.operator, EXAMPLES)
 with Broker(LIMITS) as broker:
     kilo = broker.agent("kilo", actions=["review"])
     broker.agent("hive", groups=["team"])
     broker.call("POST", "/v1/messages", json={"type": "request", "to": "kilo", "ref": "T-1", "body": "do it"})
     broker.call("GET", "/v1/inbox", kilo)
     events(broker)
-    fuzz(broker, "an agent", kilo, 12)
+    fuzz(broker, "an agent", kilo, EXAMPLES)

@@ -53,12 +53,13 @@ async def request(broker, connect, mode):
             task = await done(client, "next_message", wait_ms=5_000)
             assert task["message"]["body"] == f"What do you say, {name}?", task
             await done(client, "finish_turn", answer=f"I am {name}, and all is well.")
-        for _ in asked:
+        for _ in list(asked):
             got = await done(kilo, "next_message", wait_ms=5_000)
             answered(got, asked)
             settled = await done(kilo, "check_request", request_id=got["message"]["request_id"])
             assert settled["status"] == "completed" and settled["response"]["id"] == got["message"]["id"], settled
-        await done(kilo, "finish_turn", answer="both are well")
+            await done(kilo, "finish_turn", answer="I know now.")
+        assert not asked, f"no answer to {asked}"
 
         await waiting(kilo, hive)
         return kilo.protocol_version
@@ -67,7 +68,7 @@ async def request(broker, connect, mode):
 def answered(delivery, asked):
     """The delivery is the answer of one who was asked, to exactly that request."""
     message = delivery["message"]
-    sent = asked[message["from"]]
+    sent = asked.pop(message["from"])
     assert (message["type"], message["status"]) == ("response", "completed"), delivery
     assert message["body"] == f"I am {message['from']}, and all is well.", delivery
     assert (message["request_id"], message["ref"]) == (sent["request_id"], sent["ref"]), delivery

@@ -73,6 +73,16 @@ type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
 
 /// The filter in the numbers of the log; `None` where a name is nobody's, which nothing can match.
 async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, Fault> {
+    let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
+    let filter = Filter {
+        kind: params.kind.as_deref().map(kind).transpose()?,
+        depth: params.depth,
+        since: moment("since", params.since.as_deref())?,
+        until: moment("until", params.until.as_deref())?,
+        text: params.q.clone(),
+        cursor: Cursor { before: position(params.cursor.as_deref())?, limit, ..Cursor::default() },
+        ..Filter::default()
+    };
     let (reference, from, to) = (params.reference.clone(), params.from.clone(), params.to.clone());
     let look = move |live: &Live<'_>| -> Option<Numbers> {
         let agent = |name: Option<String>| match name.as_deref() {
@@ -86,19 +96,8 @@ async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Opt
         };
         Some((convs, agent(from)?, agent(to)?))
     };
-    let Some((convs, from, to)) = ctx.handle.query(look).await? else { return Ok(None) };
-    let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
-    Ok(Some(Filter {
-        convs,
-        from,
-        to,
-        kind: params.kind.as_deref().map(kind).transpose()?,
-        depth: params.depth,
-        since: moment("since", params.since.as_deref())?,
-        until: moment("until", params.until.as_deref())?,
-        text: params.q.clone(),
-        cursor: Cursor { before: position(params.cursor.as_deref())?, limit, ..Cursor::default() },
-    }))
+    let numbers = ctx.handle.query(look).await?;
+    Ok(numbers.map(|(convs, from, to)| Filter { convs, from, to, ..filter }))
 }
 
 fn moment(field: &'static str, text: Option<&str>) -> Result<Option<Time>, FieldError> {

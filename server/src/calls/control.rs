@@ -6,7 +6,6 @@ use lastword_proto::names::RequestId;
 use lastword_proto::wire::{Extend, IncidentView, LimitsView, Page, RequestView};
 use lastword_proto::{Input, Seq};
 
-use super::registry::checked;
 use super::turns::microusd;
 use super::{Caller, Context, admitted, messages};
 use crate::broker::Live;
@@ -40,7 +39,7 @@ pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<R
 
 /// Takes a request back (Q9).
 pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, Fault> {
-    let request_id = checked("id", id, RequestId::new)?;
+    let request_id = RequestId::new(id).map_err(|_| Fault::unknown(id))?;
     admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
     request(ctx, caller, id).await
 }

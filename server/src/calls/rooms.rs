@@ -2,7 +2,7 @@
 
 use lastword_proto::ids::{ClaimId, RoomId};
 use lastword_proto::names::{AgentName, Ref, Resource};
-use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Posted, RoomView};
+use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Posted, RoomView};
 use lastword_proto::{Input, Reply};
 
 use super::registry::checked;
@@ -42,6 +42,9 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>
 
 /// Posts to a room. Mentions count in a human's post only: nothing is parsed out of an agent's body.
 pub(crate) async fn post(ctx: &Context, caller: Caller, room: &str, body: String) -> Result<Posted, Fault> {
+    if body.trim().is_empty() {
+        return Err(FieldError::new("body", "is empty").into());
+    }
     let id = find(ctx, room).await?;
     let human = caller.principal.is_human();
     let mentions = if human { known_mentions(ctx, &body).await? } else { Vec::new() };

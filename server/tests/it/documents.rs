@@ -40,3 +40,15 @@ async fn every_call_of_the_document_is_there_and_wants_a_token() {
         }
     }
 }
+
+#[test]
+fn every_call_is_in_the_document_for_users() {
+    let http = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/http.md")).unwrap();
+    let document: Value = serde_json::from_str(&openapi()).unwrap();
+    for (path, calls) in document["paths"].as_object().unwrap() {
+        for method in calls.as_object().unwrap().keys() {
+            let call = format!("`{} {}`", method.to_uppercase(), path.trim_start_matches("/v1"));
+            assert!(http.contains(&call), "docs/http.md has no {call}");
+        }
+    }
+}

@@ -37,6 +37,10 @@ async fn a_client_shakes_hands_and_sees_the_tools() {
     let tools = rpc(&world, "kilo", "tools/list", json!({})).await;
     let names: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|tool| id(tool, "name")).collect();
     assert_eq!(names.len(), 13, "{names:?}");
+    let told = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mcp.md")).unwrap();
+    for name in names {
+        assert!(told.contains(&format!("| `{name}` |")), "docs/mcp.md has no {name}");
+    }
     let request = world.http.post(world.url("/mcp")).json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
     Answer::of(request.send().await.unwrap()).await.refused(401, "unauthenticated");
 }

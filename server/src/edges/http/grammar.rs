@@ -11,16 +11,18 @@ const RESOURCE: &str = "^[!-)+-~]{0,127}[!-~]$";
 const MESSAGE_ID: &str = "^msg-[0-9]{1,19}$";
 const DIGEST: &str = "^[0-9A-Fa-f]{64}$";
 const WAIT: &str = "^[0-9]{1,15}(ms|s|m)?$";
+/// A day from 1971 on, leap days included, or a moment of it.
 const MOMENT: &str = concat!(
-    "^(19(7[1-9]|[89][0-9])|[2-9][0-9]{3})-",
-    "((0[13578]|1[02])-31|(0[13-9]|1[0-2])-(29|30)|02-29|(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))",
+    "^((19(7[1-9]|[89][0-9])|[2-9][0-9]{3})-",
+    "((0[13578]|1[02])-31|(0[13-9]|1[0-2])-(29|30)|(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))",
+    "|(19(7[26]|8[048]|9[26])|[2-9][0-9](0[48]|[2468][048]|[13579][26]))-02-29)",
     r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$",
 );
-/// The text form of a message (E1).
+/// The text form of a message (E1): a REQUEST goes to somebody, a BROADCAST to everybody.
 const TEXT: &str = concat!(
     r"^\[FROM:[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]",
-    r"\[TO:[@#]?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]",
-    r"\[TYPE:(REQUEST|RESPONSE|STATUS|ALERT|INFO|BROADCAST)\]",
+    r"(\[TO:all\]\[TYPE:(RESPONSE|STATUS|ALERT|INFO|BROADCAST)\]",
+    r"|\[TO:[@#]?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]\[TYPE:(REQUEST|RESPONSE|STATUS|ALERT|INFO)\])",
     r"\[REF:[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}\]",
     r"\[DEPTH:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\]",
 );
@@ -59,6 +61,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("NewClaim", "resource", Form::Text(RESOURCE)),
     ("NewRoom", "name", Form::Text(REF)),
     ("NewRoom", "members", Form::Own(NAME, RESERVED)),
+    ("Post", "body", Form::Text(NOT_BLANK)),
     ("NewEscalation", "message", Form::Text(NOT_BLANK)),
     ("NewEscalation", "ref", Form::Text(REF)),
     ("HeldCall", "tool", Form::Text(NOT_BLANK)),
@@ -81,18 +84,55 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
         parts.push(addressed());
     }
     if let Some(decision) = schemas.get_mut("DecideApproval") {
-        decision["anyOf"] = json!([
-            { "properties": { "decision": { "enum": ["reject", "respond", "ignore", "edit"] } } },
-            { "required": ["digest"], "properties": { "digest": { "type": "string" } } },
-        ]);
+        decision["anyOf"] = decided();
+    }
+    schemas.values_mut().for_each(unsigned);
+}
+
+/// What is decided, and what has to be said with it.
+fn decided() -> Value {
+    json!([
+        { "properties": { "decision": { "enum": ["reject", "respond", "ignore"] } } },
+        {
+            "required": ["digest"],
+            "properties": { "decision": { "const": "approve" }, "digest": { "type": "string" } },
+        },
+        {
+            "required": ["input"],
+            "properties": { "decision": { "const": "edit" }, "input": { "not": { "type": "null" } } },
+        },
+    ])
+}
+
+/// Whole numbers go up to the largest of 64 bits, not of 63.
+fn unsigned(schema: &mut Value) {
+    if schema["format"] == "int64" && schema["minimum"] == 0 {
+        schema["format"] = json!("uint64");
+        schema["maximum"] = json!(u64::MAX);
+    }
+    match schema {
+        Value::Object(members) => members.values_mut().for_each(unsigned),
+        Value::Array(items) => items.iter_mut().for_each(unsigned),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-/// Whom a message is for may be left out where its type says it.
+/// Whom a message is for: somebody, everybody or, where its type says it, nobody named.
 fn addressed() -> Value {
+    let types = |types: &[&str]| json!({ "enum": types });
     json!({ "anyOf": [
-        { "properties": { "type": { "enum": ["response", "status", "broadcast"] } } },
-        { "required": ["to"], "properties": { "to": { "type": ["string", "array"] } } },
+        {
+            "required": ["to"],
+            "properties": {
+                "type": types(&["request", "response", "status", "alert", "info"]),
+                "to": { "type": ["string", "array"], "not": { "const": "all" } },
+            },
+        },
+        {
+            "required": ["to"],
+            "properties": { "type": types(&["response", "status", "alert", "info", "broadcast"]), "to": { "const": "all" } },
+        },
+        { "properties": { "type": types(&["response", "status", "broadcast"]), "to": { "type": "null" } } },
     ] })
 }
 
@@ -118,14 +158,17 @@ impl Form {
     }
 }
 
-/// The schema of a parameter of a path, a query or a header.
-pub(super) fn parameter(name: &str) -> Value {
+/// The schema of a parameter of a call.
+pub(super) fn parameter(path: &str, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     match name {
         "depth" => json!({ "type": "integer", "minimum": 0, "maximum": 255 }),
-        "limit" | "after" => json!({ "type": "integer", "format": "int64", "minimum": 0 }),
+        "limit" | "after" => json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX }),
         "wait" => text(WAIT),
         "since" | "until" => text(MOMENT),
+        "type" => json!({ "$ref": "#/components/schemas/MessageType" }),
+        "cursor" if path == "/messages" => text("^[0-9]{1,19}$"),
+        "cursor" => text("^conv-[0-9]{1,9}$"),
         "Idempotency-Key" => text(REQUEST_ID),
         _ => json!({ "type": "string" }),
     }

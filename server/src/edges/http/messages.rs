@@ -74,13 +74,13 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, Fault> {
 /// The header `Idempotency-Key` stands for a missing `request_id`; an answer or status is about another's.
 fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, Fault> {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
-    if let Some(key) = headers.get("idempotency-key")
-        && draft.request_id.is_none()
-        && !about_another
-    {
+    if let Some(key) = headers.get("idempotency-key") {
         let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
         let text = key.to_str().map_err(|e| wrong(&e))?.trim_matches('"');
-        draft.request_id = Some(RequestId::new(text).map_err(|e| wrong(&e))?);
+        let key = RequestId::new(text).map_err(|e| wrong(&e))?;
+        if !about_another {
+            draft.request_id.get_or_insert(key);
+        }
     }
     Ok(draft)
 }

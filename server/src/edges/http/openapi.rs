@@ -108,26 +108,14 @@ pub(super) const CALLS: &[Row] = &[
 )]
 struct Components;
 
-/// What a call gives leads on to other calls: the call, the member of its answer, the parameter that it is, and
+/// What a call always gives leads on to other calls: the call, the member of its answer, the parameter that it is, and
 /// the calls that have that parameter.
 const LINKS: &[(&str, &str, &str, &[&str])] = &[
-    ("post_messages", "id", "id", &["get_messages_id"]),
-    ("post_messages", "request_id", "id", &["get_requests_id", "post_requests_id_cancel"]),
-    ("post_messages", "ref", "ref", CONVERSATION_CALLS),
-    ("get_inbox", "turn/id", "id", &["post_turns_id_finish", "post_turns_id_progress"]),
     ("post_agents", "name", "name", &["get_agents_name", "patch_agents_name", "delete_agents_name"]),
     ("post_escalations", "id", "id", &["get_escalations_id", "post_escalations_id_answer"]),
     ("post_approvals", "id", "id", &["get_approvals_id", "post_approvals_id_decision", "post_approvals_id_use"]),
     ("post_rooms", "name", "room", &["post_rooms_room_messages"]),
     ("post_claims", "id", "id", &["delete_claims_id"]),
-];
-
-const CONVERSATION_CALLS: &[&str] = &[
-    "get_conversations_ref",
-    "post_conversations_ref_pause",
-    "post_conversations_ref_resume",
-    "post_conversations_ref_stop",
-    "post_conversations_ref_grant",
 ];
 
 /// The OpenAPI document, pretty and the same every time.
@@ -157,13 +145,13 @@ pub(super) fn schemas() -> Map<String, Value> {
 }
 
 fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
-    let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(name, "path")).collect();
-    parameters.extend(query.split_whitespace().map(|name| parameter(name, "query")));
+    let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(path, name, "path")).collect();
+    parameters.extend(query.split_whitespace().map(|name| parameter(path, name, "query")));
     if body == "Envelope" {
-        parameters.push(parameter("Idempotency-Key", "header"));
+        parameters.push(parameter(path, "Idempotency-Key", "header"));
     }
     if takes_turn(path, method) {
-        parameters.push(parameter("Lastword-Turn", "header"));
+        parameters.push(parameter(path, "Lastword-Turn", "header"));
     }
     let id = operation_id(method, path);
     let mut responses = Map::new();
@@ -242,8 +230,8 @@ fn path_names(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-fn parameter(name: &str, place: &str) -> Value {
-    json!({ "name": name, "in": place, "required": place == "path", "schema": grammar::parameter(name) })
+fn parameter(path: &str, name: &str, place: &str) -> Value {
+    json!({ "name": name, "in": place, "required": place == "path", "schema": grammar::parameter(path, name) })
 }
 
 fn operation_id(method: &str, path: &str) -> String {

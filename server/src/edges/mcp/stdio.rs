@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use rmcp::model::{CallToolResult, ErrorData, JsonObject};
+use rmcp::model::{CallToolResult, ErrorData, JsonObject, ResultType};
 use rmcp::{ServiceExt as _, transport};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,7 +49,10 @@ impl Remote {
         if let Some(error) = body.get("error") {
             return Err(ErrorData::internal_error(error.to_string(), None));
         }
-        serde_json::from_value(body["result"].take()).map_err(|e| failed(&e))
+        let mut result: CallToolResult = serde_json::from_value(body["result"].take()).map_err(|e| failed(&e))?;
+        // The server answers us as a client of an older revision; ours may speak the newest, which wants it said.
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result)
     }
 }
 
