@@ -19,7 +19,7 @@ from broker import ROOT, Broker
 
 HERE = Path(__file__).resolve().parent
 RUN_SECONDS_MAX = 150
-EXAMPLES = 40
+EXAMPLES = 100
 # Every call counts for the limits of the one agent that makes them all.
 LIMITS = """[limits]
 turn_refusals_max = 1000000

@@ -98,6 +98,14 @@ pub struct Message {
     pub part: Part,
 }
 
+impl Message {
+    /// Whether somebody says something with it: it has content, and is no echo of ours (R4, D10).
+    #[must_use]
+    pub fn is_said(&self) -> bool {
+        (!self.body.is_empty() || self.payload.is_some()) && self.part != Part::Echo
+    }
+}
+
 /// The broker itself, as a sender.
 pub const SYSTEM: AgentId = AgentId(0);
 
@@ -135,6 +143,8 @@ pub enum Part {
         /// How long it will take, in ms.
         eta_ms: Option<u64>,
     },
+    /// What came from outside and was caused by one of ours: no word of a human (D10).
+    Echo,
 }
 
 /// The terms of a REQUEST.

@@ -187,7 +187,7 @@ impl Address {
         };
         match text {
             "all" => Ok(Self::All),
-            "user" | "human" => Ok(Self::User),
+            "user" => Ok(Self::User),
             _ => match text.as_bytes().first() {
                 Some(b'@') => Label::new(&text[1..]).map(Self::Group).map_err(shifted),
                 Some(b'#') => Label::new(&text[1..]).map(Self::Action).map_err(shifted),

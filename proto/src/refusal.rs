@@ -158,7 +158,7 @@ codes! {
     RefInUse "ref_in_use" 409 "D3" "The REF belongs to a conversation that you can't start or join"
         "Use a REF of your own, or leave `ref` out inside a turn.";
     RefConflict "ref_conflict" 409 "D3" "You already have a conversation with this agent in this task"
-        "Leave `ref` out or name the REF of that conversation.";
+        "Inside your turn leave `ref` out or name the REF of that conversation; outside it wait for its answer first.";
     RefRequired "ref_required" 409 "E6" "A message outside a turn needs a REF"
         "Name the work item in `ref`.";
     DepthCap "depth_cap" 422 "D2" "The conversation is as deep as it may be"

@@ -269,6 +269,8 @@ pub struct Conversation {
     pub children: u32,
     /// Open tasks whose requests came in it.
     pub open_tasks: BTreeSet<TaskId>,
+    /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
+    pub(crate) users: u64,
     /// The grant of its last request.
     pub grant: Option<GrantId>,
     /// When something happened last.
@@ -456,6 +458,8 @@ pub struct Task {
     pub turns: Vec<TurnId>,
     /// When it was made.
     pub created_at: Time,
+    /// When its agent last reported on it.
+    pub status_at: Option<Time>,
     pub(crate) queue_key: Option<Time>,
     pub(crate) ack_due: Option<u64>,
 }
@@ -574,6 +578,10 @@ pub struct Turn {
     pub progress_at: Option<Time>,
     /// Whether it is open.
     pub open: bool,
+    /// Whether a late finish of it was recorded; the first is enough.
+    pub late: bool,
+    /// A decision on an approval that came while it was open.
+    pub decided: Option<Seq>,
 }
 
 /// A key that was used (Q1).
@@ -831,6 +839,7 @@ impl Conversation {
             latched: false,
             children: 0,
             open_tasks: BTreeSet::new(),
+            users: 0,
             grant: None,
             last_at: at,
             opened_at: at,
@@ -928,11 +937,31 @@ impl State {
         self.running == Running::Active && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active)
     }
 
+    /// Whether the policy lets an agent decide an approval: never who asked for it, nor one whose work that
+    /// one caused (H3). A human always may, and is not asked about here.
+    #[must_use]
+    pub fn may_decide(&self, agent: AgentId, approval: &Approval) -> bool {
+        let policy = &self.limits.approvers;
+        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
+        let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
+        let mut tasks = self.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);
+        let works_for_it = tasks.any(|task| self.ancestors(*task).any(|above| above == approval.agent));
+        agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
+    }
+
     /// Any live human, the one with the lowest number; the broker's own number where there is none.
     #[must_use]
     pub fn any_human(&self) -> AgentId {
         let found = self.agents.iter().position(|a| a.live && a.is_human());
         found.and_then(|i| u32::try_from(i).ok()).map_or(SYSTEM, AgentId)
+    }
+
+    /// The human who gave the task's grant, else any human (§1).
+    #[must_use]
+    pub fn human_for(&self, task: Option<TaskId>) -> AgentId {
+        let giver = task.and_then(|t| self.tasks.get(&t)).and_then(|t| self.grants.get(&t.grant)).map(|g| g.giver);
+        let live = |id: &AgentId| self.agent(*id).is_some_and(|a| a.live && a.is_human());
+        giver.filter(live).unwrap_or_else(|| self.any_human())
     }
 
     /// The next timer, and why.

@@ -2,7 +2,8 @@
 //!
 //! It drains a batch of commands, lets the core handle each, appends the facts of all of them at once
 //! (group commit), and only then releases what was held back: replies, wakes and reads. When an append
-//! fails nothing is released, and the process is to end: a restart finds out what was written.
+//! fails nothing is released, and the process is to end: a restart finds out what was written. A panic on
+//! this thread ends it in the same way.
 
 mod boot;
 mod handle;
@@ -12,6 +13,8 @@ mod queue;
 mod recent;
 mod wakes;
 
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +25,7 @@ use tokio::sync::watch;
 pub use self::boot::{BootError, boot};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
-pub use self::handle::{Handle, Unserved};
+pub use self::handle::{Failed, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
 pub(crate) use self::wakes::Subscription;
@@ -66,20 +69,29 @@ enum Held {
 }
 
 impl Broker {
-    /// Runs until the queue is closed and empty, or an append fails.
+    /// Runs until the queue is closed and empty, an append fails, or something panics.
     fn run(mut self) {
+        // After a panic the state is not looked at again, so it does not matter where it was left.
+        match catch_unwind(AssertUnwindSafe(|| self.serve())) {
+            Ok(true) => self.save(),
+            Ok(false) => {}
+            Err(panic) => self.fail(Failed::bug(&words(panic.as_ref())), Vec::new()),
+        }
+    }
+
+    /// Serves until the queue is closed and empty; `false` when an append failed before.
+    fn serve(&mut self) -> bool {
         let mut batch = Vec::with_capacity(BATCH_MAX);
         loop {
             let wait = self.idle();
             let open = self.shared.queue.drain(&mut batch, BATCH_MAX, wait);
             if !self.turn(&mut batch) {
-                return;
+                return false;
             }
             if !open {
-                break;
+                return true;
             }
         }
-        self.save();
     }
 
     /// How long nothing is due.
@@ -102,7 +114,7 @@ impl Broker {
                 true
             }
             Err(error) => {
-                self.fail(&error, held);
+                self.fail(Failed::append(&error), held);
                 false
             }
         }
@@ -167,18 +179,10 @@ impl Broker {
 
     /// Memory is ahead of the disk: nothing may be served any more. Dropping the commands tells everybody
     /// who waits that there will be no answer.
-    fn fail(&self, error: &AppendError, held: Vec<Held>) {
-        let advice = match error {
-            AppendError::Full { .. } => "; make room on the disk and start the server again",
-            AppendError::Fenced { .. } => "; another server leads this workspace now",
-            AppendError::Conflict { .. } | AppendError::Ambiguous { .. } | AppendError::Unavailable { .. } => {
-                "; start the server again: it reads what was written"
-            }
-        };
-        let reason = format!("{error}{advice}");
-        tracing::error!(%reason, "the broker stops");
+    fn fail(&self, failed: Failed, held: Vec<Held>) {
+        tracing::error!(reason = %failed.reason, "the broker stops");
         self.shared.queue.close();
-        self.shared.failed.send_replace(Some(reason.into()));
+        self.shared.failed.send_replace(Some(failed));
         self.shared.queue.clear();
         drop(held);
     }
@@ -195,4 +199,10 @@ impl Broker {
             Err(error) => tracing::warn!(%error, "no snapshot was saved"),
         }
     }
+}
+
+/// What a panic said.
+fn words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no reason was given".into())
 }

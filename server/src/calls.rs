@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
-use lastword_proto::{Principal, Refusal, Reply, Seq};
+use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
 use tokio::sync::watch;
 
@@ -55,16 +55,16 @@ pub(crate) struct Caller {
 impl Caller {
     /// Proves a bearer token, and the turn token that came with it.
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, Fault> {
-        let unauthenticated = || Fault::from(Refusal::new(lastword_proto::Code::Unauthenticated));
+        let unauthenticated = || Fault::from(Refusal::new(Code::Unauthenticated));
         let principal = handle.prove(token).ok_or_else(unauthenticated)?;
-        let forged = || Fault::new(lastword_proto::Code::Forbidden, "Lastword-Turn names no turn of this agent");
+        let forged = || Fault::new(Code::Forbidden, "Lastword-Turn names no turn of this agent");
         let turn = turn.map(|t| handle.signer().verify(t, principal.agent()).ok_or_else(forged)).transpose()?;
         Ok(Self { principal, credential: credential(token), turn })
     }
 
     /// Proves it again, after a wait in which the token may have been replaced or its owner removed.
     pub(crate) fn again(&self, handle: &Handle) -> Result<(), Fault> {
-        let unauthenticated = || Fault::from(Refusal::new(lastword_proto::Code::Unauthenticated));
+        let unauthenticated = || Fault::from(Refusal::new(Code::Unauthenticated));
         handle.known_by(&self.credential).filter(|p| *p == self.principal).map(|_| ()).ok_or_else(unauthenticated)
     }
 
@@ -87,6 +87,24 @@ pub(crate) async fn rang(ctx: &Context, ring: impl Future<Output = ()>, wait: Du
         () = tokio::time::sleep(wait) => false,
         () = ended(&mut stopping) => false,
     }
+}
+
+/// Checks the texts of a call that is no message: none may be longer than a body (L4).
+pub(crate) fn fits<'a>(ctx: &Context, texts: impl IntoIterator<Item = (&'a str, usize)>) -> Result<(), Fault> {
+    let max = ctx.handle.limits().body_bytes_max;
+    match texts.into_iter().find(|(_, bytes)| *bytes as u64 > max) {
+        None => Ok(()),
+        Some((member, bytes)) => {
+            let refusal = Refusal::new(Code::TooLarge).about(format_args!("`{member}`")).numbers(max, bytes as u64);
+            ctx.handle.metrics().refuse(refusal.code);
+            Err(refusal.into())
+        }
+    }
+}
+
+/// The bytes of all texts of a list.
+pub(crate) fn total(texts: &[String]) -> usize {
+    texts.iter().map(String::len).sum()
 }
 
 /// Takes the refusal out of a reply.

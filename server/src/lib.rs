@@ -14,6 +14,6 @@ mod calls;
 mod server;
 mod views;
 
-pub use crate::broker::{BootError, Handle, Live, Unserved, boot};
+pub use crate::broker::{BootError, Failed, Handle, Live, Unserved, boot};
 pub use crate::calls::Context;
 pub use crate::server::{Config, OPERATOR, Server, StartError};

@@ -17,7 +17,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::broker::{self, BootError, Handle, Unserved};
+use crate::broker::{self, BootError, Failed, Handle, Unserved};
 use crate::calls::Context;
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
@@ -158,10 +158,10 @@ impl Server {
     }
 
     /// Waits until the broker has stopped by itself, which only a failure makes it do; gives the reason.
-    pub async fn failed(&self) -> Arc<str> {
+    pub async fn failed(&self) -> Failed {
         let mut failed = self.ctx.handle.failed();
-        let reason = failed.wait_for(Option::is_some).await.ok().and_then(|reason| reason.clone());
-        reason.unwrap_or_else(|| "the broker is gone".into())
+        let found = failed.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
+        found.unwrap_or_else(|| Failed { reason: "the broker is gone".into(), bug: true })
     }
 
     /// Ends it: nothing new is taken, what was taken is finished, a snapshot is saved.
@@ -189,12 +189,12 @@ impl Server {
     }
 }
 
-/// Registers the first human at the first start and writes the token down. Later the file may be elsewhere:
-/// a human who moved the token away from where agents could read it gets no second one.
+/// Registers a human where there is none, as at the first start, and writes the token down. Later the file may
+/// be elsewhere: a human who moved the token away from where agents could read it gets no second one.
 async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, StartError> {
     let path = dir.join(FILE_OPERATOR_TOKEN);
     let failed = |source| StartError::File { path: path.clone(), source };
-    let operator = handle.query(|live| operator(live.state)).await?;
+    let (operator, name) = handle.query(|live| (operator(live.state), free_name(live.state))).await?;
     if operator.is_some() && !renew {
         return Ok(path);
     }
@@ -202,7 +202,7 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
     let input = match operator {
         Some((principal, agent)) => Input::Rekey(principal, agent, token.credential()),
         None => Input::Bootstrap(Registration {
-            name: AgentName::new(OPERATOR).map_err(|e| failed(io::Error::other(e.to_string())))?,
+            name: AgentName::new(&name).map_err(|e| failed(io::Error::other(e.to_string())))?,
             kind: Kind::Human,
             profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
             credential: token.credential(),
@@ -216,6 +216,12 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
     } else {
         Err(failed(io::Error::other(format!("the first human was not registered: {reply:?}"))))
     }
+}
+
+/// The name of a new first human: an agent may have taken the usual one since the last human was removed.
+fn free_name(state: &State) -> String {
+    let others = (2_u64..).map(|n| format!("{OPERATOR}-{n}"));
+    std::iter::once(OPERATOR.to_owned()).chain(others).find(|name| state.live(name).is_none()).unwrap_or_default()
 }
 
 /// The workspace's first human. Who may read the data directory may act for that human: the log is theirs.

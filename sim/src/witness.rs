@@ -146,7 +146,7 @@ impl Witness {
                 Fact::Accepted { message } => match &message.part {
                     Part::Request(_) => message.sender_task.is_some(),
                     Part::Answer(_) => before > 0,
-                    Part::Plain | Part::Reply { .. } | Part::Status { .. } => false,
+                    Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => false,
                 },
                 _ => false,
             };
@@ -183,7 +183,7 @@ impl Witness {
             Part::Reply { .. } => {
                 self.waking_messages.insert(Seq(self.seq));
             }
-            Part::Plain | Part::Status { .. } => {}
+            Part::Plain | Part::Echo | Part::Status { .. } => {}
         }
         let windowed = matches!(message.part, Part::Plain | Part::Request(_));
         if by_agent && windowed {

@@ -276,7 +276,7 @@ fn index_message(db: &Connection, seq: i64, at: i64, message: &Message) -> rusql
 /// The task that a message creates, settles or is about.
 const fn task_of(message: &Message) -> Option<TaskId> {
     match &message.part {
-        Part::Plain => message.sender_task,
+        Part::Plain | Part::Echo => message.sender_task,
         Part::Request(terms) => Some(terms.task),
         Part::Answer(answer) => Some(answer.task),
         Part::Reply { task, .. } | Part::Status { task, .. } => Some(*task),

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lastword_server::{Config, Server, StartError};
+use lastword_server::{Config, Failed, Server, StartError};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -86,8 +86,17 @@ async fn serve(config: Config, cx: &Context) -> Result<(), Failure> {
     server.shutdown().await;
     match failed {
         None => Ok(()),
-        Some(reason) => Err(Failure::unavailable(format!("the server stopped: {reason}"))
-            .hint("what was acknowledged is in the log; start it again once that is mended")),
+        Some(failed) => Err(stopped(&failed)),
+    }
+}
+
+/// The broker ended by itself: by a bug of ours, or because the log could not be written.
+fn stopped(failed: &Failed) -> Failure {
+    let message = format!("the server stopped: {}", failed.reason);
+    if failed.bug {
+        Failure::bug(message).hint("this is a bug in lastword; what was acknowledged is in the log")
+    } else {
+        Failure::unavailable(message).hint("what was acknowledged is in the log; start it again once that is mended")
     }
 }
 

@@ -1,8 +1,9 @@
 //! What needs a server.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Stdio;
 
 use crate::program::{Server, finish, lastword, run};
 
@@ -212,4 +213,33 @@ fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
     stream.read_to_string(&mut response).unwrap();
     let (_, body) = response.split_once("\r\n\r\n").unwrap();
     serde_json::from_str(body).unwrap_or_else(|error| panic!("{error}: {response}"))
+}
+
+#[test]
+fn the_tools_are_served_on_standard_output_and_what_is_wrong_is_told_on_standard_error() {
+    let server = Server::start();
+    server.agent("kilo");
+    let meta = r#""_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"t","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}}"#;
+    let call = format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{{"name":"send_agent_message","arguments":{{"target_agent_id":"kilo","message":"me","ref":"E-1"}},{meta}}}}}"#
+    );
+    let mut command = lastword(server.path());
+    let mut child = command.args(["--token-file", "kilo.token", "mcp"]).stdin(Stdio::piped()).spawn().unwrap();
+    child.stdin.as_mut().unwrap().write_all(format!("{call}\n").as_bytes()).unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let result = serde_json::from_str::<serde_json::Value>(&line).unwrap()["result"].clone();
+    assert_eq!(
+        (result["isError"].as_bool(), result["resultType"].as_str()),
+        (Some(true), Some("complete")),
+        "{result}"
+    );
+    assert_eq!(result["structuredContent"]["code"], "self_send");
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(0), "it ends with its client");
+
+    let mut command = lastword(server.path());
+    let refused = finish(command.arg("mcp").env("LASTWORD_TOKEN", "lw_wrong"), "");
+    assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
+    assert!(refused.stderr.contains("(unauthenticated)"), "{refused:?}");
 }

@@ -42,7 +42,7 @@ impl Step<'_> {
         self.holds(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
-        if !by.is_human() && !self.is_approver(by.agent(), approval) {
+        if !by.is_human() && !self.state().may_decide(by.agent(), approval) {
             return Err(Refusal::new(Code::ApproverNotAllowed).about(id));
         }
         if approval.state != ApprovalState::Pending {
@@ -52,17 +52,6 @@ impl Step<'_> {
         let Verdict { decision, comment, edited, .. } = verdict;
         self.decided(id, Some(by.agent()), decision, comment, edited);
         Ok(Reply::Done)
-    }
-
-    /// Whether the policy lets an agent decide: never the requester, nor one whose work it caused (H3).
-    fn is_approver(&self, agent: AgentId, approval: &Approval) -> bool {
-        let state = self.state();
-        let policy = &state.limits.approvers;
-        let asker = approval.task.and_then(|t| state.tasks.get(&t)).and_then(|t| t.asker.agent());
-        let named = policy.agents.iter().any(|name| state.live(name.as_str()) == Some(agent));
-        let mut tasks = state.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);
-        let works_for_it = tasks.any(|task| state.ancestors(*task).any(|above| above == approval.agent));
-        agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
     }
 
     /// Records a decision; a task that waits for it goes on in a turn of its own.

@@ -3,14 +3,14 @@
 use alloc::boxed::Box;
 
 use super::{Outcome, Step};
-use crate::envelope::{AnswerStatus, Draft, FinishStatus, MessageType};
+use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType};
 use crate::fact::{Answer, Fact, Latched, Message, Outcome as Cause, Part, PartialResult, Place, Recipient, Rerun};
-use crate::fact::{Spend, TurnEnd};
+use crate::fact::{SYSTEM, Spend, TurnEnd};
 use crate::guards;
 use crate::ids::{AgentId, TaskId, TurnId};
 use crate::input::{Finish, Progress, Reply};
 use crate::refusal::{Code, Refusal};
-use crate::state::{Phase, Principal, Request, Task};
+use crate::state::{Asker, Phase, Principal, Request, Task};
 
 impl Step<'_> {
     pub(super) fn finish(&mut self, by: Principal, turn: Option<TurnId>, finish: Finish) -> Outcome {
@@ -19,7 +19,7 @@ impl Step<'_> {
         match turn {
             Ok(turn) => self.finish_turn(turn, finish),
             Err((Some(stale), refusal)) => {
-                self.record(Fact::Late { turn: stale, agent: by.agent(), body: finish.body });
+                self.late(stale, by.agent(), finish.body);
                 Err(refusal)
             }
             Err((None, refusal)) => Err(refusal),
@@ -43,18 +43,24 @@ impl Step<'_> {
 
     fn finish_turn(&mut self, id: TurnId, finish: Finish) -> Outcome {
         let turn = &self.state().turns[&id];
-        let (agent, task) = (turn.agent, turn.task);
+        let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
         let spend = finish.spend.unwrap_or(Spend { tokens: estimate, cost_microusd: 0 });
         let served = &self.state().tasks[&task];
         let (conv, in_flight) = (served.conv, served.in_flight() > 0);
         self.hear_in(agent, Place::Conversation(conv));
+        // A decision for which it says to wait may have come already: then it opens the next turn.
+        let decided = turn_decided.filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
+            Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
             Some(status) => status,
         };
         self.record(Fact::TurnClosed { turn: id, end: TurnEnd::Finished, status: Some(status), spend });
+        if let Some(decided) = decided {
+            self.reply_to(task, SYSTEM, agent, "the approval was decided".into(), None, decided);
+        }
         self.check_budget(task, agent);
         let reply = match status {
             FinishStatus::Waiting => self.waits(task, agent, finish.body),
@@ -107,15 +113,31 @@ impl Step<'_> {
         let limits = &self.state().limits;
         let again = request.reassigned < limits.reassignments_max && request.runs < limits.runs_max;
         let asker = self.asker_of(task).agent().unwrap_or(crate::fact::SYSTEM);
-        let next = self.serves(action.as_str(), asker, Some(task), &request.tried).filter(|_| again);
+        let room = self.has_room_for_agent(task);
+        let next = self.serves(action.as_str(), asker, Some(task), &request.tried);
+        let next = next.filter(|agent| again && (room || self.has_woken(task, *agent)));
         match next {
             Some(agent) => {
                 self.cancel_children(task);
+                self.release_claims(task);
                 self.requeue(task, agent, Rerun::Rejected, None);
                 Reply::Finished { answer: None, open: true }
             }
             None => self.answer_task(task, AnswerStatus::Exhausted, Cause::NobodyLeft, finish),
         }
+    }
+
+    /// Whether the task's grant may wake one more agent (D8).
+    fn has_room_for_agent(&self, task: TaskId) -> bool {
+        let state = self.state();
+        let grant = state.grants.get(&state.tasks[&task].grant);
+        grant
+            .is_some_and(|g| (g.agents.len() as u64) < state.limits.grant_agents_max.saturating_add(g.extension.agents))
+    }
+
+    fn has_woken(&self, task: TaskId, agent: AgentId) -> bool {
+        let state = self.state();
+        state.grants.get(&state.tasks[&task].grant).is_some_and(|g| g.agents.contains(&agent))
     }
 
     /// The failed parts are run once more (Q5).
@@ -140,9 +162,6 @@ impl Step<'_> {
         let mut answer = Answer { reason: finish.reason, ..Answer::outcome(task, status, cause) };
         answer.completed = finish.completed;
         answer.failed = finish.failed;
-        if let Some(request) = &served.request {
-            join_partial(request, &mut answer);
-        }
         let seq = self.settle(answer, from, finish.body, finish.payload);
         Reply::Finished { answer: seq, open: false }
     }
@@ -166,9 +185,6 @@ impl Step<'_> {
 
     /// A RESPONSE sent as a message is the finish of its task (F2, Q7).
     pub(super) fn response(&mut self, by: Principal, draft: Draft) -> Outcome {
-        if by.is_human() {
-            return self.human_response(by, draft);
-        }
         let turn = match &draft.request_id {
             Some(id) => Some(self.answering(by.agent(), id.as_str(), &draft)?),
             None => draft.turn,
@@ -183,7 +199,33 @@ impl Step<'_> {
         if turn.is_none() && !open {
             return Err(Code::ReplyNotExpected.into());
         }
-        self.finish(by, turn, finish)
+        let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
+        self.check_claims(turn, &draft)?;
+        self.finish(by, Some(turn), finish)
+    }
+
+    /// What an answer states of itself is what it is (E3); it goes to the asker of its task, on its REF.
+    fn check_claims(&self, turn: TurnId, draft: &Draft) -> Result<(), Refusal> {
+        let state = self.state();
+        let task = &state.tasks[&state.turns[&turn].task];
+        let depth = if task.asker.is_task() { task.depth_in(task.conv) } else { 0 };
+        let reference = state.ref_of(task.conv);
+        let answers = task.request.as_ref().map(|r| r.message);
+        let asker = task.asker.agent().map(|a| state.name_of(a));
+        if draft.from.as_ref().is_some_and(|from| from.as_str() != state.name_of(task.agent)) {
+            return Err(Code::FromMismatch.into());
+        }
+        if let Some(claim) = draft.depth.filter(|claim| *claim != depth) {
+            return Err(Refusal::new(Code::DepthMismatch).numbers(depth.into(), claim.into()));
+        }
+        if draft.reference.is_some() && draft.reference.as_ref() != reference {
+            return Err(Refusal::new(Code::RefConflict).about(reference.map_or("", |r| r.as_str())));
+        }
+        let elsewhere = matches!(&draft.to, Address::Name(to) if asker.is_some() && Some(to.as_str()) != asker);
+        if elsewhere || (draft.in_reply_to.is_some() && draft.in_reply_to != answers) {
+            return Err(Code::ReplyNotExpected.into());
+        }
+        Ok(())
     }
 
     /// The open turn in which `agent` answers the request; typed refusals for everybody and everything else.
@@ -197,9 +239,17 @@ impl Step<'_> {
             Phase::Open(turn) if task.agent == agent => Ok(turn),
             Phase::Closed(..) if tried => {
                 if let Some(turn) = last {
-                    self.record(Fact::Late { turn, agent, body: draft.body.clone() });
+                    self.late(turn, agent, draft.body.clone());
                 }
                 Err(Refusal::new(Code::AlreadySettled).about(request))
+            }
+            Phase::Waiting
+                if task.agent == agent
+                    && task.in_flight() > 0
+                    && matches!(draft.status, None | Some(FinishStatus::Waiting)) =>
+            {
+                // It waits already: what is in flight opens its next turn, and only an explicit end is news.
+                Err(Code::LeaseLost.into())
             }
             Phase::Queued | Phase::Waiting if task.agent == agent => {
                 let turn = TurnId(self.state().last_turn() + 1);
@@ -212,6 +262,16 @@ impl Step<'_> {
         }
     }
 
+    /// Records a finish that came too late, once a turn; its asker is shown it, and no agent is woken (F6).
+    fn late(&mut self, turn: TurnId, agent: AgentId, body: Box<str>) {
+        let known = self.state().turns.get(&turn);
+        let Some(task) = known.filter(|t| !t.late).map(|t| t.task) else { return };
+        self.record(Fact::Late { turn, agent, body });
+        if let Asker::Human(human) = self.asker_of(task) {
+            self.wake(human);
+        }
+    }
+
     /// The task on which an agent reports, where it is its own open one.
     pub(super) fn own_task(&self, agent: AgentId, draft: &Draft) -> Option<TaskId> {
         let state = self.state();
@@ -219,11 +279,18 @@ impl Step<'_> {
         let by_turn = || self.turn_of(agent, draft.turn).ok().map(|t| state.turns[&t].task);
         let id = if draft.request_id.is_some() { named } else { by_turn() }?;
         let task = state.tasks.get(&id).filter(|t| t.agent == agent && !t.is_closed())?;
+        let asker = task.asker.agent().map(|a| state.name_of(a));
+        if matches!(&draft.to, Address::Name(to) if Some(to.as_str()) != asker) {
+            return None;
+        }
         task.request.as_ref().map(|_| id)
     }
 
     /// STATUS on one's own open task: not counted, one a second at most, renews the lease (R1, E4).
     pub(super) fn status(&mut self, by: Principal, task: TaskId, draft: &Draft) -> Outcome {
+        if draft.from.as_ref().is_some_and(|from| from.as_str() != self.state().name_of(by.agent())) {
+            return Err(Code::FromMismatch.into());
+        }
         self.paced(task)?;
         self.note_progress(task, by.agent(), draft.body.clone(), draft.eta_ms, true);
         let seq = self.state().seq;
@@ -247,7 +314,8 @@ impl Step<'_> {
 
     fn paced(&self, task: TaskId) -> Result<(), Refusal> {
         let state = self.state();
-        let last = state.tasks[&task].turn().and_then(|t| state.turns.get(&t)).and_then(|t| t.progress_at);
+        let turn = state.tasks[&task].turn().and_then(|t| state.turns.get(&t));
+        let last = turn.and_then(|t| t.progress_at).max(state.tasks[&task].status_at);
         let interval = state.limits.progress_interval_ms;
         match last.map(|at| self.now.since(at)).filter(|since| *since < interval) {
             Some(since) => Err(Refusal::new(Code::SenderRate).numbers(1, 2).retry_after(interval - since)),
@@ -282,26 +350,32 @@ impl Step<'_> {
     pub(super) fn renew_turn(&mut self, turn: TurnId, eta_ms: Option<u64>) -> crate::ids::Time {
         let limits = &self.state().limits;
         let eta = eta_ms.unwrap_or(0).min(limits.eta_ms_max);
-        let lease_until = self.now.plus(limits.lease_ms.max(eta));
+        let known = self.state().turns.get(&turn).map_or(self.now, |t| t.lease_until);
+        let lease_until = self.now.plus(limits.lease_ms.max(eta)).max(known);
         self.record(Fact::Renewed { turn, lease_until });
         lease_until
     }
 }
 
-/// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
-fn join_partial(request: &Request, answer: &mut Answer) {
-    answer.earlier = request.partial;
-    if request.partial.is_none() {
-        return;
-    }
-    let mut completed = request.partial_completed.clone();
-    let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
-    let now_done = if answered { request.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
-    completed.extend(now_done);
-    answer.completed = completed;
-    if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
-        answer.failed.clone_from(&request.partial_failed);
-        answer.status = AnswerStatus::Partial;
+impl Request {
+    /// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
+    pub(super) fn join_partial(&self, answer: &mut Answer) {
+        let request = self;
+        answer.earlier = request.partial;
+        if request.partial.is_none() {
+            return;
+        }
+        let mut completed = request.partial_completed.clone();
+        let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
+        let now_done = if answered { request.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
+        completed.extend(now_done);
+        answer.completed = completed;
+        if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
+            answer.failed.clone_from(&request.partial_failed);
+            if answer.status != AnswerStatus::Cancelled {
+                answer.status = AnswerStatus::Partial;
+            }
+        }
     }
 }
 

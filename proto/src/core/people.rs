@@ -17,11 +17,15 @@ impl Step<'_> {
     pub(super) fn escalate(&mut self, by: Principal, turn: Option<TurnId>, question: Question) -> Outcome {
         self.holds(by)?;
         let (agent, max) = (by.agent(), self.state().limits.escalations_open_max);
-        let (task, conv) = self.where_asked(agent, turn, question.reference.as_ref())?;
         let open = self.state().agents[agent.0 as usize].escalations_open;
         if open >= max {
             return Err(Refusal::new(Code::EscalationsOpen).numbers(max, open + 1));
         }
+        let body_max = self.state().limits.body_bytes_max;
+        if question.body.len() as u64 > body_max {
+            return Err(Refusal::new(Code::TooLarge).numbers(body_max, question.body.len() as u64));
+        }
+        let (task, conv) = self.where_asked(agent, turn, question.reference.as_ref())?;
         let escalation = EscalationId(self.state().last_escalation() + 1);
         self.record(Fact::EscalationOpened {
             escalation,
@@ -32,6 +36,7 @@ impl Step<'_> {
             body: question.body,
             options: question.options,
         });
+        self.wake(self.state().human_for(task));
         Ok(Reply::Escalated(escalation))
     }
 
@@ -186,7 +191,11 @@ impl Step<'_> {
         }
         // All or none: a post whose mention can't be delivered is refused with the reason.
         let draft = |name: &AgentName| Draft::new(MessageType::Request, Address::Name(name.clone()), body);
-        for name in mentions {
+        let agent = |name: &&AgentName| {
+            !self.state().live(name.as_str()).is_some_and(|id| self.state().agents[id.0 as usize].is_human())
+        };
+        let mentions: Vec<&AgentName> = mentions.iter().filter(agent).collect();
+        for name in &mentions {
             self.would_admit(by.agent(), draft(name))?;
         }
         self.lift_place(Place::Room(id), by.agent());

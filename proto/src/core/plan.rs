@@ -39,7 +39,8 @@ impl Step<'_> {
         let tasks = state.agent(sender).map(|a| &a.grant_tasks);
         let related = tasks.into_iter().flatten().rev().find(|id| {
             let task = &state.tasks[*id];
-            targets.iter().any(|to| task.asker.agent() == Some(*to) || task.delegate(*to).is_some())
+            task.agent == sender
+                && targets.iter().any(|to| task.asker.agent() == Some(*to) || task.delegate(*to).is_some())
         });
         if let Some(task) = related {
             return Standing::Inside(*task);
@@ -78,12 +79,18 @@ impl Step<'_> {
             Address::User => targets.push(self.human_of(sender, draft).ok_or_else(unknown)?),
             Address::Group(group) => {
                 let members = state.groups.get(group.as_str()).ok_or_else(unknown)?;
+                let before = targets.len();
                 targets.extend(members.iter().copied().filter(|m| *m != sender));
+                if targets.len() == before {
+                    return Err(unknown());
+                }
             }
             Address::Action(action) => {
                 let task = self.standing(sender, draft, &[]).task();
-                let none: &[AgentId] = &[];
-                targets.push(self.serves(action.as_str(), sender, task, none).ok_or_else(unknown)?);
+                // Outside a turn its askers are no choice either: asking them would be refused (D7).
+                let tasks = state.agent(sender).into_iter().flat_map(|a| &a.grant_tasks);
+                let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(t)?.asker.agent()).collect();
+                targets.push(self.serves(action.as_str(), sender, task, &askers).ok_or_else(unknown)?);
             }
             Address::List(items) => {
                 for item in items {
@@ -115,9 +122,7 @@ impl Step<'_> {
     fn human_of(&self, sender: AgentId, draft: &Draft) -> Option<AgentId> {
         let state = self.state();
         let task = self.standing(sender, draft, &[]).task();
-        let giver = task.and_then(|t| state.tasks.get(&t)).and_then(|t| state.grants.get(&t.grant)).map(|g| g.giver);
-        let live = |id: &AgentId| state.agent(*id).is_some_and(|a| a.is_human() && a.live);
-        giver.filter(live).or_else(|| Some(state.any_human()).filter(|id| *id != SYSTEM))
+        Some(state.human_for(task)).filter(|id| *id != SYSTEM)
     }
 
     /// The conversation of the message to `to`; `fresh` children were planned before it in the same send.

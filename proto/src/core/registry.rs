@@ -1,7 +1,7 @@
 //! Who is there: registering, amending, rekeying and removing agents and humans (§1).
 
 use super::{Outcome, Step};
-use crate::fact::{Credential, Fact, Kind, Outcome as Cause, Profile};
+use crate::fact::{Credential, Fact, GrantEnd, Kind, Outcome as Cause, Profile};
 use crate::ids::AgentId;
 use crate::input::{Registration, Reply};
 use crate::refusal::{Code, Refusal};
@@ -10,7 +10,7 @@ use crate::state::Principal;
 impl Step<'_> {
     /// The first human, from the shell itself.
     pub(super) fn bootstrap(&mut self, registration: Registration) -> Outcome {
-        if registration.kind != Kind::Human || self.state().agents.iter().any(crate::state::Agent::is_human) {
+        if registration.kind != Kind::Human || self.state().agents.iter().any(|a| a.live && a.is_human()) {
             return Err(Code::Forbidden.into());
         }
         self.enrol(registration)
@@ -58,7 +58,16 @@ impl Step<'_> {
     pub(super) fn remove(&mut self, by: Principal, agent: AgentId) -> Outcome {
         self.human(by)?;
         self.known(agent)?;
+        let humans = self.state().agents.iter().filter(|a| a.live && a.is_human()).count();
+        if humans == 1 && self.state().agents[agent.0 as usize].is_human() {
+            return Err(Refusal::new(Code::Forbidden).about("the last human of the workspace"));
+        }
         self.end_tasks_of(agent, Cause::RecipientGone);
+        // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
+        let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
+        for grant in given.map(|(id, _)| *id).collect::<alloc::vec::Vec<_>>() {
+            self.end_grant(grant, GrantEnd::Stopped, Cause::AskerEnded);
+        }
         let held: alloc::vec::Vec<_> =
             self.state().claims.iter().filter(|(_, c)| c.agent == agent).map(|(id, _)| *id).collect();
         for claim in held {

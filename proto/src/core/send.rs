@@ -4,10 +4,10 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
-use crate::envelope::{Draft, MessageType};
+use crate::envelope::{Address, Draft, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Terms};
 use crate::guards::{Ahead, GUARDS, Line, Plan, Standing, View};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
 use crate::refusal::{Code, Refusal};
@@ -25,14 +25,25 @@ struct Sending {
 impl Step<'_> {
     pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
         self.holds(by)?;
+        // From outside, but caused by one of ours: no grant, so no request (D10).
+        let mut draft = draft;
+        if draft.caused_by.is_some() && draft.kind == MessageType::Request {
+            draft.kind = MessageType::Info;
+        }
         if let Some(again) = self.repeated(by.agent(), &draft)? {
             return Ok(again);
         }
         match draft.kind {
-            MessageType::Response => return self.response(by, draft),
+            MessageType::Response if by.is_human() => return self.human_response(by, draft),
+            MessageType::Response => {
+                let refused = self.refused(by.agent(), &draft);
+                return self.response(by, draft).inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
+            }
             MessageType::Status => {
                 if let Some(task) = self.own_task(by.agent(), &draft) {
-                    return self.status(by, task, &draft);
+                    let refused = self.refused(by.agent(), &draft);
+                    let sent = self.status(by, task, &draft);
+                    return sent.inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
                 }
             }
             MessageType::Request | MessageType::Alert | MessageType::Info | MessageType::Broadcast => {}
@@ -43,6 +54,30 @@ impl Step<'_> {
             return self.escalate(by, turn, Question { body, options: Vec::new(), reference });
         }
         self.admit(sending)
+    }
+
+    /// What the record of a refusal says of the draft.
+    fn refused(&self, agent: AgentId, draft: &Draft) -> (Option<TurnId>, MessageType, Address, Option<Ref>) {
+        let turn = self.turn_of(agent, draft.turn).ok();
+        (turn, draft.kind, draft.to.clone(), draft.reference.clone())
+    }
+
+    /// An answer or status that was refused is on record, counts where its sender takes part, and against
+    /// its turn, like any other message (R1, F5).
+    fn note_refusal(
+        &mut self,
+        agent: AgentId,
+        (turn, kind, to, reference): (Option<TurnId>, MessageType, Address, Option<Ref>),
+        refusal: &Refusal,
+    ) {
+        let state = self.state();
+        let task = turn.and_then(|t| state.turns.get(&t)).and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
+        let named = reference.as_ref().and_then(|r| state.refs.get(r).copied());
+        let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
+        if let Some(conv) = named.or(task).filter(part) {
+            self.hear_in(agent, Place::Conversation(conv));
+        }
+        self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
     }
 
     /// The first answer to a send that was accepted under the same key before (Q1).
@@ -63,11 +98,7 @@ impl Step<'_> {
             && matches!(sending.targets.as_slice(), [(Some(to), _)] if human(*to))
     }
 
-    fn sending(&self, sender: AgentId, mut draft: Draft) -> Sending {
-        // From outside, but caused by one of ours: no grant, so no request (D10).
-        if draft.caused_by.is_some() && draft.kind == MessageType::Request {
-            draft.kind = MessageType::Info;
-        }
+    fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
         let (unresolved, found) = match self.targets(sender, &draft) {
             Ok(found) => (None, found),
             Err(refusal) => (Some(refusal), Vec::new()),
@@ -224,7 +255,7 @@ impl Step<'_> {
             };
             let number = several.then_some(i + 1);
             let message = self.message(sender, &draft, (conv, line.depth), root, grant, to, number);
-            if standing == Standing::Human {
+            if standing == Standing::Human && message.is_said() {
                 self.lift_place(Place::Conversation(conv), sender);
             }
             self.record(Fact::Accepted { message: Box::new(message) });
@@ -291,6 +322,7 @@ impl Step<'_> {
         let hop = task.map_or(0, |t| t.hop);
         let part = match to.filter(|_| request) {
             Some(to) => Part::Request(self.terms(draft, task, to, number)),
+            None if draft.caused_by.is_some() => Part::Echo,
             None => Part::Plain,
         };
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
@@ -300,7 +332,7 @@ impl Step<'_> {
             kind: draft.kind,
             conv,
             depth,
-            hops: hop + u8::from(request && task.is_some()),
+            hops: hop.saturating_add(u8::from(request && task.is_some())),
             grant,
             sender_task,
             cause: self.cause(task),

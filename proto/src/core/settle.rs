@@ -27,6 +27,10 @@ impl Step<'_> {
     ) -> Option<Seq> {
         let id = answer.task;
         let task = self.state().tasks.get(&id).filter(|t| !t.is_closed())?;
+        let mut answer = answer;
+        if let Some(request) = &task.request {
+            request.join_partial(&mut answer);
+        }
         let (server, asker, grant, children) = (task.agent, task.asker, task.grant, task.children.clone());
         if let Some(turn) = task.turn() {
             let spend = Spend::default();
@@ -84,7 +88,7 @@ impl Step<'_> {
         }
     }
 
-    fn release_claims(&mut self, task: TaskId) {
+    pub(super) fn release_claims(&mut self, task: TaskId) {
         let held: Vec<ClaimId> =
             self.state().claims.iter().filter(|(_, c)| c.task == Some(task)).map(|(id, _)| *id).collect();
         for claim in held {
@@ -126,6 +130,7 @@ impl Step<'_> {
             body: body.into(),
             options: Vec::new(),
         });
+        self.wake(self.state().human_for(None));
     }
 
     /// The asker or a human takes a request back (Q9).

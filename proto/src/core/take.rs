@@ -52,7 +52,8 @@ impl Step<'_> {
         let lease_until = self.now.plus(self.state().limits.lease_ms);
         let turn = &self.state().turns[&id];
         let task = &self.state().tasks[&turn.task];
-        let ready = task.ready.front().copied().filter(|_| !self.state().is_parked(task));
+        let held = self.state().is_parked(task) || !self.state().may_take(turn.agent);
+        let ready = task.ready.front().copied().filter(|_| !held);
         let Some(ready) = ready else {
             if lease_until.since(turn.lease_until) * 10 > self.state().limits.lease_ms {
                 self.record(Fact::Renewed { turn: id, lease_until });
@@ -134,7 +135,11 @@ impl Step<'_> {
                     let lease_until = self.state().turns[&turn].lease_until;
                     self.record(Fact::Joined { turn, message: answer, lease_until });
                 }
-                None => self.record(Fact::Collected { task, message: answer }),
+                None if self.asker_of(task) == crate::state::Asker::Nobody => {
+                    self.record(Fact::Collected { task, message: answer });
+                }
+                // The task waits for it without a turn: it opens the next one.
+                None => return Ok(Reply::Delivery(None)),
             }
             self.end_idle_root(task);
         }

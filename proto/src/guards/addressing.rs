@@ -7,6 +7,17 @@ use crate::refusal::{Code, Refusal};
 /// A REQUEST to everybody, a list that is too long or empty, or a BROADCAST to somebody.
 pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.list_max;
+    if view.is_request() && view.to_human() {
+        return Some(Refusal::new(Code::Malformed).about("a human is asked by an escalation, one at a time"));
+    }
+    if view.is_request() && view.to.is_none() && view.unresolved.is_none() && view.draft.to != Address::All {
+        return Some(Refusal::new(Code::Malformed).about("`to` names nobody"));
+    }
+    if let Address::List(items) = &view.draft.to
+        && items.contains(&Address::All)
+    {
+        return Some(Refusal::new(Code::Malformed).about("`all` can't stand in a list"));
+    }
     match (&view.draft.to, view.draft.kind) {
         (Address::All, MessageType::Request) => {
             Some(Refusal::new(Code::Malformed).about("a REQUEST can't go to `all`"))

@@ -19,9 +19,10 @@ pub(super) fn paused(view: &View<'_>) -> Option<Refusal> {
 
 /// The grant or the conversation is latched.
 pub(super) fn latched(view: &View<'_>) -> Option<Refusal> {
-    let conv = view.conv().and_then(|c| view.state.conversations.get(&c)).filter(|c| c.latched);
+    let own = view.task().map(|t| t.conv);
+    let mut convs = [view.conv(), own].into_iter().flatten().filter_map(|c| view.state.conversations.get(&c));
     let grant = view.grant().is_some_and(|g| g.latched.is_some());
-    (grant || conv.is_some()).then(|| Refusal::new(Code::Latched))
+    (grant || convs.any(|c| c.latched)).then(|| Refusal::new(Code::Latched))
 }
 
 fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {

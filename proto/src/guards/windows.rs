@@ -55,8 +55,11 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
     if (targets.len() as u64) < limits.fan_out_targets_max || targets.iter().any(|(known, _)| *known == to) {
         return None;
     }
-    let first = targets.iter().map(|(_, last)| *last).min().unwrap_or(view.now);
-    let wait = first.plus(window).since(view.now).max(1);
     let would_be = targets.len() as u64 + 1;
-    Some(Refusal::new(Code::FanOut).numbers(limits.fan_out_targets_max, would_be).retry_after(wait))
+    let refusal = Refusal::new(Code::FanOut).numbers(limits.fan_out_targets_max, would_be);
+    if view.ahead.count() >= limits.fan_out_targets_max {
+        return Some(refusal.about("one send to so many"));
+    }
+    let first = targets.iter().map(|(_, last)| *last).min().unwrap_or(view.now);
+    Some(refusal.retry_after(first.plus(window).since(view.now).max(1)))
 }

@@ -158,6 +158,7 @@ impl State {
                 let (old, profile) = (agent.credential, agent.profile.clone());
                 self.credentials.remove(&old);
                 self.index_profile(*id, &profile, false);
+                self.leave_nothing_behind(at, *id);
                 self.refresh_clock(at, *id);
             }
             Fact::Rekeyed { agent, credential } => self.rekey(*agent, *credential),
@@ -243,12 +244,18 @@ impl State {
         grant.end = Some(end);
         self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
         let latch = grant.latched.take();
+        let mut used = Vec::new();
         for task in &grant.tasks {
             let Some(known) = self.tasks.get(task) else { continue };
+            used.push(known.conv);
+            used.extend(known.delegates.iter().map(|d| d.conv));
             let served = known.request.iter().flat_map(|r| &r.tried).chain([&known.agent]);
             for agent in served {
                 self.agents[agent.0 as usize].grant_tasks.remove(task);
             }
+        }
+        for conv in used {
+            self.uses(conv, -1);
         }
         if let Some(incident) = latch {
             self.closed.push_back((at, Closed::Incident(incident)));

@@ -4,6 +4,8 @@
     reason = "the dispatch in `State::change` matches every fact; each part gets its own"
 )]
 
+use alloc::vec::Vec;
+
 use super::fold::misdirected;
 use super::{
     Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Room, RootLine, Running,
@@ -58,6 +60,11 @@ impl State {
                     answer: None,
                 };
                 self.escalations.insert(*escalation, asked);
+                let human = self.human_for(*task);
+                self.notice(at, human);
+                if *cause == EscalationCause::TimedOut {
+                    self.closed.push_back((at, Closed::Escalation(*escalation)));
+                }
                 if *cause == EscalationCause::Asked {
                     self.agents[agent.0 as usize].escalations_open += 1;
                 }
@@ -130,7 +137,12 @@ impl State {
                     approval.arguments.clone_from(arguments);
                     approval.digest = *digest;
                 }
-                let agent = approval.agent;
+                let (agent, task) = (approval.agent, approval.task);
+                let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);
+                let seq = self.seq;
+                if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
+                    turn.decided = Some(seq);
+                }
                 self.notice(at, agent);
             }
             Fact::ApprovalUsed { approval } => {
@@ -156,6 +168,23 @@ impl State {
             self.human_wait(at, grant, false);
         }
         self.closed.push_back((at, Closed::Approval(id)));
+    }
+
+    /// What an agent asked for ends with it: nothing of it reaches a successor of the same name (§1).
+    pub(super) fn leave_nothing_behind(&mut self, at: Time, agent: AgentId) {
+        let asked: Vec<EscalationId> =
+            self.escalations.iter().filter(|(_, e)| e.agent == agent).map(|(id, _)| *id).collect();
+        for escalation in asked {
+            self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
+        }
+        let held: Vec<ApprovalId> =
+            self.approvals.iter().filter(|(_, a)| a.agent == agent).map(|(id, _)| *id).collect();
+        for id in held {
+            self.end_approval(at, id, ApprovalState::Expired);
+            if let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Approved) {
+                approval.state = ApprovalState::Expired;
+            }
+        }
     }
 
     fn human_wait(&mut self, at: Time, id: GrantId, begins: bool) {
@@ -255,7 +284,7 @@ impl State {
     fn forget_conversation(&mut self, at: Time, id: ConvId) {
         let Some(conv) = self.conversations.get(&id) else { return };
         let idle = at.since(conv.last_at) >= self.limits.retention_ms;
-        if idle && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
+        if idle && conv.users == 0 && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
             self.refs.remove(&conv.reference);
             self.conversations.remove(&id);
         } else {

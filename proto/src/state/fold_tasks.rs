@@ -17,7 +17,7 @@ impl State {
         self.count_message(at, message);
         self.remember_key(at, message);
         match &message.part {
-            Part::Plain => {
+            Part::Plain | Part::Echo => {
                 self.charge_window(at, message);
                 self.notice_recipient(at, message);
             }
@@ -33,10 +33,13 @@ impl State {
                 let bytes = message.body.len() as u64;
                 self.ready(at, *task, Ready { message: self.seq, depth: None, child: None, bytes });
             }
-            Part::Status { task, acknowledged, .. } => {
+            Part::Status { task, acknowledged, eta_ms } => {
+                if let Some(task) = self.tasks.get_mut(task) {
+                    task.status_at = Some(at);
+                }
                 if *acknowledged {
                     self.step(*task, RequestEvent::Acknowledged);
-                    self.disarm_ack(*task);
+                    self.grant_time(at, *task, eta_ms.unwrap_or(0));
                 }
                 self.notice_recipient(at, message);
             }
@@ -50,7 +53,7 @@ impl State {
             conv.messages += 1;
             conv.deepest = conv.deepest.max(message.depth);
             conv.last_at = at;
-            conv.turns = if human { 0 } else { conv.turns };
+            conv.turns = if human && message.is_said() { 0 } else { conv.turns };
             let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
             for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
                 if let Err(place) = conv.participants.binary_search(&agent) {
@@ -91,6 +94,13 @@ impl State {
         sender.recent.push_back((at, to));
     }
 
+    /// A request that was acknowledged and not taken has a lease's time from then on, as a turn would (Q2).
+    fn grant_time(&mut self, at: Time, id: TaskId, eta_ms: u64) {
+        self.disarm_ack(id);
+        let time_ms = self.limits.lease_ms.max(eta_ms.min(self.limits.eta_ms_max));
+        self.arm(at, id, time_ms);
+    }
+
     fn notice_recipient(&mut self, at: Time, message: &Message) {
         match message.to {
             Recipient::One(to) => self.notice(at, to),
@@ -109,8 +119,10 @@ impl State {
         let (age, max) = (self.limits.delivery_age_ms, self.limits.inbox_max);
         let seq = self.seq;
         let Some(agent) = self.agents.get_mut(agent.0 as usize).filter(|a| a.live) else { return };
-        while agent.notices.front().is_some_and(|(_, since)| at.since(*since) >= age)
-            || agent.notices.len() as u64 >= max
+        // What is for a human may be the answer to a grant, and is never dropped (F6).
+        while !agent.is_human()
+            && (agent.notices.front().is_some_and(|(_, since)| at.since(*since) >= age)
+                || agent.notices.len() as u64 >= max)
         {
             agent.notices.pop_front();
         }
@@ -146,6 +158,7 @@ impl State {
             self.delegated(task, Delegate { agent: to, conv: message.conv, task: terms.task });
         }
         if let Some(conv) = self.conversations.get_mut(&message.conv) {
+            conv.users += 1;
             conv.open_tasks.insert(terms.task);
             conv.grant = Some(grant);
         }
@@ -185,9 +198,24 @@ impl State {
         let Some(task) = self.tasks.get_mut(&asker) else { return };
         task.quota_left = task.quota_left.saturating_sub(1);
         task.children.push(delegate.task);
-        match task.delegates.iter_mut().find(|d| d.agent == delegate.agent) {
-            Some(known) => *known = delegate,
-            None => task.delegates.push(delegate),
+        let before = task.delegates.iter_mut().find(|d| d.agent == delegate.agent);
+        let left = match before {
+            Some(known) => Some(core::mem::replace(known, delegate).conv),
+            None => {
+                task.delegates.push(delegate);
+                None
+            }
+        };
+        self.uses(delegate.conv, 1);
+        if let Some(left) = left {
+            self.uses(left, -1);
+        }
+    }
+
+    /// Counts who depends on a conversation.
+    pub(super) fn uses(&mut self, conv: ConvId, change: i64) {
+        if let Some(conv) = self.conversations.get_mut(&conv) {
+            conv.users = conv.users.saturating_add_signed(change);
         }
     }
 
@@ -206,6 +234,7 @@ impl State {
         let root = Task::new(at, agent, Asker::Nobody, conv, grant);
         self.tasks.insert(id, Task { received, quota_left, incarnation, phase: Phase::Waiting, ..root });
         self.agents[agent.0 as usize].grant_tasks.insert(id);
+        self.uses(conv, 1);
         if let Some(grant) = self.grants.get_mut(&grant) {
             grant.root_task = Some(id);
             grant.open_tasks.insert(id);
@@ -278,20 +307,12 @@ impl State {
         let structure = self.structure_of(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.phase = Phase::Closed(status, cause);
-        task.ready.clear();
         let (conv, grant, agent) = (task.conv, task.grant, task.agent);
-        let escalations = core::mem::take(&mut task.escalations);
-        let approvals = core::mem::take(&mut task.approvals);
         if let Some(deadline) = task.request.as_ref().and_then(|r| r.deadline) {
             self.timers.remove(&(deadline, Timer::Deadline(id)));
         }
         self.keep_root_depth(id, agent, conv);
-        for escalation in escalations {
-            self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
-        }
-        for approval in approvals {
-            self.end_approval(at, approval, ApprovalState::Expired);
-        }
+        self.withdraw(at, id);
         if let Some(grant) = self.grants.get_mut(&grant) {
             grant.open_tasks.remove(&id);
             grant.structure = grant.structure.saturating_sub(structure);
@@ -302,6 +323,20 @@ impl State {
         self.closed.push_back((at, Closed::Task(id)));
         if let Some(request) = self.tasks[&id].request.as_ref().map(|r| r.id.clone()) {
             self.closed.push_back((at, Closed::Key(request)));
+        }
+    }
+
+    /// Takes back what a run waited for: it ended, and what comes now is for nobody.
+    pub(super) fn withdraw(&mut self, at: Time, id: TaskId) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        task.ready.clear();
+        let escalations = core::mem::take(&mut task.escalations);
+        let approvals = core::mem::take(&mut task.approvals);
+        for escalation in escalations {
+            self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
+        }
+        for approval in approvals {
+            self.end_approval(at, approval, ApprovalState::Expired);
         }
     }
 
@@ -392,6 +427,7 @@ impl Task {
             lost: 0,
             turns: Vec::new(),
             created_at: at,
+            status_at: None,
             queue_key: None,
             ack_due: None,
         }

@@ -36,6 +36,9 @@ impl State {
                 self.spend(at, *turn, *spend);
             }
             Fact::Late { turn, .. } => {
+                if let Some(turn) = self.turns.get_mut(turn) {
+                    turn.late = true;
+                }
                 let task = self.turns.get(turn).and_then(|t| self.tasks.get(&t.task));
                 if let Some(asker) = task.and_then(|t| t.asker.agent()) {
                     self.notice(at, asker);
@@ -65,6 +68,8 @@ impl State {
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq),
             progress_at: None,
             open: true,
+            late: false,
+            decided: None,
         };
         let opens = served.phase == Phase::Queued;
         served.phase = Phase::Open(id);
@@ -194,6 +199,9 @@ impl State {
                 request.partial_failed.clone_from(&result.failed);
             }
         }
+        if matches!(why, Rerun::Rejected | Rerun::Partial) {
+            self.withdraw(at, id);
+        }
         self.step(id, RequestEvent::Requeued);
         self.agents[agent.0 as usize].grant_tasks.insert(id);
         if let Some(grant) = self.grants.get_mut(&grant) {
@@ -209,12 +217,19 @@ impl State {
 
     /// Starts the time to acknowledge of a queued request that nothing parks.
     pub(super) fn arm_ack(&mut self, at: Time, id: TaskId) {
+        let Some(request) = self.tasks.get(&id).and_then(|t| t.request.as_ref()) else { return };
+        let sent = request.state == crate::fsm::RequestState::RequestSent;
+        let time_ms = if sent { request.ack_ms } else { self.limits.lease_ms };
+        self.arm(at, id, time_ms);
+    }
+
+    /// Starts a clock of `ack_ms` of the recipient's free time for a request that waits in its queue.
+    pub(super) fn arm(&mut self, at: Time, id: TaskId, ack_ms: u64) {
         let Some(task) = self.tasks.get(&id).filter(|t| t.phase == Phase::Queued) else { return };
-        let Some(request) = &task.request else { return };
-        if task.ack_due.is_some() || self.is_parked(task) || request.state != crate::fsm::RequestState::RequestSent {
+        if task.ack_due.is_some() || self.is_parked(task) {
             return;
         }
-        let (agent, ack_ms) = (task.agent, request.ack_ms);
+        let agent = task.agent;
         let clock = &mut self.agents[agent.0 as usize].ack;
         let due = clock.free_at(at).saturating_add(ack_ms);
         clock.due.insert((due, id));

@@ -11,6 +11,9 @@ use crate::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
 use crate::ids::Seq;
 use crate::names::{AgentName, Label, NameError, Ref, RequestId};
 
+/// What the broker says of a message, and no sender (E3).
+const MINTED: [&str; 4] = ["hops", "cause", "grant", "conversation"];
+
 /// A message as its sender hands it in; `POST /v1/messages`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -61,7 +64,7 @@ pub struct Envelope {
     /// STATUS: how long it will take, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
-    /// Members that Lastword doesn't know; kept with `metadata`.
+    /// Members that Lastword doesn't know; kept with `metadata`. Those that the broker mints are refused.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub unknown: Map<String, Value>,
@@ -159,6 +162,9 @@ impl Envelope {
     /// # Errors
     /// The first member that is wrong.
     pub fn draft(self) -> Result<Draft, FieldError> {
+        if let Some(member) = MINTED.into_iter().find(|member| self.unknown.contains_key(*member)) {
+            return Err(FieldError::new(member, "is minted by the broker: leave it out"));
+        }
         let to = self.address()?;
         let mut draft = Draft::new(self.kind, to, &self.body);
         draft.from = name("from", self.from.as_deref(), AgentName::new)?;
@@ -234,6 +240,10 @@ mod tests {
             (r#"{"type":"request","to":[]}"#, "to"),
             (r#"{"type":"request","to":"hive","ref":"x]"}"#, "ref"),
             (r#"{"type":"info","to":"hive","in_reply_to":"12"}"#, "in_reply_to"),
+            (r#"{"type":"info","to":"hive","hops":0}"#, "hops"),
+            (r#"{"type":"info","to":"hive","cause":"msg-1"}"#, "cause"),
+            (r#"{"type":"info","to":"hive","grant":"grt-1"}"#, "grant"),
+            (r#"{"type":"info","to":"hive","conversation":"cnv-1"}"#, "conversation"),
         ] {
             let envelope: Envelope = serde_json::from_str(json).unwrap();
             assert_eq!(envelope.draft().unwrap_err().field, field, "{json}");

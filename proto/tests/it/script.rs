@@ -218,7 +218,7 @@ impl World {
                             write!(line, " done={:?} failed={:?}", answer.completed, answer.failed).unwrap();
                         }
                     }
-                    Part::Reply { .. } | Part::Plain | Part::Status { .. } => {}
+                    Part::Reply { .. } | Part::Plain | Part::Echo | Part::Status { .. } => {}
                 }
                 if !message.body.is_empty() {
                     write!(line, " \"{}\"", message.body).unwrap();

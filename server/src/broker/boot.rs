@@ -54,6 +54,7 @@ pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result
         wakes: Wakes::default(),
         saving: Mutex::default(),
         unread: Mutex::default(),
+        limits: core.state().limits.clone(),
         metrics: Metrics::default(),
         committed: watching,
         failed: watch::Sender::new(None),

@@ -1,14 +1,14 @@
 //! The way to the broker from anywhere in the process.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_proto::Code;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Delivery;
-use lastword_proto::{Entry, Input, Principal, Refusal, Reply, Seq, Time};
-use lastword_store::{ReadError, Reader};
+use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time};
+use lastword_store::{AppendError, ReadError, Reader};
 use tokio::sync::{oneshot, watch};
 
 use super::queue::{Full, Lane, Queue};
@@ -34,11 +34,16 @@ pub(super) struct Shared {
     /// Held while a snapshot is written.
     pub(super) saving: Mutex<()>,
     /// Deliveries whose reader went away before it had them; given again (L2).
-    pub(super) unread: Mutex<BTreeMap<AgentId, Delivery>>,
+    pub(super) unread: Mutex<Unread>,
+    /// The numbers in force, which only a start changes.
+    pub(super) limits: Limits,
     pub(super) metrics: Metrics,
     pub(super) committed: watch::Receiver<Seq>,
-    pub(super) failed: watch::Sender<Option<Arc<str>>>,
+    pub(super) failed: watch::Sender<Option<Failed>>,
 }
+
+/// Deliveries that were not handed over, of each agent in the order of their messages.
+pub(super) type Unread = BTreeMap<AgentId, VecDeque<Delivery>>;
 
 impl Shared {
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
@@ -49,8 +54,19 @@ impl Shared {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn unread(&self) -> MutexGuard<'_, BTreeMap<AgentId, Delivery>> {
+    fn unread(&self) -> MutexGuard<'_, Unread> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps a delivery for the agent's next call; beyond `inbox_max` the oldest goes, which stays in the log.
+    fn keep(&self, agent: AgentId, delivery: Delivery) {
+        let mut unread = self.unread();
+        let kept = unread.entry(agent).or_default();
+        let at = kept.partition_point(|earlier| earlier.message < delivery.message);
+        kept.insert(at, delivery);
+        if kept.len() as u64 > self.limits.inbox_max {
+            kept.pop_front();
+        }
     }
 }
 
@@ -75,7 +91,7 @@ impl Parcel {
 impl Drop for Parcel {
     fn drop(&mut self) {
         if let Some(delivery) = self.delivery.take() {
-            self.shared.unread().insert(self.agent, delivery);
+            self.shared.keep(self.agent, delivery);
             self.shared.wakes.wake(self.agent);
         }
     }
@@ -94,6 +110,35 @@ pub enum Unserved {
     /// It has stopped; whether the input was made durable is unknown.
     #[error("the broker has stopped: {0}")]
     Down(Arc<str>),
+}
+
+/// Why the broker stopped by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// What happened, and what to do.
+    pub reason: Arc<str>,
+    /// Whether it is a bug of ours, and not of the disk.
+    pub bug: bool,
+}
+
+impl Failed {
+    /// The log could not be written.
+    pub(super) fn append(error: &AppendError) -> Self {
+        let advice = match error {
+            AppendError::Full { .. } => "make room on the disk and start the server again",
+            AppendError::Fenced { .. } => "another server leads this workspace now",
+            AppendError::Conflict { .. } | AppendError::Ambiguous { .. } | AppendError::Unavailable { .. } => {
+                "start the server again: it reads what was written"
+            }
+        };
+        Self { reason: format!("{error}; {advice}").into(), bug: false }
+    }
+
+    /// The broker panicked.
+    pub(super) fn bug(panic: &str) -> Self {
+        let reason = format!("the broker panicked: {panic}; start the server again: it reads what was written");
+        Self { reason: reason.into(), bug: true }
+    }
 }
 
 impl Unserved {
@@ -127,7 +172,7 @@ impl Handle {
         // Who asked may have gone away meanwhile, and then nobody wants the answer.
         let then = Box::new(move |reply: Reply, live: &Live<'_>| drop(send.send(then(reply, live))));
         self.push(lane, Command::Input(Box::new(input), then))?;
-        receive.await.map_err(|_| self.down())
+        self.answer(receive).await
     }
 
     /// Looks at the state, behind everything that is durable.
@@ -141,7 +186,20 @@ impl Handle {
     {
         let (send, receive) = oneshot::channel();
         self.push(Lane::Normal, Command::Look(Box::new(move |live| drop(send.send(look(live))))))?;
-        receive.await.map_err(|_| self.down())
+        self.answer(receive).await
+    }
+
+    /// What the broker answers. It drops a command only when it fails, and then says why: a panic drops what
+    /// was in hand a moment before that.
+    async fn answer<T>(&self, receive: oneshot::Receiver<T>) -> Result<T, Unserved> {
+        match receive.await {
+            Ok(answer) => Ok(answer),
+            Err(_) => {
+                // The sender lives as long as this handle, so the wait ends by a value only.
+                let _told = self.failed().wait_for(Option::is_some).await.is_ok();
+                Err(self.down())
+            }
+        }
     }
 
     /// Hands in something whose reply nobody waits for, ahead of the queue.
@@ -194,7 +252,7 @@ impl Handle {
 
     /// Why the broker stopped, once it has.
     #[must_use]
-    pub fn failed(&self) -> watch::Receiver<Option<Arc<str>>> {
+    pub fn failed(&self) -> watch::Receiver<Option<Failed>> {
         self.0.failed.subscribe()
     }
 
@@ -238,16 +296,28 @@ impl Handle {
         Parcel { shared: Arc::clone(&self.0), agent, delivery: Some(delivery) }
     }
 
-    /// A delivery that was not handed over; where a turn is named, only one of that turn.
+    /// The oldest delivery that was not handed over; where a turn is named, none of another turn.
     pub(crate) fn unread(&self, agent: AgentId, named: Option<TurnId>) -> Option<Parcel> {
         let mut unread = self.0.unread();
-        let turn = unread.get(&agent)?.turn.map(|open| open.turn);
-        if named.is_some() && turn.is_some() && named != turn {
-            return None;
+        let kept = unread.get_mut(&agent)?;
+        let fits = |delivery: &Delivery| named.is_none_or(|named| delivery.turn.is_none_or(|open| open.turn == named));
+        let at = kept.iter().position(fits)?;
+        let delivery = kept.remove(at)?;
+        if kept.is_empty() {
+            unread.remove(&agent);
         }
-        let delivery = unread.remove(&agent)?;
         drop(unread);
         Some(self.parcel(agent, delivery))
+    }
+
+    /// The messages whose deliveries were not handed over.
+    pub(crate) fn kept(&self, agent: AgentId) -> Vec<Seq> {
+        self.0.unread().get(&agent).into_iter().flatten().map(|delivery| delivery.message).collect()
+    }
+
+    /// The numbers in force.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.0.limits
     }
 
     pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
@@ -281,8 +351,8 @@ impl Handle {
     }
 
     fn down(&self) -> Unserved {
-        let reason = self.0.failed.borrow().clone();
-        Unserved::Down(reason.unwrap_or_else(|| "it was shut down".into()))
+        let failed = self.0.failed.borrow().clone();
+        Unserved::Down(failed.map_or_else(|| "it was shut down".into(), |failed| failed.reason))
     }
 }
 
@@ -315,6 +385,26 @@ mod tests {
         let again = handle.unread(agent, None).unwrap();
         assert_eq!(again.delivery(), Some(&delivery));
         again.accept();
+        assert!(handle.unread(agent, None).is_none());
+        handle.close();
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn several_that_were_not_handed_over_are_given_in_their_order_and_are_bounded() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let limits = Limits { inbox_max: 3, ..Limits::default() };
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, limits).unwrap();
+        let agent = AgentId(1);
+        for seq in [8, 5, 7, 9] {
+            drop(handle.parcel(agent, Delivery { turn: None, message: Seq(seq), notices: Vec::new() }));
+        }
+        assert_eq!(handle.kept(agent), [Seq(7), Seq(8), Seq(9)]);
+        for seq in [7, 8, 9] {
+            let parcel = handle.unread(agent, None).unwrap();
+            assert_eq!(parcel.delivery().map(|delivery| delivery.message), Some(Seq(seq)));
+            parcel.accept();
+        }
         assert!(handle.unread(agent, None).is_none());
         handle.close();
         thread.join().unwrap();

@@ -5,16 +5,16 @@ use std::time::Duration;
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
 use lastword_proto::names::Ref;
-use lastword_proto::state::ApprovalState;
+use lastword_proto::state::{Approval, ApprovalState};
 use lastword_proto::wire::{
     ApprovalView, DecideApproval, EscalationView, FieldError, HeldCall, NewEscalation, Page, UseApproval,
 };
-use lastword_proto::{Input, Reply, Seq, input};
+use lastword_proto::{Input, Principal, Reply, Seq, input};
 use serde_json::Value;
 
 use super::canonical::{canonical, digest};
 use super::registry::checked;
-use super::{Caller, Context, admitted, rang};
+use super::{Caller, Context, admitted, fits, rang, total};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
 use crate::edges::Fault;
@@ -26,6 +26,7 @@ pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) 
     if new.message.trim().is_empty() {
         return Err(FieldError::new("message", "is empty").into());
     }
+    fits(ctx, [("message", new.message.len()), ("options", total(&new.options))])?;
     let question = input::Question {
         body: new.message.into(),
         options: new.options.into_iter().map(Into::into).collect(),
@@ -46,6 +47,7 @@ pub(crate) async fn answer(
     text: &str,
 ) -> Result<EscalationView, Fault> {
     caller.human()?;
+    fits(ctx, [("answer", text.len())])?;
     admitted(ctx.handle.submit(Input::Answer(caller.principal, id, text.into())).await)?;
     escalation(ctx, id).await
 }
@@ -94,6 +96,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
     if call.tool.trim().is_empty() {
         return Err(FieldError::new("tool", "is empty").into());
     }
+    fits(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
     let (agent, task) = ctx.handle.query(move |live| asker(live, caller)).await?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.map(|t| t.to_string()).as_deref());
     let held = input::HeldCall {
@@ -132,7 +135,7 @@ pub(crate) async fn approval(
         let who = caller.principal;
         let look = move |live: &Live<'_>| {
             let known = live.state.approvals.get(&id)?;
-            let seen = who.is_human() || known.agent == who.agent() || may_decide(live, known.task, who);
+            let seen = sees(live, known, who) || takes_part(live, known.task, who);
             views::approval(live.state, id).filter(|_| seen)
         };
         let view = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(&id.to_string()))?;
@@ -143,8 +146,15 @@ pub(crate) async fn approval(
     }
 }
 
+/// Whether an approval concerns somebody: who asked for it, and who may decide it or did (H3).
+fn sees(live: &Live<'_>, approval: &Approval, who: Principal) -> bool {
+    let agent = who.agent();
+    let own = approval.agent == agent || approval.by == Some(agent);
+    who.is_human() || own || live.state.may_decide(agent, approval)
+}
+
 /// Whether an agent takes part in the work in which a call would be made, and so may know of it.
-fn may_decide(live: &Live<'_>, task: Option<TaskId>, who: lastword_proto::Principal) -> bool {
+fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
     let task = task.and_then(|task| live.state.tasks.get(&task));
     task.is_some_and(|t| live.state.conversations.get(&t.conv).is_some_and(|c| c.has_part(who.agent())))
 }
@@ -153,7 +163,7 @@ fn may_decide(live: &Live<'_>, task: Option<TaskId>, who: lastword_proto::Princi
 pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, Fault> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
-        let mine = live.state.approvals.iter().rev().filter(|(_, a)| who.is_human() || a.agent == who.agent());
+        let mine = live.state.approvals.iter().rev().filter(|(_, a)| sees(live, a, who));
         mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
     };
     Ok(Page::whole(ctx.handle.query(all).await?))
@@ -166,6 +176,8 @@ pub(crate) async fn decide(
     id: ApprovalId,
     decision: DecideApproval,
 ) -> Result<ApprovalView, Fault> {
+    let edited = decision.input.as_ref().map_or(0, |input| canonical(input).len());
+    fits(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
     let bad_digest = || FieldError::new("digest", "is no SHA-256 in hexadecimal");
     let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
     let edited = match decision.input {

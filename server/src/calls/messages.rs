@@ -34,9 +34,10 @@ pub(crate) async fn send(
     wait: Option<Duration>,
 ) -> Result<Sent, Fault> {
     draft.turn = caller.turn;
-    draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
+    // Where nothing waits, nothing may count as waiting either (Q8).
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
+    draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     // Before the send, so that no wake can come between it and the wait.
     let subscription = wait.map(|_| Subscription::new(&ctx.handle, caller.principal.agent()));
     let input = Input::Send(caller.principal, Box::new(draft));

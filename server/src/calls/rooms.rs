@@ -59,10 +59,17 @@ pub(crate) async fn post(ctx: &Context, caller: Caller, room: &str, body: String
     }
 }
 
+/// The agents that a text mentions; a human who is mentioned reads the room, and is asked for nothing.
 async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, Fault> {
     let named = mentions(body);
-    let live = move |live: &Live<'_>| named.into_iter().filter(|n| live.state.live(n.as_str()).is_some()).collect();
-    Ok(ctx.handle.query(live).await?)
+    let known = move |live: &Live<'_>| {
+        let is_agent = |name: &AgentName| {
+            let found = live.state.live(name.as_str()).and_then(|id| live.state.agent(id));
+            found.is_some_and(|agent| !agent.is_human())
+        };
+        named.into_iter().filter(is_agent).collect()
+    };
+    Ok(ctx.handle.query(known).await?)
 }
 
 /// The `@name`s of a text, each once, in order. An `@` within a word, as in a mail address, is none.

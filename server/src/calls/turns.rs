@@ -10,7 +10,7 @@ use lastword_proto::wire::{
 };
 use lastword_proto::{Fact, Input, MessageType, Reply, Seq};
 
-use super::{Caller, Context, admitted, rang};
+use super::{Caller, Context, admitted, fits, rang, total};
 use crate::broker::{Live, Parcel, Subscription};
 use crate::clock::Stopwatch;
 use crate::edges::Fault;
@@ -24,10 +24,13 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
     loop {
         let mut ring = std::pin::pin!(bell.notified());
         ring.as_mut().enable();
-        let delivery =
-            if caller.principal.is_human() { read(ctx, caller).await? } else { take_now(ctx, caller).await? };
-        if delivery.is_some() {
-            return Ok(delivery);
+        if caller.principal.is_human() {
+            if let Some(delivery) = read(ctx, caller).await? {
+                return Ok(Some(delivery));
+            }
+        } else if let Some((parcel, delivery)) = take_now(ctx, caller).await? {
+            parcel.accept();
+            return Ok(Some(delivery));
         }
         let left = wait.saturating_sub(stopwatch.elapsed());
         if left.is_zero() {
@@ -47,16 +50,20 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> 
     let unread = move |live: &Live<'_>| -> Vec<Seq> {
         live.state.agent(human).into_iter().flat_map(|h| h.notices.iter().map(|(seq, _)| *seq)).collect()
     };
-    let unread = ctx.handle.query(unread).await?;
+    let mut unread = ctx.handle.query(unread).await?;
+    unread.extend(ctx.handle.kept(human));
     let entries = ctx.handle.entries(unread).await?;
     if !entries.iter().any(|(_, entry)| calls_for_attention(&entry.fact)) {
         return Ok(None);
     }
-    let mut before = Vec::new();
-    while let Some(mut delivery) = take_now(ctx, caller).await? {
+    // Those before it are kept until it is there: who goes away meanwhile gets them again.
+    let (mut before, mut parcels) = (Vec::new(), Vec::new());
+    while let Some((parcel, mut delivery)) = take_now(ctx, caller).await? {
+        parcels.push(parcel);
         let calls = entries.iter().any(|(seq, e)| seq.0 == delivery.message.seq && calls_for_attention(&e.fact));
         if calls {
             delivery.notices.splice(0..0, before);
+            parcels.into_iter().for_each(Parcel::accept);
             return Ok(Some(delivery));
         }
         before.extend(views::notices(&ctx.handle, vec![Seq(delivery.message.seq)]).await?);
@@ -74,7 +81,7 @@ fn calls_for_attention(fact: &Fact) -> bool {
 }
 
 /// Takes what there is. What the caller goes away from before it has it is given to its next call.
-async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> {
+async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Delivery)>, Fault> {
     let (parcel, shown) = match unread(ctx, caller).await? {
         Some(parcel) => (parcel, None),
         None => match taken(ctx, caller).await? {
@@ -84,19 +91,19 @@ async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fau
     };
     let Some(taken) = parcel.delivery() else { return Ok(None) };
     let delivery = worded(ctx, caller, taken, shown).await?;
-    parcel.accept();
-    Ok(Some(delivery))
+    Ok(Some((parcel, delivery)))
 }
 
 /// A delivery that was not handed over, if its turn is still open.
 async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, Fault> {
-    let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) else { return Ok(None) };
-    let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
-    let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
-    if open {
-        return Ok(Some(parcel));
+    while let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) {
+        let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
+        let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
+        if open {
+            return Ok(Some(parcel));
+        }
+        parcel.accept();
     }
-    parcel.accept();
     Ok(None)
 }
 
@@ -201,11 +208,20 @@ pub(crate) async fn finish(
     finish: Finish,
 ) -> Result<Finished, Fault> {
     let turn = turn.or(caller.turn);
+    let payload = finish.payload.filter(|p| !p.is_null()).map(|p| p.to_string());
+    let lengths = [
+        ("answer", finish.answer.len()),
+        ("payload", payload.as_ref().map_or(0, String::len)),
+        ("completed", total(&finish.completed)),
+        ("failed", total(&finish.failed)),
+        ("reason", finish.reason.as_ref().map_or(0, String::len)),
+    ];
+    fits(ctx, lengths)?;
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
     let finish = input::Finish {
         status: finish.status,
         body: finish.answer.into(),
-        payload: finish.payload.filter(|p| !p.is_null()).map(|p| p.to_string().into()),
+        payload: payload.map(Into::into),
         completed: boxed(finish.completed),
         failed: boxed(finish.failed),
         reason: finish.reason.map(Into::into),
@@ -241,6 +257,7 @@ pub(crate) async fn progress(
     turn: Option<TurnId>,
     report: Progress,
 ) -> Result<Renewed, Fault> {
+    fits(ctx, [("note", report.note.len())])?;
     let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {

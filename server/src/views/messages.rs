@@ -109,7 +109,7 @@ pub(crate) fn label(state: &State, seq: Seq, message: &Message) -> Labels {
 fn request_id(state: &State, message: &Message) -> Option<Box<str>> {
     let of = |task: TaskId| Some(state.tasks.get(&task)?.request.as_ref()?.id.as_str().into());
     match &message.part {
-        Part::Plain => message.key.as_ref().map(|key| key.id.as_str().into()),
+        Part::Plain | Part::Echo => message.key.as_ref().map(|key| key.id.as_str().into()),
         Part::Request(terms) => Some(terms.request.as_str().into()),
         Part::Answer(answer) => of(answer.task),
         Part::Reply { task, .. } | Part::Status { task, .. } => of(*task),
@@ -136,7 +136,7 @@ fn delivery_state(state: &State, seq: Seq, message: &Message) -> DeliveryState {
             Some(Asker::Nobody) | None => DeliveryState::Settled,
         },
         Part::Reply { task, .. } => ready_state(state, *task, seq),
-        Part::Plain | Part::Status { .. } => DeliveryState::Noted,
+        Part::Plain | Part::Echo | Part::Status { .. } => DeliveryState::Noted,
     }
 }
 
@@ -222,7 +222,7 @@ pub(crate) fn stored(
 
 fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>) {
     match &message.part {
-        Part::Plain => {}
+        Part::Plain | Part::Echo => {}
         Part::Request(terms) => {
             out.priority = Some(terms.priority);
             out.deadline = terms.deadline.map(rfc3339);

@@ -87,6 +87,7 @@ async fn a_humans_mention_in_a_room_is_a_request() {
     world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo", "hive"]})).await.is(201);
     world.post("kilo", "/v1/rooms/den/messages", json!({"body": "@hive do this"})).await.is(201);
     world.get("hive", "/v1/inbox").await.is(204);
+    world.post("kilo", "/v1/rooms/den/messages", json!({"body": " "})).await.refused(400, "malformed");
     let posted = world.post("operator", "/v1/rooms/den/messages", json!({"body": "@hive do that"})).await.is(201);
     assert_eq!(posted["items"][0]["to"], "hive", "{posted}");
     assert_eq!(world.take("hive").await["message"]["body"], "@hive do that");

@@ -145,6 +145,14 @@ async fn refusals_name_what_is_wrong() {
     let request = world.request("operator", Method::POST, "/v1/messages").header("content-type", "application/json");
     Answer::of(request.body(deep).send().await.unwrap()).await.refused(400, "malformed");
     world.get("operator", "/v1/nonsense").await.refused(404, "unknown_request");
+    // A filter that matches nothing hides none that is wrong.
+    world.get("operator", "/v1/messages?from=nobody&since=soon").await.refused(400, "malformed");
+    world.post("operator", "/v1/requests/a%20b/cancel", json!({})).await.refused(404, "unknown_request");
+    let trace = world.request("operator", Method::TRACE, "/v1/messages?limit=1").send().await.unwrap();
+    assert_eq!(trace.status(), 405);
+    let status = world.request("operator", Method::POST, "/v1/messages").header("idempotency-key", "a b");
+    let status = status.json(&json!({"type": "status"})).send().await.unwrap();
+    assert!(id(&Answer::of(status).await.refused(400, "malformed"), "detail").contains("Idempotency-Key"));
 }
 
 #[tokio::test]
