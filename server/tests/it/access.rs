@@ -1,5 +1,8 @@
 //! Who may call, and who may do what.
 
+use lastword_proto::{Entry, Fact};
+use lastword_server::{Config, Server};
+use lastword_store::{Log as _, SqliteLog};
 use reqwest::{Client, Method};
 use serde_json::json;
 
@@ -84,4 +87,46 @@ async fn a_stop_holds_at_once_and_a_patch_changes_who_serves() {
     assert_eq!(sent["to"], "kilo");
     world.post("operator", "/v1/agents/kilo/stop", json!({})).await.is(204);
     world.get("kilo", "/v1/inbox").await.refused(409, "stopped");
+}
+
+#[tokio::test]
+async fn a_server_whose_broker_panicked_is_not_ready_and_says_why_it_ends() {
+    let world = World::with(&[]).await;
+    assert!(world.server.handle().query(|_live| panic!("a bug")).await.is_err());
+    let ready = world.http.get(world.url("/readyz")).send().await.unwrap();
+    assert_eq!(ready.status(), 503);
+    let failed = world.server.failed().await;
+    assert!(failed.bug && failed.reason.contains("a bug"), "{failed:?}");
+    world.get("operator", "/v1/agents").await.is(503);
+    world.server.shutdown().await;
+}
+
+#[tokio::test]
+async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_start() {
+    let mut world = World::with(&[]).await;
+    let last = world.request("operator", Method::DELETE, "/v1/agents/operator").send().await.unwrap();
+    Answer::of(last).await.refused(403, "forbidden");
+    world.register(json!({"name": "second", "kind": "human"})).await;
+    let first = world.request("second", Method::DELETE, "/v1/agents/operator").send().await.unwrap();
+    assert!(first.status().is_success());
+    world.register_as("second", json!({"name": "operator"})).await;
+    let (second, now) = {
+        let look = |live: &lastword_server::Live<'_>| (live.state.live("second").unwrap(), live.now());
+        world.server.handle().query(look).await.unwrap()
+    };
+    // A log from when the last human could still be removed.
+    let World { dir, server, .. } = world;
+    server.shutdown().await;
+    let mut log = SqliteLog::open(dir.path()).unwrap();
+    let (epoch, last) = (log.begin_epoch().unwrap(), log.last().unwrap());
+    let removed = Entry { at: now, grant: None, fact: Fact::Removed { agent: second } };
+    log.append(epoch, last, &[removed]).unwrap();
+    drop(log);
+
+    let server = Server::start(Config::local(dir.path())).await.unwrap();
+    let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
+    let principal = server.handle().prove(token.trim()).unwrap();
+    assert!(principal.is_human());
+    let name = move |live: &lastword_server::Live<'_>| live.state.name_of(principal.agent()).to_owned();
+    assert_eq!(server.handle().query(name).await.unwrap(), "operator-2", "an agent has the usual name");
 }

@@ -46,7 +46,8 @@ async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_
         let Err(Unserved::Down(why)) = handle.submit(send(operator, "T-2")).await else { panic!("acknowledged") };
         assert!(why.contains(reason), "{why}");
         assert!(matches!(handle.submit(send(operator, "T-3")).await, Err(Unserved::Down(_))));
-        assert_eq!(handle.failed().borrow().as_deref(), Some(&*why));
+        let failed = handle.failed().borrow().clone().unwrap();
+        assert_eq!((failed.reason, failed.bug), (why, false));
         thread.join().unwrap();
 
         let (handle, _thread) = start(&log);
@@ -72,4 +73,25 @@ async fn many_senders_share_an_append_and_each_has_its_own_reply() {
         assert!(seqs.into_iter().all(|seq| seen.insert(seq)));
     }
     assert_eq!(seen.len(), 200);
+}
+
+#[tokio::test]
+async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_what_was_written() {
+    let log = MemoryLog::new();
+    let (handle, thread) = start(&log);
+    let operator = human(&handle, &Secret::token().unwrap()).await;
+    let panicking = handle.query(|_live| -> u64 { panic!("a bug in {}", "a test") });
+    let (bug, behind, note) = tokio::join!(panicking, handle.submit(send(operator, "T-1")), handle.query(|_| ()));
+    let Err(Unserved::Down(why)) = bug else { panic!("answered") };
+    assert!(why.contains("a bug in a test") && why.contains("start the server again"), "{why}");
+    for ended in [behind.map(|_| ()), note, handle.query(|_| ()).await] {
+        assert_eq!(ended, Err(Unserved::Down(why.clone())));
+    }
+    let failed = handle.failed().borrow().clone().unwrap();
+    assert_eq!((failed.reason, failed.bug), (why, true));
+    thread.join().unwrap();
+
+    let (handle, _thread) = start(&log);
+    assert_eq!(handle.query(|live| live.state.refs.len()).await, Ok(0), "nothing was promised");
+    assert!(handle.query(move |live| live.state.holds(operator)).await.unwrap());
 }

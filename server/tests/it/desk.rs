@@ -1,5 +1,8 @@
 //! Escalations, approvals, rooms and claims.
 
+use lastword_proto::Limits;
+use lastword_proto::limits::Approvers;
+use lastword_proto::names::AgentName;
 use reqwest::Method;
 use serde_json::json;
 
@@ -104,4 +107,65 @@ async fn a_claim_excludes_others_until_it_is_released() {
     world.request("kilo", Method::DELETE, &path).send().await.unwrap().error_for_status().unwrap();
     let next = world.post("hive", "/v1/claims", claim).await.is(201);
     assert!(next["fence"].as_u64() > held["fence"].as_u64());
+}
+
+#[tokio::test]
+async fn a_named_approver_sees_what_it_may_decide_and_nobody_else_does() {
+    let approvers = Approvers { asker: false, agents: vec![AgentName::new("boss").unwrap()] };
+    let world = World::within(Limits { approvers, ..Limits::default() }, &["kilo", "boss", "spy"]).await;
+    let held = world.post("kilo", "/v1/approvals", json!({"tool": "rm", "arguments": {"path": "/x"}})).await.is(201);
+    let path = format!("/v1/approvals/{}", id(&held, "id"));
+    let listed = world.get("boss", "/v1/approvals").await.is(200);
+    assert_eq!(listed["items"][0]["digest"], held["digest"], "{listed}");
+    let shown = world.get("boss", &path).await.is(200);
+    assert_eq!(world.get("spy", "/v1/approvals").await.is(200)["items"], json!([]));
+    world.get("spy", &path).await.refused(404, "unknown_request");
+    let approve = json!({"decision": "approve", "digest": shown["digest"]});
+    let decided = world.post("boss", &format!("{path}/decision"), approve).await.is(200);
+    assert_eq!((id(&decided, "state"), id(&decided, "by")), ("approved", "boss"));
+}
+
+#[tokio::test]
+async fn a_mentioned_human_is_asked_for_nothing() {
+    let mut world = World::with(&["kilo"]).await;
+    world.register(json!({"name": "anna", "kind": "human"})).await;
+    world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo"]})).await.is(201);
+    let body = json!({"body": "@anna @nobody @kilo look"});
+    let posted = world.post("operator", "/v1/rooms/den/messages", body).await.is(201);
+    let to: Vec<_> = posted["items"].as_array().unwrap().iter().map(|m| id(m, "to")).collect();
+    assert_eq!(to, ["kilo"]);
+}
+
+#[tokio::test]
+async fn every_text_is_bounded_like_a_body() {
+    let limits = Limits { body_bytes_max: 100, ..Limits::default() };
+    let world = World::within(limits, &["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "x").await.is(201);
+    let task = world.take("kilo").await;
+    let turn = format!("/v1/turns/{}", id(&task["turn"], "id"));
+    let (finish, progress) = (format!("{turn}/finish"), format!("{turn}/progress"));
+    let asked = world.post("kilo", "/v1/escalations", json!({"message": "?"})).await.is(201);
+    let held = world.post("kilo", "/v1/approvals", json!({"tool": "rm", "arguments": {}})).await.is(201);
+    let answer = format!("/v1/escalations/{}/answer", id(&asked, "id"));
+    let decision = format!("/v1/approvals/{}/decision", id(&held, "id"));
+    let (long, list) = ("x".repeat(101), vec!["x".repeat(60); 2]);
+    for (who, path, body) in [
+        ("kilo", "/v1/escalations", json!({"message": long})),
+        ("kilo", "/v1/escalations", json!({"message": "?", "options": list})),
+        ("operator", &*answer, json!({"answer": long})),
+        ("kilo", "/v1/approvals", json!({"tool": "rm", "arguments": {}, "reason": long})),
+        ("operator", &*decision, json!({"decision": "reject", "comment": long})),
+        ("operator", &*decision, json!({"decision": "edit", "input": long})),
+        ("kilo", &*progress, json!({"note": long})),
+        ("kilo", &*finish, json!({"answer": long})),
+        ("kilo", &*finish, json!({"answer": "x", "payload": long})),
+        ("kilo", &*finish, json!({"answer": "x", "status": "partial", "completed": list})),
+        ("kilo", &*finish, json!({"answer": "x", "status": "partial", "failed": list})),
+        ("kilo", &*finish, json!({"answer": "x", "status": "rejected", "reason": long})),
+    ] {
+        let problem = world.post(who, path, body).await.refused(413, "too_large");
+        assert_eq!(problem["limit"], 100, "{problem}");
+    }
+    let metrics = world.http.get(world.url("/metrics")).send().await.unwrap().text().await.unwrap();
+    assert!(metrics.lines().any(|line| line.contains("too_large") && line.ends_with(" 12")), "{metrics}");
 }

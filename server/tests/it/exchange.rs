@@ -237,3 +237,33 @@ async fn the_failed_parts_are_done_again_and_both_results_are_one_answer() {
     assert_eq!(id(&answer["message"], "body"), "one and two\n\nand three");
     assert_eq!(answer["message"]["completed"], json!(["1", "2", "3"]));
 }
+
+#[tokio::test]
+async fn a_send_to_a_list_waits_for_nothing_and_so_blocks_on_nobody() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "x").await.is(201);
+    world.send("operator", "hive", "T-2", "y").await.is(201);
+    world.take("kilo").await;
+    world.take("hive").await;
+    let ask = |to: Value| json!({"type": "request", "to": to, "body": "?"});
+    tokio::select! {
+        _ = world.post("kilo", "/v1/messages?wait=60s", ask(json!("hive"))) => panic!("nobody answered"),
+        () = async {
+            let asked = "/v1/messages?from=kilo&to=hive";
+            while world.get("operator", asked).await.is(200)["items"] == json!([]) {}
+            world.post("hive", "/v1/messages?wait=60s", ask(json!("kilo"))).await.refused(409, "mutual_wait");
+            world.post("hive", "/v1/messages?wait=60s", ask(json!(["kilo"]))).await.is(201);
+        } => {}
+    }
+}
+
+#[tokio::test]
+async fn what_the_broker_mints_is_no_member_of_an_envelope() {
+    let world = World::with(&["kilo"]).await;
+    for member in ["hops", "cause", "grant", "conversation"] {
+        let mut envelope = json!({"type": "request", "to": "kilo", "ref": "T-1", "body": "x"});
+        envelope[member] = json!("1");
+        let problem = world.post("operator", "/v1/messages", envelope).await.refused(400, "malformed");
+        assert!(id(&problem, "detail").contains(&format!("`{member}` is minted by the broker")), "{problem}");
+    }
+}

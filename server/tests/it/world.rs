@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use lastword_proto::Limits;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -18,8 +19,13 @@ pub(crate) struct World {
 impl World {
     /// A server with these agents.
     pub(crate) async fn with(agents: &[&str]) -> Self {
+        Self::within(Limits::default(), agents).await
+    }
+
+    /// The same, with other limits.
+    pub(crate) async fn within(limits: Limits, agents: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let server = start(dir.path()).await;
+        let server = Server::start(Config { limits, ..Config::local(dir.path()) }).await.unwrap();
         let mut world = Self { dir, server, http: Client::new(), tokens: BTreeMap::new() };
         let operator = std::fs::read_to_string(world.server.operator_token_file()).unwrap();
         world.tokens.insert("operator".into(), operator.trim().into());
@@ -31,7 +37,12 @@ impl World {
 
     /// Registers an agent and keeps its token.
     pub(crate) async fn register(&mut self, agent: Value) -> Value {
-        let token = self.post("operator", "/v1/agents", agent).await.is(201);
+        self.register_as("operator", agent).await
+    }
+
+    /// The same, by another human.
+    pub(crate) async fn register_as(&mut self, human: &str, agent: Value) -> Value {
+        let token = self.post(human, "/v1/agents", agent).await.is(201);
         self.tokens.insert(token["name"].as_str().unwrap().into(), token["token"].as_str().unwrap().into());
         token
     }
