@@ -151,6 +151,11 @@ impl Server {
         &self.ctx.handle
     }
 
+    #[cfg(test)]
+    pub(crate) const fn context(&self) -> &Context {
+        &self.ctx
+    }
+
     /// The file with the human's token.
     #[must_use]
     pub fn operator_token_file(&self) -> &Path {

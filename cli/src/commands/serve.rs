@@ -146,3 +146,17 @@ impl From<StartError> for Failure {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Exit;
+
+    #[test]
+    fn a_bug_of_ours_ends_the_server_with_another_code_than_a_full_disk() {
+        for (bug, exit) in [(true, Exit::Bug), (false, Exit::Unavailable)] {
+            let failure = stopped(&Failed { reason: "why".into(), bug });
+            assert_eq!((failure.exit, failure.message.as_str()), (exit, "the server stopped: why"));
+        }
+    }
+}

@@ -265,3 +265,37 @@ pub(crate) async fn progress(
         other => Err(Fault::unexpected(&other)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Config, Server};
+    use lastword_proto::Principal;
+    use lastword_proto::names::Ref;
+
+    fn question(of: Principal, body: &str) -> Input {
+        let question = input::Question { body: body.into(), options: Vec::new(), reference: Ref::new("T-1").ok() };
+        Input::Escalate(of, None, question)
+    }
+
+    #[tokio::test]
+    async fn a_human_gets_everything_again_that_calls_which_were_cut_had_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(Config::local(dir.path())).await.unwrap();
+        let ctx = server.context();
+        let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
+        let human = Caller::prove(&ctx.handle, token.trim(), None).unwrap();
+        for body in ["first", "second"] {
+            ctx.handle.submit(question(human.principal, body)).await.unwrap();
+        }
+        let (one, two) = (taken(ctx, human).await.unwrap(), taken(ctx, human).await.unwrap());
+        assert!(one.is_some() && two.is_some() && taken(ctx, human).await.unwrap().is_none());
+        drop((two, one));
+        for body in ["first", "second"] {
+            let again = take(ctx, human, Duration::ZERO).await.unwrap().unwrap();
+            assert!(again.message.body.ends_with(body), "{}", again.message.body);
+        }
+        assert!(take(ctx, human, Duration::ZERO).await.unwrap().is_none());
+        server.shutdown().await;
+    }
+}
