@@ -184,9 +184,9 @@ impl Step<'_> {
     }
 
     /// A RESPONSE sent as a message is the finish of its task (F2, Q7).
-    pub(super) fn response(&mut self, by: Principal, draft: Draft) -> Outcome {
+    pub(super) fn response(&mut self, by: Principal, draft: &Draft) -> Outcome {
         let turn = match &draft.request_id {
-            Some(id) => Some(self.answering(by.agent(), id.as_str(), &draft)?),
+            Some(id) => Some(self.answering(by.agent(), id.as_str(), draft)?),
             None => draft.turn,
         };
         let finish = Finish {
@@ -200,14 +200,14 @@ impl Step<'_> {
             return Err(Code::ReplyNotExpected.into());
         }
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
-        self.check_claims(turn, &draft)?;
+        self.check_claims(self.state().turns[&turn].task, draft)?;
         self.finish(by, Some(turn), finish)
     }
 
     /// What an answer states of itself is what it is (E3); it goes to the asker of its task, on its REF.
-    fn check_claims(&self, turn: TurnId, draft: &Draft) -> Result<(), Refusal> {
+    fn check_claims(&self, task: TaskId, draft: &Draft) -> Result<(), Refusal> {
         let state = self.state();
-        let task = &state.tasks[&state.turns[&turn].task];
+        let task = &state.tasks[&task];
         let depth = if task.asker.is_task() { task.depth_in(task.conv) } else { 0 };
         let reference = state.ref_of(task.conv);
         let answers = task.request.as_ref().map(|r| r.message);
@@ -252,6 +252,7 @@ impl Step<'_> {
                 Err(Code::LeaseLost.into())
             }
             Phase::Queued | Phase::Waiting if task.agent == agent => {
+                self.check_claims(id, draft)?;
                 let turn = TurnId(self.state().last_turn() + 1);
                 self.open_turn(turn, id)
             }

@@ -37,7 +37,9 @@ impl Step<'_> {
             MessageType::Response if by.is_human() => return self.human_response(by, draft),
             MessageType::Response => {
                 let refused = self.refused(by.agent(), &draft);
-                return self.response(by, draft).inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
+                return self
+                    .response(by, &draft)
+                    .inspect_err(|refusal| self.note_refusal(by.agent(), refused, refusal));
             }
             MessageType::Status => {
                 if let Some(task) = self.own_task(by.agent(), &draft) {
