@@ -1,0 +1,295 @@
+//! Agents, conversations and grants: who is there, where they speak, and what work starts from.
+
+use alloc::collections::{BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+use super::Running;
+use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
+use crate::limits::Limits;
+use crate::names::{AgentName, Ref};
+
+/// An agent or a human.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its name; none for the broker.
+    pub name: Option<AgentName>,
+    /// What it is.
+    pub kind: Kind,
+    /// How often the name was registered.
+    pub incarnation: u32,
+    /// Whether it is registered now.
+    pub live: bool,
+    /// Whether it runs.
+    pub running: Running,
+    /// What it may do.
+    pub profile: Profile,
+    /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
+    pub queue: BTreeSet<(Time, TaskId)>,
+    /// Its open turns.
+    pub turns: Vec<TurnId>,
+    /// What it is to be shown with its next delivery, oldest first.
+    pub notices: VecDeque<(Seq, Time)>,
+    /// Its recent messages: when, and to whom (`SYSTEM` for everybody).
+    pub recent: VecDeque<(Time, AgentId)>,
+    /// Its recent roots.
+    pub roots: VecDeque<Time>,
+    /// What it used up today.
+    pub day: DayUse,
+    /// Its tasks in grants that are open, closed tasks included.
+    pub grant_tasks: BTreeSet<TaskId>,
+    /// Its open escalations.
+    pub escalations_open: u64,
+    /// Its undecided approvals.
+    pub approvals_open: u64,
+    /// Its claims.
+    pub claims: u64,
+    pub(crate) credential: Credential,
+    pub(crate) ack: AckClock,
+}
+
+/// What an agent used up in one UTC day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayUse {
+    /// Which day.
+    pub day: u64,
+    /// Waking messages that its own roots caused.
+    pub root_messages: u64,
+    /// What it spent.
+    pub spend: Spend,
+}
+
+impl DayUse {
+    /// The use of the day of `now`: zero once the day is over.
+    #[must_use]
+    pub fn on(self, now: Time) -> Self {
+        if self.day == now.day() { self } else { Self { day: now.day(), ..Self::default() } }
+    }
+}
+
+/// Time to acknowledge runs only while the recipient is free: a clock of its free time (Q2).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AckClock {
+    /// Free time before `since`, in ms.
+    pub(crate) free_ms: u64,
+    /// Since when it is free.
+    pub(crate) since: Option<Time>,
+    /// Unacknowledged requests by the free time at which they are due.
+    pub(crate) due: BTreeSet<(u64, TaskId)>,
+    /// The moment of the timer that is set.
+    pub(crate) timer: Option<Time>,
+}
+
+/// A conversation: one REF (D2).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Conversation {
+    /// Its REF.
+    pub reference: Ref,
+    /// The conversation from which it was opened.
+    pub parent: Option<ConvId>,
+    /// Who opened it.
+    pub opener: AgentId,
+    /// The agent whose own root it is, and that root's task and depth (D3).
+    pub root: Option<RootLine>,
+    /// Who sent or received something in it, in order of their numbers.
+    pub participants: Vec<AgentId>,
+    /// Agent messages since a human spoke (R1).
+    pub turns: u64,
+    /// Messages in it.
+    pub messages: u64,
+    /// Deepest of them.
+    pub deepest: u8,
+    /// Whether it runs.
+    pub running: Running,
+    /// Whether the hard limit holds it (R3).
+    pub latched: bool,
+    /// Children that were minted.
+    pub children: u32,
+    /// Open tasks whose requests came in it.
+    pub open_tasks: BTreeSet<TaskId>,
+    /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
+    pub(crate) users: u64,
+    /// The grant of its last request.
+    pub grant: Option<GrantId>,
+    /// When something happened last.
+    pub last_at: Time,
+    /// When it was opened.
+    pub opened_at: Time,
+}
+
+/// The root task of a conversation that an agent started by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RootLine {
+    /// Who started it.
+    pub agent: AgentId,
+    /// Its last root task.
+    pub task: TaskId,
+    /// The deepest message that the root received in it.
+    pub received: Option<u8>,
+}
+
+/// A grant (§0, D8).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Grant {
+    /// The human who gave it, or the agent whose own root it is.
+    pub giver: AgentId,
+    /// Whether it is an agent's own root.
+    pub own_root: bool,
+    /// Where it started.
+    pub conv: ConvId,
+    /// Its root task, once there is one.
+    pub root_task: Option<TaskId>,
+    /// When it was given.
+    pub opened_at: Time,
+    /// When it ends, if its clock doesn't stand still any longer.
+    pub expires_at: Time,
+    /// Since when its clock stands still.
+    pub clock_stopped_at: Option<Time>,
+    /// Waking messages, those reserved for answers included.
+    pub messages: u64,
+    /// Answers reserved and not yet sent.
+    pub owed: u64,
+    /// Turns.
+    pub turns: u64,
+    /// Distinct agents woken.
+    pub agents: Vec<AgentId>,
+    /// What was spent.
+    pub spend: Spend,
+    /// Whether its agent was told that the budget nears its end.
+    pub budget_warned: bool,
+    /// What humans gave besides.
+    pub extension: Extension,
+    /// Open tasks.
+    pub open_tasks: BTreeSet<TaskId>,
+    /// All tasks, until it closes.
+    pub tasks: Vec<TaskId>,
+    /// Escalations and approvals that are waited for.
+    pub human_waits: u64,
+    /// What holds it.
+    pub latched: Option<IncidentId>,
+    /// How it ended.
+    pub end: Option<GrantEnd>,
+    /// The structural part of Φ: what its open tasks can still cause (reliability).
+    pub(crate) structure: u64,
+}
+
+impl Grant {
+    pub(super) fn new(
+        giver: AgentId,
+        own_root: bool,
+        conv: ConvId,
+        (at, expires_at): (Time, Time),
+        structure: u64,
+    ) -> Self {
+        Self {
+            giver,
+            own_root,
+            conv,
+            root_task: None,
+            opened_at: at,
+            expires_at,
+            clock_stopped_at: None,
+            messages: 0,
+            owed: 0,
+            turns: 0,
+            agents: Vec::new(),
+            spend: Spend::default(),
+            budget_warned: false,
+            extension: Extension::default(),
+            open_tasks: BTreeSet::new(),
+            tasks: Vec::new(),
+            human_waits: 0,
+            latched: None,
+            end: None,
+            structure,
+        }
+    }
+
+    /// Φ: the waking messages that the grant can still cause. Each one lowers it, and nothing but a
+    /// human's extension or a new configuration raises it.
+    #[must_use]
+    pub fn phi(&self, limits: &Limits) -> u64 {
+        if self.end.is_some() {
+            return 0;
+        }
+        let total = limits.grant_messages_max.saturating_add(self.extension.messages);
+        let by_total = total.saturating_sub(self.messages).saturating_add(self.owed);
+        if limits.observed.observes("hop_cap") || limits.observed.observes("task_requests") {
+            return by_total;
+        }
+        by_total.min(self.structure)
+    }
+}
+
+impl Agent {
+    pub(crate) fn new(name: Option<AgentName>, kind: Kind, credential: Credential) -> Self {
+        Self {
+            name,
+            kind,
+            incarnation: 0,
+            live: false,
+            running: Running::Active,
+            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            queue: BTreeSet::new(),
+            turns: Vec::new(),
+            notices: VecDeque::new(),
+            recent: VecDeque::new(),
+            roots: VecDeque::new(),
+            day: DayUse::default(),
+            grant_tasks: BTreeSet::new(),
+            escalations_open: 0,
+            approvals_open: 0,
+            claims: 0,
+            credential,
+            ack: AckClock::default(),
+        }
+    }
+
+    /// Its name; `system` for the broker itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_ref().map_or("system", AgentName::as_str)
+    }
+
+    /// Whether it is a human.
+    #[must_use]
+    pub const fn is_human(&self) -> bool {
+        matches!(self.kind, Kind::Human)
+    }
+
+    /// Open turns that it may have at once.
+    #[must_use]
+    pub const fn turns_max(&self, limits: &Limits) -> u64 {
+        if self.profile.turns_max == 0 { limits.agent_turns_max } else { self.profile.turns_max }
+    }
+}
+
+impl Conversation {
+    pub(super) fn new(at: Time, reference: Ref, parent: Option<ConvId>, opener: AgentId) -> Self {
+        Self {
+            reference,
+            parent,
+            opener,
+            root: None,
+            participants: alloc::vec![opener],
+            turns: 0,
+            messages: 0,
+            deepest: 0,
+            running: Running::Active,
+            latched: false,
+            children: 0,
+            open_tasks: BTreeSet::new(),
+            users: 0,
+            grant: None,
+            last_at: at,
+            opened_at: at,
+        }
+    }
+
+    /// Whether `agent` sent or received something in it.
+    #[must_use]
+    pub fn has_part(&self, agent: AgentId) -> bool {
+        self.participants.binary_search(&agent).is_ok()
+    }
+}
