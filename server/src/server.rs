@@ -24,6 +24,10 @@ use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 
 /// The first human of a workspace.
 pub const OPERATOR: &str = "operator";
+/// Entries since the last time from which on the read model waits before it follows again.
+const INDEX_BATCH: u64 = 512;
+/// How long it waits then: its lag, which audits see.
+const INDEX_PACE: Duration = Duration::from_millis(60);
 /// How long connections may take to end once the server is to.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -245,7 +249,7 @@ fn follow(
 ) -> io::Result<thread::JoinHandle<()>> {
     let mut committed = handle.committed();
     drop(handle);
-    let wait = tokio::runtime::Builder::new_current_thread().build()?;
+    let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     thread::Builder::new().name("index".into()).spawn(move || {
         loop {
             let behind = index.last();
@@ -258,6 +262,10 @@ fn follow(
             position.send_replace(index.last());
             if news.is_err() {
                 return;
+            }
+            // Under load, rather few large transactions than many that take the disk from the log's.
+            if index.last().0.saturating_sub(behind.0) > INDEX_BATCH {
+                wait.block_on(async { tokio::time::sleep(INDEX_PACE).await });
             }
         }
     })
