@@ -52,6 +52,7 @@ async fn crash_and_check() {
     for _ in 0..kills() {
         let server = Server::start_in(dir.take().unwrap());
         let load = begin(&server, &tokens, &known);
+        // The load is what is waited for, not a condition: the kill comes at any moment of it.
         tokio::time::sleep(Duration::from_millis(rand::rng().random_range(10..250))).await;
         dir = Some(server.kill());
         load.join_all().await;
@@ -90,8 +91,8 @@ fn human(server: &Server) -> Client {
 /// Senders and agents that work until the server is gone.
 fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
     let mut load = JoinSet::new();
-    for sender in 0..SENDERS {
-        load.spawn(send(human(server), sender, Arc::clone(known)));
+    for _ in 0..SENDERS {
+        load.spawn(send(human(server), Arc::clone(known)));
     }
     for token in tokens {
         load.spawn(serve(client(server, token), Arc::clone(known)));
@@ -99,7 +100,7 @@ fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
     load
 }
 
-async fn send(human: Client, sender: usize, known: Shared) {
+async fn send(human: Client, known: Shared) {
     loop {
         let key = {
             let mut known = known.lock().unwrap();
@@ -108,7 +109,7 @@ async fn send(human: Client, sender: usize, known: Shared) {
                 format!("key-{}", known.next)
             })
         };
-        let sent = human.send(&request(&key, sender), &SendTerms::default()).await;
+        let sent = human.send(&request(&key), &SendTerms::default()).await;
         let mut known = known.lock().unwrap();
         match sent {
             Ok(Sent::One { message, .. }) => {
@@ -125,7 +126,7 @@ async fn send(human: Client, sender: usize, known: Shared) {
 }
 
 /// The same content for the same key, whoever sends it.
-fn request(key: &str, _sender: usize) -> Envelope {
+fn request(key: &str) -> Envelope {
     let number: usize = key.trim_start_matches("key-").parse().unwrap();
     let envelope: Value = json!({
         "type": "request", "to": format!("agent-{}", number % AGENTS), "ref": format!("WORK-{number}"),
@@ -153,7 +154,7 @@ async fn settle(server: &Server, known: &Shared) {
     let unknown = std::mem::take(&mut known.lock().unwrap().unknown);
     for key in unknown {
         // A full queue says so, and there are no agents any more.
-        if let Ok(Sent::One { message, .. }) = human.send(&request(&key, 0), &SendTerms::default()).await {
+        if let Ok(Sent::One { message, .. }) = human.send(&request(&key), &SendTerms::default()).await {
             known.lock().unwrap().sent.insert(key, message.id);
         }
     }

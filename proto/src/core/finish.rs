@@ -361,18 +361,17 @@ impl Step<'_> {
 impl Request {
     /// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
     pub(super) fn join_partial(&self, answer: &mut Answer) {
-        let request = self;
-        answer.earlier = request.partial;
-        if request.partial.is_none() {
+        answer.earlier = self.partial;
+        if self.partial.is_none() {
             return;
         }
-        let mut completed = request.partial_completed.clone();
+        let mut completed = self.partial_completed.clone();
         let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
-        let now_done = if answered { request.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
+        let now_done = if answered { self.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
         completed.extend(now_done);
         answer.completed = completed;
         if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
-            answer.failed.clone_from(&request.partial_failed);
+            answer.failed.clone_from(&self.partial_failed);
             if answer.status != AnswerStatus::Cancelled {
                 answer.status = AnswerStatus::Partial;
             }
