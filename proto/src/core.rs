@@ -7,6 +7,7 @@ use crate::fact::{Entry, Fact};
 use crate::ids::{AgentId, Time};
 use crate::input::{Effect, Input, Out, Reply};
 use crate::refusal::{Code, Refusal};
+use crate::rules::{Rule, Rules};
 use crate::state::{Principal, State};
 
 mod approvals;
@@ -26,6 +27,7 @@ pub struct Core {
     state: State,
     /// Agents with an open connection; a hint from the shell that makes no fact (Q2).
     attached: BTreeSet<AgentId>,
+    rules: Rules,
 }
 
 /// A fact of the log that doesn't follow from the ones before it.
@@ -52,7 +54,14 @@ impl Core {
     /// A core over a state that was folded elsewhere, from a snapshot.
     #[must_use]
     pub const fn from_state(state: State) -> Self {
-        Self { state, attached: BTreeSet::new() }
+        Self { state, attached: BTreeSet::new(), rules: Rules::ALL }
+    }
+
+    /// An empty core that lacks one rule, for the tests of what that rule is good for.
+    #[cfg(feature = "rules-off")]
+    #[must_use]
+    pub fn without(off: crate::rules::Off) -> Self {
+        Self { rules: Rules::without(off), ..Self::default() }
     }
 
     /// Everything that the facts so far amount to.
@@ -140,6 +149,21 @@ impl Step<'_> {
         &self.core.state
     }
 
+    /// Whether a rule holds: always, but in the tests that take it out.
+    fn rule(&self, rule: Rule) -> bool {
+        self.core.rules.has(rule)
+    }
+
+    /// Whether a guard is asked: always, but in the tests that take it out.
+    fn has_guard(&self, name: &str) -> bool {
+        self.core.rules.has_guard(name)
+    }
+
+    /// Whether what a guard finds is enforced, and not just put on record (G7).
+    fn enforces(&self, name: &str) -> bool {
+        self.has_guard(name) && !self.state().limits.observed.observes(name)
+    }
+
     /// Records a fact: the one way in which anything changes.
     fn record(&mut self, fact: Fact) {
         let grant = self.core.state.apply(self.now, &fact);
@@ -165,7 +189,12 @@ impl Step<'_> {
     }
 
     fn holds(&self, by: Principal) -> Result<(), Refusal> {
-        if self.state().holds(by) { Ok(()) } else { Err(Code::Unauthenticated.into()) }
+        let named = || self.state().agent(by.agent()).is_some_and(|a| a.live);
+        if self.state().holds(by) || (!self.rule(Rule::Incarnations) && named()) {
+            Ok(())
+        } else {
+            Err(Code::Unauthenticated.into())
+        }
     }
 
     fn human(&self, by: Principal) -> Result<(), Refusal> {

@@ -20,6 +20,7 @@ pub mod input;
 pub mod limits;
 pub mod names;
 pub mod refusal;
+pub mod rules;
 pub mod state;
 #[cfg(feature = "wire")]
 pub mod wire;

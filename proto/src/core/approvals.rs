@@ -8,6 +8,7 @@ use crate::fact::{Decision, Digest, Fact, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, TurnId};
 use crate::input::{HeldCall, Reply, TaskUse, Verdict};
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Approval, ApprovalState, Phase, Principal};
 
 impl Step<'_> {
@@ -31,7 +32,8 @@ impl Step<'_> {
         if open >= max {
             return Err(Refusal::new(Code::ApprovalsOpen).numbers(max, open + 1));
         }
-        let expires_at = self.now.plus(limits.approval_ms);
+        let age_max = if self.rule(Rule::ApprovalAge) { limits.approval_ms } else { u64::MAX };
+        let expires_at = self.now.plus(age_max);
         let approval = ApprovalId(self.state().last_approval() + 1);
         let HeldCall { tool, arguments, reason, digest } = call;
         self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
@@ -42,7 +44,8 @@ impl Step<'_> {
         self.holds(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
-        if !by.is_human() && !self.state().may_decide(by.agent(), approval) {
+        let may_decide = by.is_human() || self.state().may_decide(by.agent(), approval);
+        if !may_decide && self.rule(Rule::Authority) {
             return Err(Refusal::new(Code::ApproverNotAllowed).about(id));
         }
         if approval.state != ApprovalState::Pending {
@@ -96,7 +99,7 @@ impl Step<'_> {
                 return Err(Refusal::new(Code::NotApproved).about(id));
             }
         }
-        if approval.digest != digest {
+        if approval.digest != digest && self.rule(Rule::CallDigest) {
             return Err(Refusal::new(Code::DigestMismatch).about(id));
         }
         if task.and_then(|t| self.state().tasks.get(&t)).is_some_and(crate::state::Task::is_closed) {

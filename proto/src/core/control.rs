@@ -10,6 +10,7 @@ use crate::ids::{ConvId, GrantId};
 use crate::input::{Effect, Reply};
 use crate::limits::Limits;
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::Principal;
 
 impl Step<'_> {
@@ -23,6 +24,10 @@ impl Step<'_> {
     pub(super) fn control(&mut self, by: Principal, scope: Scope, control: Control) -> Outcome {
         self.human(by)?;
         self.exists(scope)?;
+        if !self.rule(Rule::OutOfBand) {
+            // A message like any other: it would have its turn after what is queued, and admission doesn't look for it.
+            return Ok(Reply::Done);
+        }
         self.record(Fact::Controlled { scope, control, by: by.agent() });
         let lifted = match control {
             Control::Pause => Vec::new(),

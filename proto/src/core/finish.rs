@@ -10,6 +10,7 @@ use crate::guards;
 use crate::ids::{AgentId, TaskId, TurnId};
 use crate::input::{Finish, Progress, Reply};
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Asker, Phase, Principal, Request, Task};
 
 impl Step<'_> {
@@ -30,6 +31,7 @@ impl Step<'_> {
     pub(super) fn turn_of(&self, agent: AgentId, named: Option<TurnId>) -> Result<TurnId, (Option<TurnId>, Refusal)> {
         let state = self.state();
         let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
+        let named = named.filter(|id| self.rule(Rule::LateAnswers) || mine(id).is_some_and(|t| t.open));
         match (named, state.agent(agent).map_or(&[][..], |a| &a.turns)) {
             (Some(id), _) => match mine(&id) {
                 Some(turn) if turn.open => Ok(id),
@@ -48,7 +50,11 @@ impl Step<'_> {
         let spend = finish.spend.unwrap_or(Spend { tokens: estimate, cost_microusd: 0 });
         let served = &self.state().tasks[&task];
         let (conv, in_flight) = (served.conv, served.in_flight() > 0);
-        self.hear_in(agent, Place::Conversation(conv));
+        let (_, turns) = self.hear_in(agent, Place::Conversation(conv));
+        let max = self.state().limits.turns_soft_max;
+        if turns >= max && !self.rule(Rule::AnswersAdmitted) {
+            return Err(Refusal::new(Code::TurnsSoft).numbers(max, turns));
+        }
         // A decision for which it says to wait may have come already: then it opens the next turn.
         let decided = turn_decided.filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
@@ -58,6 +64,9 @@ impl Step<'_> {
             Some(status) => status,
         };
         self.record(Fact::TurnClosed { turn: id, end: TurnEnd::Finished, status: Some(status), spend });
+        if !self.rule(Rule::Forwarding) {
+            return Ok(Reply::Finished { answer: None, open: true });
+        }
         if let Some(decided) = decided {
             self.reply_to(task, SYSTEM, agent, "the approval was decided".into(), None, decided);
         }
@@ -173,7 +182,7 @@ impl Step<'_> {
         let Some(grant) = state.grants.get(&id).filter(|g| g.end.is_none() && g.latched.is_none()) else { return };
         let by_grant = guards::budget_of_grant(state, grant);
         let by_day = state.agent(agent).and_then(|a| guards::budget_of_day(state, a, self.now));
-        if let Some(refusal) = by_grant.or(by_day) {
+        if let Some(refusal) = by_grant.or(by_day).filter(|_| self.has_guard("budget")) {
             self.latch(Latched::Grant(id), &refusal);
             return;
         }

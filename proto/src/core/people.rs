@@ -11,6 +11,7 @@ use crate::ids::{AgentId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, Tu
 use crate::input::{Question, Reply};
 use crate::names::{AgentName, Ref, Resource};
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{EscalationState, Principal, Running};
 
 impl Step<'_> {
@@ -156,6 +157,9 @@ impl Step<'_> {
             None => RoomId(self.state().last_room() + 1),
         };
         self.record(Fact::RoomOpened { room, name, members: ids });
+        if !self.rule(Rule::HumanWords) {
+            self.record(Fact::Posted { room, from: by.agent(), body: "joined".into() });
+        }
         Ok(Reply::Opened(room))
     }
 
@@ -177,7 +181,7 @@ impl Step<'_> {
         let (_, turns) = self.hear_in(by.agent(), Place::Room(id));
         let limits = &self.state().limits;
         for (code, max) in [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)] {
-            if turns >= max && !limits.observed.observes(code.word()) {
+            if turns >= max && self.enforces(code.word()) {
                 return Err(Refusal::new(code).numbers(max, turns));
             }
         }
@@ -186,7 +190,7 @@ impl Step<'_> {
     }
 
     fn human_post(&mut self, by: Principal, id: RoomId, body: &str, mentions: &[AgentName]) -> Outcome {
-        if body.trim().is_empty() {
+        if body.trim().is_empty() && self.rule(Rule::HumanWords) {
             return Err(Refusal::new(Code::Malformed).about("body is empty"));
         }
         // All or none: a post whose mention can't be delivered is refused with the reason.

@@ -9,6 +9,7 @@ use crate::guards::{Fault, Line, Plan, Standing};
 use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Asker, Task};
 
 impl Step<'_> {
@@ -144,14 +145,19 @@ impl Step<'_> {
             Standing::Root => self.root_line(sender, draft),
             Standing::Outside | Standing::Ambiguous | Standing::Lost => self.note_line(sender, draft, None),
         };
+        let unnamed = line.fault == Some(Fault::Required) && !self.has_guard("ref_required");
+        let line = if unnamed { self.human_line(draft) } else { line };
         let depth = self.depth(sender, standing, &line.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(crate::state::Agent::is_human);
         Line { depth: if human { 0 } else { depth }, ..line }
     }
 
     fn depth(&self, sender: AgentId, standing: Standing, plan: &Plan) -> u8 {
-        let Plan::Existing(conv) = plan else { return 0 };
         let state = self.state();
+        if let Some(task) = standing.task().filter(|_| !self.rule(Rule::DepthPerConversation)) {
+            return state.tasks[&task].received.iter().map(|(_, d)| d.saturating_add(1)).max().unwrap_or(0);
+        }
+        let Plan::Existing(conv) = plan else { return 0 };
         if let Some(task) = standing.task().and_then(|t| state.tasks.get(&t)) {
             return task.depth_in(*conv);
         }

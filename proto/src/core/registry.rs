@@ -5,6 +5,7 @@ use crate::fact::{Credential, Fact, GrantEnd, Kind, Outcome as Cause, Profile};
 use crate::ids::AgentId;
 use crate::input::{Registration, Reply};
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::Principal;
 
 impl Step<'_> {
@@ -62,7 +63,9 @@ impl Step<'_> {
         if humans == 1 && self.state().agents[agent.0 as usize].is_human() {
             return Err(Refusal::new(Code::Forbidden).about("the last human of the workspace"));
         }
-        self.end_tasks_of(agent, Cause::RecipientGone);
+        if self.rule(Rule::Undeliverable) {
+            self.end_tasks_of(agent, Cause::RecipientGone);
+        }
         // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
         let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
         for grant in given.map(|(id, _)| *id).collect::<alloc::vec::Vec<_>>() {

@@ -5,12 +5,13 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, MessageType};
-use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Terms};
-use crate::guards::{Ahead, GUARDS, Line, Plan, Standing, View};
+use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, SYSTEM, Terms};
+use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Standing, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Agent, Principal, Task};
 
 /// A draft with everything that was found out about it.
@@ -25,8 +26,12 @@ struct Sending {
 impl Step<'_> {
     pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
         self.holds(by)?;
-        // From outside, but caused by one of ours: no grant, so no request (D10).
         let mut draft = draft;
+        let silent = matches!(draft.kind, MessageType::Info | MessageType::Alert | MessageType::Status);
+        if silent && !self.rule(Rule::OnlyRequestsWake) {
+            draft.kind = MessageType::Request;
+        }
+        // From outside, but caused by one of ours: no grant, so no request (D10).
         if draft.caused_by.is_some() && draft.kind == MessageType::Request {
             draft.kind = MessageType::Info;
         }
@@ -84,7 +89,7 @@ impl Step<'_> {
 
     /// The first answer to a send that was accepted under the same key before (Q1).
     fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
-        let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status);
+        let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status) && self.rule(Rule::Idempotency);
         let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
         let Some(known) = self.state().keys.get(id) else { return Ok(None) };
         if known.sender == sender && known.fingerprint == Some(draft.fingerprint()) {
@@ -103,7 +108,8 @@ impl Step<'_> {
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
         let (unresolved, found) = match self.targets(sender, &draft) {
             Ok(found) => (None, found),
-            Err(refusal) => (Some(refusal), Vec::new()),
+            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Vec::new()),
+            Err(_) => (None, alloc::vec![SYSTEM]),
         };
         let standing = self.standing(sender, &draft, &found);
         let mut targets = Vec::with_capacity(found.len().max(1));
@@ -126,6 +132,11 @@ impl Step<'_> {
     }
 
     fn admit(&mut self, sending: Sending) -> Outcome {
+        if !self.rule(Rule::CountedFirst)
+            && let Some(refusal) = self.judge(&sending, &None)
+        {
+            return Err(self.refuse(&sending, refusal));
+        }
         let heard = self.hear(&sending);
         match self.judge(&sending, &heard) {
             Some(refusal) => Err(self.refuse(&sending, refusal)),
@@ -164,13 +175,13 @@ impl Step<'_> {
         self.record(Fact::Heard { agent, place, turns });
         let limits = &self.state().limits;
         let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
-        let latches = !limits.observed.observes("turns_hard");
+        let latches = self.enforces("turns_hard");
         if turns == hard {
             self.record(Fact::Warned { place, crossing: Crossing::Hard, turns });
             if latches {
                 self.latch(Latched::Place(place), &Refusal::new(Code::TurnsHard).numbers(hard, turns));
             }
-        } else if turns == soft {
+        } else if turns == soft || (turns > soft && !self.rule(Rule::WarnedOnce)) {
             self.record(Fact::Warned { place, crossing: Crossing::Soft, turns });
         }
         (place, turns)
@@ -188,7 +199,8 @@ impl Step<'_> {
         let targets: Vec<AgentId> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
         let mut refusal = None;
-        'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| g.humans || !human) {
+        let asked = |guard: &Guard| (guard.humans || !human) && self.has_guard(guard.name);
+        'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
             for (i, (to, line)) in sending.targets.iter().enumerate() {
                 let view = View {
                     state: self.state(),
@@ -236,6 +248,10 @@ impl Step<'_> {
             reference: sending.draft.reference.clone().or(planned),
             refusal: refusal.clone(),
         });
+        if let Some(task) = sending.standing.task().filter(|_| !self.rule(Rule::QuietRefusals)) {
+            let refused = self.state().seq;
+            self.reply_to(task, SYSTEM, sending.sender, alloc::format!("{refusal}").into(), None, refused);
+        }
         refusal
     }
 
@@ -243,6 +259,9 @@ impl Step<'_> {
         let Sending { sender, draft, standing, targets, .. } = sending;
         let several = targets.len() > 1;
         let mut root = standing.task();
+        if !self.rule(Rule::Correlation) {
+            root = root.and(self.state().agents[sender.0 as usize].grant_tasks.last().copied());
+        }
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, line)) in targets.into_iter().enumerate() {
             let conv = self.open(sender, &line);
@@ -294,7 +313,8 @@ impl Step<'_> {
 
     pub(super) fn open_grant(&mut self, giver: AgentId, conv: ConvId) -> GrantId {
         let grant = GrantId(self.state().last_grant() + 1);
-        let expires_at = self.now.plus(self.state().limits.grant_age_ms);
+        let age_max = if self.rule(Rule::GrantAge) { self.state().limits.grant_age_ms } else { u64::MAX };
+        let expires_at = self.now.plus(age_max);
         self.record(Fact::GrantOpened { grant, giver, conv, expires_at });
         grant
     }

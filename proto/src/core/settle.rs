@@ -13,6 +13,7 @@ use crate::ids::{AgentId, ClaimId, EscalationId, GrantId, Seq, TaskId};
 use crate::input::Reply;
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Asker, Principal};
 
 impl Step<'_> {
@@ -65,7 +66,7 @@ impl Step<'_> {
             to: Recipient::One(task.asker.agent().unwrap_or(SYSTEM)),
             kind: MessageType::Response,
             conv: task.conv,
-            depth: if task.asker.is_task() { task.depth_in(task.conv) } else { 0 },
+            depth: if task.asker.is_task() && self.rule(Rule::AnswersDeepen) { task.depth_in(task.conv) } else { 0 },
             hops: task.hop,
             grant: Some(task.grant),
             sender_task: Some(answer.task),

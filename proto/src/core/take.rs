@@ -6,6 +6,7 @@ use crate::ids::{AgentId, Seq, TaskId, TurnId};
 use crate::input::{Delivery, OpenTurn, Reply};
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
 use crate::state::{Phase, Principal, Running};
 
 impl Step<'_> {
@@ -33,7 +34,7 @@ impl Step<'_> {
         let turn = TurnId(self.state().last_turn() + 1);
         let age_max = self.state().limits.delivery_age_ms;
         let waiting = self.state().agents[agent.0 as usize].notices.iter();
-        let fresh = waiting.filter(|(_, at)| self.now.since(*at) < age_max);
+        let fresh = waiting.filter(|(_, at)| self.now.since(*at) < age_max || !self.rule(Rule::NoticeAge));
         let notices: alloc::vec::Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
         let message = self.state().turns[&turn].delivered.first().map_or(Seq(0), |d| d.message);
@@ -90,7 +91,7 @@ impl Step<'_> {
             let grant_id = state.tasks[&id].grant;
             let grant = &state.grants[&grant_id];
             let max = state.limits.grant_turns_max.saturating_add(grant.extension.turns);
-            if grant.turns < max {
+            if grant.turns < max || !self.has_guard("grant_turns") {
                 return Some(id);
             }
             let refusal = Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1);
