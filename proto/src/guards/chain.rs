@@ -16,11 +16,12 @@ pub(super) fn passive_reply(view: &View<'_>) -> Option<Refusal> {
         .then(|| Refusal::new(Code::PassiveReply).about(view.state.name_of(asker)))
 }
 
-/// A message to an ancestor in the causal chain.
+/// A message to any other ancestor in the causal chain.
 pub(super) fn cycle(view: &View<'_>) -> Option<Refusal> {
     let to = view.to.filter(|_| addresses_work(view) && !view.to_human())?;
     view.state
         .ancestors(view.standing.task()?)
+        .skip(1)
         .any(|ancestor| ancestor == to)
         .then(|| Refusal::new(Code::Cycle).about(view.state.name_of(to)))
 }
