@@ -1,7 +1,8 @@
 //! Transcripts: an input a line, what it came to in indented lines below.
 //!
 //! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and
-//! `observe GUARD` configure; `agent NAME [action=…] [group=…]` and `human NAME` register.
+//! `observe GUARD` configure; `agent NAME [action=…] [group=…]` and `human NAME` register. `clock MS` sets the
+//! clock alone: the tick is late. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,6 +15,7 @@ use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, Seq, Time, 
 use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::rules::Off;
 use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
 
 /// A world in which a transcript plays.
@@ -23,18 +25,31 @@ pub(crate) struct World {
     now: Time,
     limits: Limits,
     turns: BTreeMap<String, TurnId>,
+    proofs: BTreeMap<String, Principal>,
 }
 
-/// Plays `script`, with the guards in `off` only observing; gives it back with what really happened.
-pub(crate) fn play(script: &str, off: &[&str]) -> (String, World) {
+/// The broker that plays a transcript.
+#[derive(Clone, Copy)]
+pub(crate) enum Broker<'a> {
+    /// Ours.
+    Whole,
+    /// One that lacks a rule or guard.
+    Without(Off),
+    /// One in which a guard only observes.
+    Observing(&'a str),
+}
+
+/// Plays `script`; gives it back with what really happened.
+pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
     let mut world = World {
-        core: Core::default(),
+        core: if let Broker::Without(off) = broker { Core::without(off) } else { Core::default() },
         log: Vec::new(),
         now: Time(0),
         limits: Limits::default(),
         turns: BTreeMap::new(),
+        proofs: BTreeMap::new(),
     };
-    for guard in off {
+    if let Broker::Observing(guard) = broker {
         assert!(world.limits.observed.observe(guard), "no observable guard is called {guard}");
     }
     world.give(Input::Configure(Box::new(world.limits.clone())));
@@ -81,6 +96,14 @@ impl World {
             ["at", ms] => {
                 self.now = Time(ms.replace('_', "").parse().expect("a time in ms"));
                 self.give(Input::Tick)
+            }
+            ["clock", ms] => {
+                self.now = Time(ms.replace('_', "").parse().expect("a time in ms"));
+                Vec::new()
+            }
+            [name, "keeps", "its", "proof"] => {
+                self.proofs.insert(format!("old-{name}"), self.prove(name));
+                Vec::new()
             }
             ["limit", setting] => {
                 let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
@@ -137,7 +160,7 @@ impl World {
     }
 
     fn act(&mut self, who: &str, verb: &str, rest: &[&str]) -> Vec<String> {
-        let by = self.prove(who);
+        let by = self.proofs.get(who).copied().unwrap_or_else(|| self.prove(who));
         let turn = option(rest, "turn=").map(|t| TurnId::parse(t).expect("turn=turn-N"));
         let input = match (verb, rest) {
             ("send", _) => Input::Send(by, Box::new(draft(rest, turn))),

@@ -6,7 +6,7 @@ use std::path::Path;
 use lastword_proto::fsm::{RequestEvent, RequestState, next};
 
 /// Compares `actual` with a file under `testdata`; `UPDATE=1` rewrites it.
-fn check(file: &str, actual: &str) {
+pub(crate) fn check(file: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
     if std::env::var_os("UPDATE").is_some() {
         std::fs::write(&path, actual).unwrap();
@@ -31,7 +31,7 @@ fn the_request_fsm_is_the_table_that_was_agreed() {
 fn the_turn_tracker_is_the_table_that_was_agreed() {
     let script =
         "human uma\nagent a\nagent b\numa: room r a b\n".to_owned() + &"a: post r hi\nb: post r hi\n".repeat(51);
-    let (played, _) = crate::script::play(&script, &[]);
+    let (played, _) = crate::script::play(&script, crate::script::Broker::Whole);
     let mut table = String::from("agent post | what happens\n--- | ---\n");
     let mut posts = 0;
     let mut lines = played.lines().peekable();

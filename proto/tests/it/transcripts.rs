@@ -1,11 +1,15 @@
 //! Golden transcripts: the worked examples and the incidents, and the proof that each guard is needed.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use lastword_proto::Core;
 use lastword_proto::guards::GUARDS;
+use lastword_proto::rules::{Off, Rule};
 
-use crate::script::play;
+use crate::script::{Broker, play};
+use crate::tables::check;
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/transcripts")
@@ -23,16 +27,75 @@ fn transcripts() -> Vec<(String, String)> {
     found
 }
 
-/// Guards that a transcript says it needs, in lines `# needs: GUARD …`.
+/// What a transcript says it needs, in lines `# needs: NAME … (what happens without)`.
 fn needs(script: &str) -> Vec<&str> {
-    script.lines().filter_map(|l| l.strip_prefix("# needs:")).flat_map(str::split_whitespace).collect()
+    let lines = script.lines().filter_map(|l| l.strip_prefix("# needs:"));
+    lines.flat_map(|l| l.split('(').next().unwrap_or_default().split_whitespace()).collect()
+}
+
+fn off(name: &str) -> Off {
+    Off::named(name).unwrap_or_else(|| panic!("no rule or guard is called {name}"))
+}
+
+/// The inputs of a played transcript, each with what it came to. A message stands there with its ends and its words
+/// for its number, so that a fact more or less before it is no difference.
+fn exchanges(played: &str) -> Vec<(String, Vec<String>)> {
+    let mut said: BTreeMap<&str, String> = BTreeMap::new();
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    for line in played.lines() {
+        match (line.strip_prefix("  "), found.last_mut()) {
+            (None, _) => found.push((line.to_owned(), Vec::new())),
+            (Some(effect), Some((_, effects))) if !effect.starts_with("observed:") => {
+                if let Some((number, message)) = effect.split_once(' ').filter(|(n, _)| n.starts_with("msg-")) {
+                    let ends = message.splitn(4, ' ').take(3).collect::<Vec<_>>().join(" ");
+                    let words = message.find('"').map_or("", |at| &message[at..]);
+                    said.insert(number, format!("({ends} {words})"));
+                    effects.push(message.to_owned());
+                } else {
+                    effects.push(effect.split(' ').map(|w| numberless(w, &said)).collect::<Vec<_>>().join(" "));
+                }
+            }
+            (Some(_), _) => {}
+        }
+    }
+    found
+}
+
+fn numberless(word: &str, said: &BTreeMap<&str, String>) -> String {
+    let Some(start) = word.find("msg-") else { return word.to_owned() };
+    let end = word[start + 4..].find(|c: char| !c.is_ascii_digit()).map_or(word.len(), |n| start + 4 + n);
+    let message = said.get(&word[start..end]).map_or("(what was not shown)", String::as_str);
+    format!("{}{message}{}", &word[..start], &word[end..])
+}
+
+/// As many of the inputs that come to something else as show what happens.
+const SHOWN_MAX: usize = 6;
+
+/// The first inputs that come to something else: what they come to (`<`), and what instead (`>`).
+fn otherwise(expected: &str, actual: &str) -> Option<String> {
+    let pairs = exchanges(expected).into_iter().zip(exchanges(actual));
+    let different: Vec<_> = pairs.filter(|(with, without)| with != without).collect();
+    let mut text = String::new();
+    for ((input, with), (_, without)) in different.iter().take(SHOWN_MAX) {
+        writeln!(text, "{input}").unwrap();
+        for (mark, effects, others) in [('<', with, without), ('>', without, with)] {
+            let nothing = effects.is_empty().then_some("-");
+            for effect in effects.iter().filter(|e| !others.contains(e)).map(String::as_str).chain(nothing) {
+                writeln!(text, "  {mark} {effect}").unwrap();
+            }
+        }
+    }
+    if different.len() > SHOWN_MAX {
+        writeln!(text, "and {} more", different.len() - SHOWN_MAX).unwrap();
+    }
+    (!text.is_empty()).then_some(text)
 }
 
 #[test]
 fn every_transcript_plays_as_written() {
     let mut wrong = Vec::new();
     for (name, expected) in transcripts() {
-        let (actual, _) = play(&expected, &[]);
+        let (actual, _) = play(&expected, Broker::Whole);
         if actual != expected {
             if std::env::var_os("UPDATE").is_some() {
                 std::fs::write(folder().join(format!("{name}.txt")), &actual).unwrap();
@@ -51,34 +114,54 @@ fn first_difference(expected: &str, actual: &str) -> String {
     }
 }
 
+/// One file shows what each rule is good for: the inputs of each transcript that come to something else once a rule
+/// that it needs is taken out.
 #[test]
 fn a_transcript_changes_when_a_rule_that_it_needs_is_off() {
+    let mut table = String::new();
     for (name, expected) in transcripts() {
-        for guard in needs(&expected) {
-            let (actual, _) = play(&expected, &[guard]);
-            let observed = |line: &&str| !line.trim_start().starts_with("observed:");
-            let without: Vec<&str> = actual.lines().filter(observed).collect();
-            assert_ne!(without, expected.lines().collect::<Vec<_>>(), "{name} doesn't need {guard}");
+        for need in needs(&expected) {
+            let (actual, _) = play(&expected, Broker::Without(off(need)));
+            let instead = otherwise(&expected, &actual).unwrap_or_else(|| panic!("{name} doesn't need {need}"));
+            writeln!(table, "{name} without {need}\n{instead}").unwrap();
+        }
+    }
+    check("rules-off.txt", &table);
+}
+
+#[test]
+fn a_transcript_changes_when_a_guard_that_it_needs_only_observes() {
+    let observable = |name: &str| GUARDS.iter().any(|g| g.name == name && g.observable);
+    for (name, expected) in transcripts() {
+        for guard in needs(&expected).into_iter().filter(|n| observable(n)) {
+            let (actual, _) = play(&expected, Broker::Observing(guard));
+            assert!(otherwise(&expected, &actual).is_some(), "{name} doesn't need {guard}");
         }
     }
 }
 
 #[test]
-fn every_guard_that_can_be_off_is_needed_by_a_transcript() {
+fn every_rule_and_every_guard_is_needed_by_a_transcript() {
     let all = transcripts();
-    for guard in GUARDS.iter().filter(|g| g.observable) {
-        assert!(
-            all.iter().any(|(_, script)| needs(script).contains(&guard.name)),
-            "no transcript needs {}",
-            guard.name
-        );
+    let names = GUARDS.iter().map(|g| g.name).chain(Rule::ALL.iter().map(|r| r.word()));
+    let unneeded: Vec<&str> =
+        names.filter(|name| !all.iter().any(|(_, script)| needs(script).contains(name))).collect();
+    assert!(unneeded.is_empty(), "no transcript needs {unneeded:?}");
+}
+
+#[test]
+fn every_incident_needs_a_rule_and_says_what_happens_without_it() {
+    for (name, script) in transcripts().iter().filter(|(name, _)| name.starts_with("incident-")) {
+        let lines: Vec<&str> = script.lines().filter(|l| l.starts_with("# needs:")).collect();
+        assert!(!lines.is_empty(), "{name} names no rule that closes it");
+        assert!(lines.iter().all(|l| l.contains('(')), "{name} doesn't say what happens without it");
     }
 }
 
 #[test]
 fn facts_alone_rebuild_the_state() {
     for (name, script) in transcripts() {
-        let (_, world) = play(&script, &[]);
+        let (_, world) = play(&script, Broker::Whole);
         let mut replayed = Core::default();
         for entry in &world.log {
             replayed.replay(entry).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -87,5 +170,20 @@ fn facts_alone_rebuild_the_state() {
         let bytes = postcard::to_allocvec(world.core.state()).unwrap();
         let restored: lastword_proto::State = postcard::from_bytes(&bytes).unwrap();
         assert!(&restored == world.core.state(), "{name}: a snapshot loses something");
+    }
+}
+
+/// What is taken out is a decision: the fold knows of no rule that could be off.
+#[test]
+fn facts_alone_rebuild_the_state_whatever_rule_is_off() {
+    for (name, script) in transcripts() {
+        for need in needs(&script) {
+            let (_, world) = play(&script, Broker::Without(off(need)));
+            let mut replayed = Core::default();
+            for entry in &world.log {
+                replayed.replay(entry).unwrap_or_else(|e| panic!("{name} without {need}: {e}"));
+            }
+            assert!(replayed.state() == world.core.state(), "{name} without {need}: the facts amount to another state");
+        }
     }
 }

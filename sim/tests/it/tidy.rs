@@ -39,6 +39,7 @@ fn every_rule_names_a_proof_that_exists() {
     let table = read("docs/rules.md");
     let sources = sources();
     let mut rules = BTreeSet::new();
+    let (table, _) = table.split_once("\n## ").unwrap();
     for row in table.lines().filter(|l| l.starts_with("| ") && l.matches('|').count() == 4) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
         let (rule, proofs) = (cells[1], cells[3]);
@@ -69,21 +70,44 @@ fn every_rule_names_a_proof_that_exists() {
 }
 
 #[test]
-fn every_incident_of_the_table_has_its_transcript() {
+fn the_incidents_of_the_table_are_the_transcripts_and_need_what_it_says() {
     let table = read("docs/rules.md");
-    let rows = table
-        .split("## Incidents")
-        .nth(1)
-        .unwrap()
-        .lines()
-        .filter(|l| l.starts_with("| ") && !l.contains("what happened"));
-    let mut count = 0;
-    for row in rows {
-        let name = row.split('|').map(str::trim).nth(2).unwrap();
-        assert!(root().join(format!("proto/testdata/transcripts/{name}.txt")).exists(), "no transcript {name}");
-        count += 1;
+    let (_, incidents) = table.split_once("## Incidents").unwrap();
+    let sources = sources();
+    let mut told = BTreeSet::new();
+    for row in incidents.lines().filter(|l| l.starts_with("| ") && !l.contains("what happened")) {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        if cells[2].starts_with("test:") {
+            for test in cells[2].split_whitespace().map(|t| t.trim_start_matches("test:")) {
+                assert!(sources.iter().any(|s| s.contains(&format!("fn {test}("))), "there is no test {test}");
+            }
+            continue;
+        }
+        let script = read(&format!("proto/testdata/transcripts/{}.txt", cells[2]));
+        let lines = script.lines().filter_map(|l| l.strip_prefix("# needs:"));
+        let needs = lines.flat_map(|l| l.split('(').next().unwrap_or_default().split_whitespace());
+        let needs: Vec<String> = needs.map(|n| format!("`{n}`")).collect();
+        assert_eq!(cells[3], needs.join(" "), "{}", cells[2]);
+        told.insert(format!("{}.txt", cells[2]));
     }
-    assert!(count > 20);
+    let folder = std::fs::read_dir(root().join("proto/testdata/transcripts")).unwrap();
+    let all = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let untold: Vec<String> = all.filter(|n| n.starts_with("incident-") && !told.contains(n)).collect();
+    assert!(untold.is_empty(), "docs/rules.md doesn't tell of {untold:?}");
+    assert!(told.len() > 20);
+}
+
+#[test]
+fn a_rule_can_be_off_in_the_tests_of_the_core_only() {
+    for folder in ["proto", "store", "server", "client", "cli", "sim"] {
+        let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
+        for (section, _) in manifest.iter().filter(|(_, s)| s.to_string().contains("rules-off")) {
+            let may = folder == "proto" && (section == "dev-dependencies" || section == "features");
+            assert!(may, "{folder} has rules-off in [{section}]");
+        }
+    }
+    let features = read("proto/Cargo.toml").parse::<toml::Table>().unwrap();
+    assert!(features["features"].get("default").is_none(), "a default feature could bring rules-off with it");
 }
 
 #[test]
