@@ -21,6 +21,10 @@ use crate::config::{Environment, Settings};
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 
+/// A message is many small texts, made on one thread and let go on another.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
         // A broken standard error leaves nobody to tell.

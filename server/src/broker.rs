@@ -1,9 +1,11 @@
-//! The broker's loop: one thread owns the core and the log.
+//! The broker's loop: one thread judges, another one writes.
 //!
-//! It drains a batch of commands, lets the core handle each, appends the facts of all of them at once
-//! (group commit), and only then releases what was held back: replies, wakes and reads. When an append
-//! fails nothing is released, and the process is to end: a restart finds out what was written. A panic on
-//! this thread ends it in the same way.
+//! The judge owns the core. It drains commands, lets the core handle each, and works out at once what every
+//! caller is to be told; all of that is held back. The writer owns the log. It appends the facts of a batch
+//! at once (group commit), and only then releases what was held back: answers, wakes and reads. While the
+//! disk is at work the judge goes on with the next batch, so memory is ahead of the disk by what nobody has
+//! seen yet. When an append fails nothing is released, and the process is to end: a restart finds out what
+//! was written. A panic on either thread ends it in the same way.
 
 mod boot;
 mod handle;
@@ -12,15 +14,14 @@ mod live;
 mod queue;
 mod recent;
 mod wakes;
+mod writer;
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::{Core, Effect, Fact, Input, Out, Reply, Seq};
-use lastword_store::{AppendError, Log};
-use tokio::sync::watch;
+use lastword_proto::{Core, Input, Out, Reply};
 
 pub use self::boot::{BootError, boot};
 pub(crate) use self::handle::Parcel;
@@ -31,18 +32,21 @@ pub use self::live::Live;
 pub(crate) use self::wakes::Subscription;
 
 use self::handle::Shared;
-use crate::clock::Stopwatch;
+use self::writer::{Batch, Writing};
 
 /// Most commands in one append.
 const BATCH_MAX: usize = 256;
 /// Commands that may wait for the broker; more are refused (`saturated`).
 const QUEUE_MAX: usize = 8_192;
 
-/// What runs once the facts before it are durable.
-type Then = Box<dyn FnOnce(Reply, &Live<'_>) + Send>;
-type Look = Box<dyn FnOnce(&Live<'_>) + Send>;
+/// Words a reply while the state is as the input left it.
+type Then = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;
+/// Looks at the state.
+type Look = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
+/// Hands over what was worded, once the facts before it are durable.
+type Release = Box<dyn FnOnce() + Send>;
 
-/// What the broker's thread is asked for.
+/// What the broker is asked for.
 enum Command {
     /// Handle an input; the closure gets its reply.
     Input(Box<Input>, Then),
@@ -52,20 +56,14 @@ enum Command {
     Look(Look),
 }
 
-/// The broker on its thread.
+/// The judge on its thread.
 struct Broker {
     core: Core,
-    log: Box<dyn Log>,
-    epoch: u64,
+    writing: Writing,
     shared: Arc<Shared>,
-    committed: watch::Sender<Seq>,
     out: Out,
-}
-
-/// What was held back for a command until its facts are durable.
-enum Held {
-    Reply(Then, Box<Reply>),
-    Look(Look),
+    /// What was judged and is not with the writer yet.
+    batch: Batch,
 }
 
 impl Broker {
@@ -73,22 +71,23 @@ impl Broker {
     fn run(mut self) {
         // After a panic the state is not looked at again, so it does not matter where it was left.
         match catch_unwind(AssertUnwindSafe(|| self.serve())) {
-            Ok(true) => self.save(),
+            Ok(true) => self.end(),
             Ok(false) => {}
-            Err(panic) => self.fail(Failed::bug(&words(panic.as_ref())), Vec::new()),
+            Err(panic) => self.shared.fail(Failed::bug(&words(panic.as_ref()))),
         }
     }
 
-    /// Serves until the queue is closed and empty; `false` when an append failed before.
+    /// Serves until the queue is closed and empty; `false` when the writer failed before.
     fn serve(&mut self) -> bool {
-        let mut batch = Vec::with_capacity(BATCH_MAX);
+        let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
-            let wait = self.idle();
-            let open = self.shared.queue.drain(&mut batch, BATCH_MAX, wait);
-            if !self.turn(&mut batch) {
+            let room = BATCH_MAX.saturating_sub(self.batch.commands);
+            let open = self.shared.queue.drain(&mut commands, room, self.idle(), !self.batch.is_empty());
+            self.judge(&mut commands);
+            if !self.hand_over() {
                 return false;
             }
-            if !open {
+            if !open && self.batch.is_empty() {
                 return true;
             }
         }
@@ -100,98 +99,60 @@ impl Broker {
         Some(Duration::from_millis(due.since(self.shared.clock.now())))
     }
 
-    /// Handles a batch; `false` when its facts could not be made durable.
-    fn turn(&mut self, batch: &mut Vec<Command>) -> bool {
-        let expect = self.core.state().seq;
+    /// Handles commands; what comes of them joins the batch.
+    fn judge(&mut self, commands: &mut Vec<Command>) {
         let now = self.shared.clock.now();
         if self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
             self.core.handle(now, Input::Tick, &mut self.out);
+            self.batch.take(&mut self.out, self.core.state());
         }
-        let held: Vec<Held> = batch.drain(..).filter_map(|command| self.hear(command)).collect();
-        match self.commit(expect) {
-            Ok(()) => {
-                self.release(held);
-                true
+        for command in commands.drain(..) {
+            if let Some(release) = self.hear(command) {
+                self.batch.held.push(release);
             }
-            Err(error) => {
-                self.fail(Failed::append(&error), held);
-                false
-            }
+            self.batch.commands += 1;
         }
     }
 
-    /// Handles one command; its reply is taken out of the effects, which stay for after the commit.
-    fn hear(&mut self, command: Command) -> Option<Held> {
+    /// Handles one command; gives what its caller is told once the facts are durable.
+    fn hear(&mut self, command: Command) -> Option<Release> {
         let (input, then) = match command {
             Command::Input(input, then) => (*input, Some(then)),
             Command::Cast(input) => (input, None),
-            Command::Look(look) => return Some(Held::Look(look)),
+            Command::Look(look) => return Some(look(&self.live())),
         };
-        let from = self.out.effects.len();
         self.core.handle(self.shared.clock.now(), input, &mut self.out);
-        let at = self.out.effects[from..].iter().position(|e| matches!(e, Effect::Reply(_)))?;
-        let Effect::Reply(reply) = self.out.effects.remove(from + at) else { return None };
+        let reply = self.batch.take(&mut self.out, self.core.state())?;
         self.shared.metrics.reply(&reply);
-        then.map(|then| Held::Reply(then, reply))
+        then.map(|then| then(reply, &self.live()))
     }
 
-    fn commit(&mut self, expect: Seq) -> Result<(), AppendError> {
-        if self.out.entries.is_empty() {
-            return Ok(());
-        }
-        let stopwatch = Stopwatch::start();
-        let last = self.log.append(self.epoch, expect, &self.out.entries)?;
-        self.shared.metrics.append(stopwatch.elapsed());
-        let mut recent = self.shared.recent();
-        for entry in self.out.entries.drain(..) {
-            self.shared.metrics.fact(&entry.fact);
-            self.shared.directory.follow(&entry.fact, self.core.state());
-            if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
-                self.shared.wakes.approvals.notify_waiters();
-            }
-            recent.push(Arc::new(entry));
-        }
-        drop(recent);
-        self.committed.send_replace(last);
-        Ok(())
+    fn live(&self) -> Live<'_> {
+        Live::new(self.core.state(), &self.shared, &self.batch)
     }
 
-    fn release(&mut self, held: Vec<Held>) {
-        let live = Live::new(self.core.state(), &self.shared);
-        for held in held {
-            match held {
-                Held::Reply(then, reply) => then(*reply, &live),
-                Held::Look(look) => look(&live),
-            }
+    /// Gives the batch to the writer, if that has nothing to do; `false` when it has failed.
+    fn hand_over(&mut self) -> bool {
+        if self.batch.is_empty() || !self.shared.queue.take_writer() {
+            return true;
         }
-        for effect in self.out.effects.drain(..) {
-            match effect {
-                Effect::Wake(agent) => {
-                    self.shared.metrics.wake();
-                    self.shared.wakes.wake(agent);
-                }
-                Effect::WakeAll => self.shared.wakes.wake_all(),
-                // Each reply was taken out when its input was handled; a tick has none.
-                Effect::Reply(_) => {}
-            }
+        let next = Batch::behind(self.core.state().seq);
+        let batch = std::mem::replace(&mut self.batch, next);
+        if batch.writes_nothing() {
+            // Everything that it looked at is durable.
+            batch.release(&self.shared);
+            self.shared.queue.writer_idle();
+            return true;
         }
+        self.writing.write(batch)
     }
 
-    /// Memory is ahead of the disk: nothing may be served any more. Dropping the commands tells everybody
-    /// who waits that there will be no answer.
-    fn fail(&self, failed: Failed, held: Vec<Held>) {
-        tracing::error!(reason = %failed.reason, "the broker stops");
-        self.shared.queue.close();
-        self.shared.failed.send_replace(Some(failed));
-        self.shared.queue.clear();
-        drop(held);
-    }
-
-    fn save(mut self) {
-        let shared = Arc::clone(&self.shared);
-        let _one = shared.saving();
+    /// The queue is closed and everything is written: a snapshot spares the next start the replay.
+    fn end(self) {
+        let Some(mut log) = self.writing.end() else { return };
+        let _one = self.shared.saving();
         let state = self.core.state();
-        let saved = postcard::to_allocvec(state).map(|bytes| self.log.save_snapshot(state.seq, &bytes));
+        let saved = postcard::to_allocvec(state).map(|bytes| log.save_snapshot(state.seq, &bytes));
         match saved {
             Ok(Ok(())) => tracing::debug!(seq = state.seq.0, "snapshot saved"),
             // A snapshot is a cache: the next start replays instead.

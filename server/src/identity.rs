@@ -119,20 +119,35 @@ impl Directory {
         self.known.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Follows a fact that has become durable.
-    pub(crate) fn follow(&self, fact: &Fact, state: &State) {
-        if let Fact::Registered { agent, credential, .. } | Fact::Rekeyed { agent, credential } = fact {
-            self.forget(*agent);
-            if let Some(principal) = state.prove(credential) {
-                self.known.write().unwrap_or_else(PoisonError::into_inner).insert(*credential, principal);
-            }
-        } else if let Fact::Removed { agent } = fact {
-            self.forget(*agent);
+    /// Follows a change that has become durable.
+    pub(crate) fn make(&self, Change { agent, proof }: Change) {
+        self.forget(agent);
+        if let Some((credential, principal)) = proof {
+            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(credential, principal);
         }
     }
 
     fn forget(&self, agent: AgentId) {
         self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, p| p.agent() != agent);
+    }
+}
+
+/// What an agent can prove from a fact on: its new token, or nothing.
+pub(crate) struct Change {
+    agent: AgentId,
+    proof: Option<(Credential, Principal)>,
+}
+
+impl Change {
+    /// The change that `fact` makes, if it makes one; `state` is what it left.
+    pub(crate) fn of(fact: &Fact, state: &State) -> Option<Self> {
+        if let Fact::Registered { agent, credential, .. } | Fact::Rekeyed { agent, credential } = fact {
+            Some(Self { agent: *agent, proof: state.prove(credential).map(|principal| (*credential, principal)) })
+        } else if let Fact::Removed { agent } = fact {
+            Some(Self { agent: *agent, proof: None })
+        } else {
+            None
+        }
     }
 }
 

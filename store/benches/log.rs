@@ -4,6 +4,7 @@ use std::fs::{File, OpenOptions};
 use std::hint::black_box;
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use lastword_proto::fact::{Part, Recipient};
@@ -71,7 +72,7 @@ fn index(c: &mut Criterion) {
         let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory on the disk");
         let mut index = Index::open(dir.path()).expect("an index");
         b.iter(|| {
-            let numbered: Vec<_> = (index.last().0 + 1..).map(Seq).zip(&batch).collect();
+            let numbered: Vec<_> = (index.last().0 + 1..).map(Seq).zip(batch.iter().map(Arc::as_ref)).collect();
             index.apply(&numbered).expect("an update");
         });
     });
@@ -89,7 +90,7 @@ impl BareFile {
         Ok(Self { file: OpenOptions::new().append(true).create(true).open(path)?, buffer: Vec::new() })
     }
 
-    fn append(&mut self, entries: &[Entry]) -> std::io::Result<()> {
+    fn append(&mut self, entries: &[Arc<Entry>]) -> std::io::Result<()> {
         self.buffer.clear();
         for entry in entries {
             format::encode(&mut self.buffer, entry).map_err(std::io::Error::other)?;
@@ -99,8 +100,8 @@ impl BareFile {
     }
 }
 
-fn entries(count: usize) -> Vec<Entry> {
-    (0..count as u64).map(entry).collect()
+fn entries(count: usize) -> Vec<Arc<Entry>> {
+    (0..count as u64).map(entry).map(Arc::new).collect()
 }
 
 fn entry(n: u64) -> Entry {

@@ -1,6 +1,7 @@
 //! The contract of a log, and its errors by what the caller can do.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use lastword_proto::{Entry, Seq};
 
@@ -23,7 +24,7 @@ pub trait Log: Send {
     ///
     /// # Errors
     /// See [`AppendError`]; each variant says whether something was written.
-    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Entry]) -> Result<Seq, AppendError>;
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError>;
 
     /// The position of the last entry, `Seq(0)` when there is none.
     ///

@@ -30,7 +30,7 @@ pub struct MemoryLog(Arc<Mutex<Shared>>);
 /// What the handles share.
 #[derive(Default)]
 pub(crate) struct Shared {
-    entries: Vec<Entry>,
+    entries: Vec<Arc<Entry>>,
     epoch: u64,
     snapshot: Option<(Seq, Vec<u8>)>,
     faults: VecDeque<Fault>,
@@ -59,13 +59,13 @@ impl Shared {
     }
 
     pub(crate) fn entry(&self, seq: Seq) -> Option<&Entry> {
-        self.entries.get(usize::try_from(seq.0.checked_sub(1)?).ok()?)
+        self.entries.get(usize::try_from(seq.0.checked_sub(1)?).ok()?).map(Arc::as_ref)
     }
 
     pub(crate) fn read(&self, from: Seq, max: usize) -> Vec<(Seq, Entry)> {
         let from = from.0.max(1);
         let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
-        (from..).map(Seq).zip(self.entries.iter().skip(skipped).cloned()).take(max).collect()
+        (from..).map(Seq).zip(self.entries.iter().skip(skipped).map(|entry| Entry::clone(entry))).take(max).collect()
     }
 }
 
@@ -76,7 +76,7 @@ impl Log for MemoryLog {
         Ok(shared.epoch)
     }
 
-    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Entry]) -> Result<Seq, AppendError> {
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError> {
         let mut shared = self.shared();
         if epoch != shared.epoch {
             return Err(AppendError::Fenced { epoch: shared.epoch });

@@ -1,6 +1,7 @@
 //! The log in one SQLite file: WAL, `synchronous=FULL`, a batch as one row.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
@@ -93,7 +94,7 @@ impl SqliteLog {
     }
 
     /// Writes the batch in one transaction; gives the new end and its hash.
-    fn write(&mut self, epoch: u64, entries: &[Entry]) -> Result<(Seq, Hash), Failure> {
+    fn write(&mut self, epoch: u64, entries: &[Arc<Entry>]) -> Result<(Seq, Hash), Failure> {
         self.buffer.clear();
         let mut rest = self.fill(entries)?;
         if rest.is_empty() {
@@ -118,7 +119,7 @@ impl SqliteLog {
     }
 
     /// Encodes entries until a row is full; gives those that are left.
-    fn fill<'a>(&mut self, entries: &'a [Entry]) -> Result<&'a [Entry], Failure> {
+    fn fill<'a>(&mut self, entries: &'a [Arc<Entry>]) -> Result<&'a [Arc<Entry>], Failure> {
         for (i, entry) in entries.iter().enumerate() {
             if self.buffer.len() >= ROW_BYTES_TARGET {
                 return Ok(&entries[i..]);
@@ -189,7 +190,7 @@ impl Log for SqliteLog {
         }
     }
 
-    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Entry]) -> Result<Seq, AppendError> {
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError> {
         self.admit(epoch, expect)?;
         if entries.is_empty() {
             return Ok(self.last);
@@ -339,13 +340,13 @@ mod tests {
     use lastword_proto::ids::AgentId;
     use lastword_proto::{Fact, Time};
 
-    fn entries(count: u64) -> Vec<Entry> {
+    fn entries(count: u64) -> Vec<Arc<Entry>> {
         let entry = |n| Entry {
             at: Time(n),
             grant: None,
             fact: Fact::Late { turn: lastword_proto::ids::TurnId(n), agent: AgentId(1), body: "x".repeat(1000).into() },
         };
-        (0..count).map(entry).collect()
+        (0..count).map(entry).map(Arc::new).collect()
     }
 
     #[test]

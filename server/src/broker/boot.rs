@@ -12,6 +12,7 @@ use super::handle::{Handle, Shared};
 use super::queue::Queue;
 use super::recent::Recent;
 use super::wakes::Wakes;
+use super::writer::{Batch, Writing};
 use super::{Broker, QUEUE_MAX};
 use crate::clock::Clock;
 use crate::identity::{Directory, TurnSigner};
@@ -59,7 +60,9 @@ pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result
         committed: watching,
         failed: watch::Sender::new(None),
     });
-    let broker = Broker { core, log, epoch, shared: Arc::clone(&shared), committed, out: Out::default() };
+    let writing = Writing::start(log, epoch, Arc::clone(&shared), committed)?;
+    let batch = Batch::behind(core.state().seq);
+    let broker = Broker { core, writing, shared: Arc::clone(&shared), out: Out::default(), batch };
     let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
     Ok((Handle(shared), thread))
 }
@@ -105,7 +108,8 @@ fn configure(core: &mut Core, log: &mut dyn Log, epoch: u64, clock: &Clock, limi
     let mut out = Out::default();
     core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
     if !out.entries.is_empty() {
-        log.append(epoch, expect, &out.entries)?;
+        let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
+        log.append(epoch, expect, &entries)?;
     }
     Ok(())
 }

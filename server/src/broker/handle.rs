@@ -14,7 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::queue::{Full, Lane, Queue};
 use super::recent::Recent;
 use super::wakes::Wakes;
-use super::{Command, Live};
+use super::{Command, Live, Release};
 use crate::clock::Clock;
 use crate::identity::{Directory, TurnSigner};
 use crate::metrics::Metrics;
@@ -56,6 +56,17 @@ impl Shared {
 
     fn unread(&self) -> MutexGuard<'_, Unread> {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing is served any more. Dropping the commands tells everybody who waits that there will be no
+    /// answer.
+    pub(super) fn fail(&self, failed: Failed) {
+        tracing::error!(reason = %failed.reason, "the broker stops");
+        self.queue.close();
+        self.failed.send_replace(Some(failed));
+        self.queue.clear();
+        // The judge is told by the end of the writer, for which it may be waiting.
+        self.queue.writer_idle();
     }
 
     /// Keeps a delivery for the agent's next call; beyond `inbox_max` the oldest goes, which stays in the log.
@@ -169,8 +180,7 @@ impl Handle {
     {
         let (send, receive) = oneshot::channel();
         let lane = if matches!(input, Input::Control(..)) { Lane::Ahead } else { Lane::Normal };
-        // Who asked may have gone away meanwhile, and then nobody wants the answer.
-        let then = Box::new(move |reply: Reply, live: &Live<'_>| drop(send.send(then(reply, live))));
+        let then = Box::new(move |reply: Reply, live: &Live<'_>| release(send, then(reply, live)));
         self.push(lane, Command::Input(Box::new(input), then))?;
         self.answer(receive).await
     }
@@ -185,7 +195,7 @@ impl Handle {
         F: FnOnce(&Live<'_>) -> T + Send + 'static,
     {
         let (send, receive) = oneshot::channel();
-        self.push(Lane::Normal, Command::Look(Box::new(move |live| drop(send.send(look(live))))))?;
+        self.push(Lane::Normal, Command::Look(Box::new(move |live| release(send, look(live)))))?;
         self.answer(receive).await
     }
 
@@ -354,6 +364,11 @@ impl Handle {
         let failed = self.0.failed.borrow().clone();
         Unserved::Down(failed.map_or_else(|| "it was shut down".into(), |failed| failed.reason))
     }
+}
+
+/// Who asked may have gone away meanwhile, and then nobody wants the answer.
+fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) -> Release {
+    Box::new(move || drop(send.send(answer)))
 }
 
 fn read_one(reader: &Reader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {

@@ -10,14 +10,15 @@ use lastword_store::{Reader, load_snapshot, save_snapshot};
 use super::Handle;
 use super::boot::replay;
 
-/// Facts between two snapshots: what a start has to replay after a crash.
-const SNAPSHOT_FACTS: u64 = 250_000;
+/// Facts between two snapshots: what a start has to replay after a crash, about a second.
+const SNAPSHOT_FACTS: u64 = 1_000_000;
 
 /// Starts the thread, which ends when the broker does.
 pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<JoinHandle<()>> {
     let mut committed = handle.committed();
     let wait = tokio::runtime::Builder::new_current_thread().build()?;
     thread::Builder::new().name("snapshots".into()).spawn(move || {
+        yield_to_others();
         let mut last = load_snapshot(&dir).ok().flatten().map_or(Seq(0), |(at, _)| at);
         loop {
             let due = last.0.saturating_add(SNAPSHOT_FACTS);
@@ -39,4 +40,13 @@ fn snapshot(dir: &Path, log: &Reader, handle: &Handle) -> Result<(), Box<dyn std
     let _one = handle.saving();
     save_snapshot(dir, core.state().seq, &bytes)?;
     Ok(())
+}
+
+/// A snapshot is never urgent: it takes the time that nobody else wants.
+fn yield_to_others() {
+    // On other systems this would be the priority of the whole process.
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
+        tracing::debug!(%error, "snapshots are made at the usual priority");
+    }
 }

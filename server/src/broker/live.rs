@@ -1,4 +1,5 @@
-//! What a closure on the broker's thread can see: the state as of the last durable fact.
+//! What a closure on the broker's thread can see: the state as its input left it. What it makes of that is
+//! handed over only when everything it saw is durable.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Seq, State, Time};
 
 use super::handle::Shared;
+use super::writer::Batch;
 use crate::identity::TurnSigner;
 
 /// The state, and what stands beside it. Borrowed: no closure may keep the broker waiting with it.
@@ -13,17 +15,18 @@ pub struct Live<'a> {
     /// The state.
     pub state: &'a State,
     shared: &'a Shared,
+    batch: &'a Batch,
 }
 
 impl<'a> Live<'a> {
-    pub(super) const fn new(state: &'a State, shared: &'a Shared) -> Self {
-        Self { state, shared }
+    pub(super) const fn new(state: &'a State, shared: &'a Shared, batch: &'a Batch) -> Self {
+        Self { state, shared, batch }
     }
 
     /// A recent entry; `None` where it has to be read from the log.
     #[must_use]
     pub fn entry(&self, seq: Seq) -> Option<Arc<Entry>> {
-        self.shared.recent().get(seq)
+        self.batch.entry(seq).cloned().or_else(|| self.shared.recent().get(seq))
     }
 
     /// Whether an agent has a connection open (Q2).

@@ -1,4 +1,5 @@
-//! The broker's queue: bounded, with a lane for what goes ahead of everything (H4, L4).
+//! The broker's queue: bounded, with a lane for what goes ahead of everything (H4, L4). The judge waits
+//! here for both, commands and the writer.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -33,11 +34,13 @@ struct Lanes<T> {
     ahead: VecDeque<T>,
     normal: VecDeque<T>,
     closed: bool,
+    /// Whether the writer has nothing to do.
+    writer_idle: bool,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(room: usize) -> Self {
-        let lanes = Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false };
+        let lanes = Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false, writer_idle: true };
         Self { lanes: Mutex::new(lanes), filled: Condvar::new(), room }
     }
 
@@ -56,24 +59,38 @@ impl<T> Queue<T> {
         Ok(())
     }
 
-    /// Moves up to `max` items into `batch`; waits for the first one, at most for `wait`. `false` once the
-    /// queue is closed and empty.
-    pub(crate) fn drain(&self, batch: &mut Vec<T>, max: usize, wait: Option<Duration>) -> bool {
-        let mut lanes = self.lock();
-        if lanes.is_empty() && !lanes.closed {
-            lanes = match wait {
-                None => {
-                    let idle = |lanes: &mut Lanes<T>| lanes.is_empty() && !lanes.closed;
-                    self.filled.wait_while(lanes, idle).unwrap_or_else(PoisonError::into_inner)
-                }
-                Some(wait) => self.filled.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner).0,
-            };
-        }
+    /// Moves up to `max` items into `batch`; waits for the first one, at most for `wait`. Where something
+    /// is `pending` it waits for the writer instead, or as well. `false` once the queue is closed and empty.
+    pub(crate) fn drain(&self, batch: &mut Vec<T>, max: usize, wait: Option<Duration>, pending: bool) -> bool {
+        let nothing_to_do = |lanes: &mut Lanes<T>| {
+            let moves = max > 0 && !lanes.is_empty();
+            let writes = pending && lanes.writer_idle;
+            let ends = !pending && lanes.closed;
+            !(moves || writes || ends)
+        };
+        let lanes = self.lock();
+        let mut lanes = match wait {
+            None => self.filled.wait_while(lanes, nothing_to_do).unwrap_or_else(PoisonError::into_inner),
+            Some(wait) => {
+                self.filled.wait_timeout_while(lanes, wait, nothing_to_do).unwrap_or_else(PoisonError::into_inner).0
+            }
+        };
         let ahead = lanes.ahead.len().min(max);
         batch.extend(lanes.ahead.drain(..ahead));
         let normal = lanes.normal.len().min(max - ahead);
         batch.extend(lanes.normal.drain(..normal));
         !(lanes.closed && batch.is_empty())
+    }
+
+    /// The writer can take a batch.
+    pub(crate) fn writer_idle(&self) {
+        self.lock().writer_idle = true;
+        self.filled.notify_one();
+    }
+
+    /// Whether the writer can take a batch; it counts as busy from now on, if so.
+    pub(crate) fn take_writer(&self) -> bool {
+        std::mem::take(&mut self.lock().writer_idle)
     }
 
     /// Refuses what comes from now on; what is there can still be drained.
@@ -117,14 +134,14 @@ mod tests {
         assert_eq!(queue.push(Lane::Normal, 3), Err(Full::Saturated));
         assert_eq!(queue.push(Lane::Ahead, 4), Ok(()));
         let mut batch = Vec::new();
-        assert!(queue.drain(&mut batch, 2, None));
+        assert!(queue.drain(&mut batch, 2, None, false));
         assert_eq!(batch, [4, 1]);
         queue.close();
         assert_eq!(queue.push(Lane::Ahead, 5), Err(Full::Closed));
         batch.clear();
-        assert!(queue.drain(&mut batch, 2, None));
+        assert!(queue.drain(&mut batch, 2, None, false));
         assert_eq!(batch, [2]);
         batch.clear();
-        assert!(!queue.drain(&mut batch, 2, None));
+        assert!(!queue.drain(&mut batch, 2, None, false));
     }
 }

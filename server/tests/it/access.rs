@@ -120,7 +120,7 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
     let mut log = SqliteLog::open(dir.path()).unwrap();
     let (epoch, last) = (log.begin_epoch().unwrap(), log.last().unwrap());
     let removed = Entry { at: now, grant: None, fact: Fact::Removed { agent: second } };
-    log.append(epoch, last, &[removed]).unwrap();
+    log.append(epoch, last, &[removed.into()]).unwrap();
     drop(log);
 
     let server = Server::start(Config::local(dir.path())).await.unwrap();

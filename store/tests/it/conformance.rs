@@ -1,6 +1,7 @@
 //! What every store does, run against each.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use lastword_proto::Seq;
 use lastword_store::{AppendError, Fault, Log, MemoryLog, SqliteLog};
@@ -110,7 +111,7 @@ fn a_large_batch_and_long_bodies_are_appended_whole() {
     each(|log| {
         let epoch = log.begin_epoch().unwrap();
         assert_eq!(log.append(epoch, Seq(0), &notes(1..=5000)).unwrap(), Seq(5000));
-        let large: Vec<_> = (5001..=5010).map(long).collect();
+        let large: Vec<_> = (5001..=5010).map(long).map(Arc::new).collect();
         assert_eq!(log.append(epoch, Seq(5000), &large).unwrap(), Seq(5010));
         assert_eq!(log.append(epoch, Seq(5010), &notes(5011..=5011)).unwrap(), Seq(5011));
         let reader = log.reader();

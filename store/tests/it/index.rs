@@ -1,5 +1,7 @@
 //! The read model finds what the log holds, survives any question, and can be built again.
 
+use std::sync::Arc;
+
 use lastword_proto::ids::{AgentId, ConvId, RoomId};
 use lastword_proto::{Code, Entry, MessageType, Seq, Time};
 use lastword_store::{Cursor, FILE_INDEX, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
@@ -23,7 +25,8 @@ fn entries() -> Vec<Entry> {
 fn log_of(entries: &[Entry]) -> MemoryLog {
     let mut log = MemoryLog::new();
     let epoch = log.begin_epoch().unwrap();
-    log.append(epoch, Seq(0), entries).unwrap();
+    let entries: Vec<_> = entries.iter().cloned().map(Arc::new).collect();
+    log.append(epoch, Seq(0), &entries).unwrap();
     log
 }
 

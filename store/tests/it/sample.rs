@@ -1,5 +1,7 @@
 //! Entries to put into a log.
 
+use std::sync::Arc;
+
 use lastword_proto::fact::{Message, Part, Recipient};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId};
 use lastword_proto::{Address, Code, Entry, Fact, MessageType, Refusal, Time};
@@ -12,8 +14,8 @@ pub(crate) fn note(n: u64) -> Entry {
     message(n, 1, 2, u32::try_from(n % 5).unwrap(), &format!("note number {n}"))
 }
 
-pub(crate) fn notes(range: std::ops::RangeInclusive<u64>) -> Vec<Entry> {
-    range.map(note).collect()
+pub(crate) fn notes(range: std::ops::RangeInclusive<u64>) -> Vec<Arc<Entry>> {
+    range.map(note).map(Arc::new).collect()
 }
 
 /// A message as long as bodies may be, and longer than two of them fit into a row.

@@ -1,0 +1,171 @@
+//! The writer: appends batches one after the other, and releases what waited for them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::{io, mem};
+
+use lastword_proto::{Effect, Entry, Fact, Out, Reply, Seq, State};
+use lastword_store::{AppendError, Log};
+use tokio::sync::watch;
+
+use super::handle::{Failed, Shared};
+use super::{Release, words};
+use crate::clock::Stopwatch;
+use crate::identity::Change;
+
+/// What was judged together, and is appended in one go.
+pub(super) struct Batch {
+    /// The last fact before it.
+    behind: Seq,
+    entries: Vec<Arc<Entry>>,
+    /// Who can prove what once it is durable.
+    changes: Vec<Change>,
+    wakes: Vec<Effect>,
+    /// What its callers are told then.
+    pub(super) held: Vec<Release>,
+    /// The commands in it.
+    pub(super) commands: usize,
+}
+
+impl Batch {
+    pub(super) const fn behind(seq: Seq) -> Self {
+        Self { behind: seq, entries: Vec::new(), changes: Vec::new(), wakes: Vec::new(), held: Vec::new(), commands: 0 }
+    }
+
+    /// Whether there is nothing to append and nobody to tell.
+    pub(super) const fn is_empty(&self) -> bool {
+        self.entries.is_empty() && self.held.is_empty() && self.wakes.is_empty()
+    }
+
+    pub(super) const fn writes_nothing(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// One of its entries.
+    pub(super) fn entry(&self, seq: Seq) -> Option<&Arc<Entry>> {
+        let after = seq.0.checked_sub(self.behind.0 + 1)?;
+        self.entries.get(usize::try_from(after).ok()?)
+    }
+
+    /// Takes what an input came to; gives its reply.
+    pub(super) fn take(&mut self, out: &mut Out, state: &State) -> Option<Reply> {
+        for entry in out.entries.drain(..) {
+            self.changes.extend(Change::of(&entry.fact, state));
+            self.entries.push(Arc::new(entry));
+        }
+        let mut reply = None;
+        for effect in out.effects.drain(..) {
+            match effect {
+                Effect::Reply(found) => reply = Some(*found),
+                wake @ (Effect::Wake(_) | Effect::WakeAll) => self.wakes.push(wake),
+            }
+        }
+        reply
+    }
+
+    /// Tells everybody; the facts are durable.
+    pub(super) fn release(self, shared: &Shared) {
+        for release in self.held {
+            release();
+        }
+        for wake in self.wakes {
+            match wake {
+                Effect::Wake(agent) => {
+                    shared.metrics.wake();
+                    shared.wakes.wake(agent);
+                }
+                Effect::WakeAll => shared.wakes.wake_all(),
+                Effect::Reply(_) => unreachable!("a reply is taken out when its input was handled"),
+            }
+        }
+    }
+}
+
+/// The judge's end of the writer.
+pub(super) struct Writing {
+    batches: SyncSender<Batch>,
+    thread: JoinHandle<Option<Box<dyn Log>>>,
+}
+
+impl Writing {
+    /// Starts the thread.
+    pub(super) fn start(
+        log: Box<dyn Log>,
+        epoch: u64,
+        shared: Arc<Shared>,
+        committed: watch::Sender<Seq>,
+    ) -> io::Result<Self> {
+        let (batches, next) = sync_channel(1);
+        let writer = Writer { log, epoch, shared, committed };
+        let thread = thread::Builder::new().name("log writer".into()).spawn(move || writer.run(&next))?;
+        Ok(Self { batches, thread })
+    }
+
+    /// Hands a batch over; `false` when the writer has failed.
+    pub(super) fn write(&self, batch: Batch) -> bool {
+        self.batches.send(batch).is_ok()
+    }
+
+    /// Waits until everything is written; gives the log back, unless the writer failed.
+    pub(super) fn end(self) -> Option<Box<dyn Log>> {
+        drop(self.batches);
+        self.thread.join().ok().flatten()
+    }
+}
+
+struct Writer {
+    log: Box<dyn Log>,
+    epoch: u64,
+    shared: Arc<Shared>,
+    committed: watch::Sender<Seq>,
+}
+
+impl Writer {
+    fn run(mut self, batches: &Receiver<Batch>) -> Option<Box<dyn Log>> {
+        match catch_unwind(AssertUnwindSafe(|| self.serve(batches))) {
+            Ok(true) => return Some(self.log),
+            Ok(false) => {}
+            Err(panic) => self.shared.fail(Failed::bug(&words(panic.as_ref()))),
+        }
+        None
+    }
+
+    /// Writes until the judge has ended; `false` when an append failed before.
+    fn serve(&mut self, batches: &Receiver<Batch>) -> bool {
+        while let Ok(mut batch) = batches.recv() {
+            match self.commit(&mut batch) {
+                Ok(()) => batch.release(&self.shared),
+                Err(error) => {
+                    // Memory is ahead of the disk: nothing may be served any more.
+                    self.shared.fail(Failed::append(&error));
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn commit(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
+        let stopwatch = Stopwatch::start();
+        let last = self.log.append(self.epoch, batch.behind, &batch.entries)?;
+        // The next one can come while this one is released.
+        self.shared.queue.writer_idle();
+        self.shared.metrics.append(stopwatch.elapsed());
+        let mut recent = self.shared.recent();
+        for entry in mem::take(&mut batch.entries) {
+            self.shared.metrics.fact(&entry.fact);
+            if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
+                self.shared.wakes.approvals.notify_waiters();
+            }
+            recent.push(entry);
+        }
+        drop(recent);
+        for change in mem::take(&mut batch.changes) {
+            self.shared.directory.make(change);
+        }
+        self.committed.send_replace(last);
+        Ok(())
+    }
+}
