@@ -162,7 +162,7 @@ impl Address {
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name(name) => write!(f, "{name}"),
+            Self::Name(name) => f.write_str(name.as_str()),
             Self::Group(group) => write!(f, "@{group}"),
             Self::Action(action) => write!(f, "#{action}"),
             Self::User => f.write_str("user"),

@@ -77,13 +77,19 @@ impl core::error::Error for HeaderError {}
 
 impl fmt::Display for Header {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let kind = self.kind.keyword();
-        write!(f, "[FROM:{}][TO:{}][TYPE:{kind}]", self.from, self.to)?;
-        write!(f, "[REF:{}][DEPTH:{}]", self.reference, self.depth)?;
-        match &self.id {
-            Some(id) => write!(f, "[ID:{id}]"),
-            None => Ok(()),
+        for text in ["[FROM:", self.from.as_str(), "][TO:"] {
+            f.write_str(text)?;
         }
+        fmt::Display::fmt(&self.to, f)?;
+        for text in ["][TYPE:", self.kind.keyword(), "][REF:", self.reference.as_str(), "][DEPTH:"] {
+            f.write_str(text)?;
+        }
+        fmt::Display::fmt(&self.depth, f)?;
+        if let Some(id) = &self.id {
+            f.write_str("][ID:")?;
+            f.write_str(id.as_str())?;
+        }
+        f.write_str("]")
     }
 }
 

@@ -1,9 +1,8 @@
 //! Names that were checked: the only way to hold one is to have passed its grammar.
 
-use alloc::boxed::Box;
-use alloc::string::String;
 use core::fmt;
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use smol_str::SmolStr;
 
 /// Longest agent name, action or group, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -44,12 +43,26 @@ impl fmt::Display for NameError {
 
 impl core::error::Error for NameError {}
 
+/// Reads a text and checks it.
+struct Checked<T>(fn(&str) -> Result<T, NameError>);
+
+impl<T> serde::de::Visitor<'_> for Checked<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a string")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+        (self.0)(text).map_err(E::custom)
+    }
+}
+
 macro_rules! name {
     ($(#[$doc:meta])* $name:ident, $check:ident) => {
         $(#[$doc])*
-        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-        #[serde(transparent)]
-        pub struct $name(Box<str>);
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(SmolStr);
 
         impl $name {
             /// Checks `text` against the grammar.
@@ -85,10 +98,15 @@ macro_rules! name {
             }
         }
 
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                to.serialize_str(&self.0)
+            }
+        }
+
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(from)?;
-                Self::new(&text).map_err(serde::de::Error::custom)
+                from.deserialize_str(Checked(Self::new))
             }
         }
     };

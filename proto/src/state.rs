@@ -15,9 +15,11 @@ mod fold;
 mod fold_people;
 mod fold_tasks;
 mod fold_turns;
+mod table;
 mod work;
 mod workspace;
 
+pub use table::{Number, Table};
 pub use work::*;
 pub use workspace::*;
 
@@ -65,15 +67,15 @@ pub struct State {
     /// Live agents by group.
     pub groups: BTreeMap<Label, BTreeSet<AgentId>>,
     /// Conversations by number.
-    pub conversations: BTreeMap<ConvId, Conversation>,
+    pub conversations: Table<ConvId, Conversation>,
     /// Conversations by REF.
     pub refs: BTreeMap<Ref, ConvId>,
     /// Grants.
-    pub grants: BTreeMap<GrantId, Grant>,
+    pub grants: Table<GrantId, Grant>,
     /// Tasks, open ones and remembered ones.
-    pub tasks: BTreeMap<TaskId, Task>,
+    pub tasks: Table<TaskId, Task>,
     /// Turns of those tasks.
-    pub turns: BTreeMap<TurnId, Turn>,
+    pub turns: Table<TurnId, Turn>,
     /// Idempotency keys and request ids.
     pub keys: BTreeMap<RequestId, Known>,
     /// Escalations.
@@ -181,11 +183,11 @@ impl Default for State {
             credentials: BTreeMap::new(),
             actions: BTreeMap::new(),
             groups: BTreeMap::new(),
-            conversations: BTreeMap::new(),
+            conversations: Table::new(),
             refs: BTreeMap::new(),
-            grants: BTreeMap::new(),
-            tasks: BTreeMap::new(),
-            turns: BTreeMap::new(),
+            grants: Table::new(),
+            tasks: Table::new(),
+            turns: Table::new(),
             keys: BTreeMap::new(),
             escalations: BTreeMap::new(),
             approvals: BTreeMap::new(),

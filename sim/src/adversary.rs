@@ -74,7 +74,7 @@ fn comes_to_rest(world: &mut World) -> Result<(), String> {
     for agent in world.agents().to_vec() {
         world.give(Input::Control(human, Scope::Agent(agent), Control::Resume));
     }
-    for conv in world.core().state().conversations.keys().copied().collect::<Vec<ConvId>>() {
+    for conv in world.core().state().conversations.keys().collect::<Vec<ConvId>>() {
         world.give(Input::Control(human, Scope::Conversation(conv), Control::Resume));
     }
     for escalation in world.core().state().escalations.keys().copied().collect::<Vec<EscalationId>>() {

@@ -236,7 +236,7 @@ impl Witness {
     /// What must hold of the core's state, as seen from the facts.
     pub fn compare(&mut self, state: &State) {
         for (id, grant) in state.grants.iter().filter(|(_, g)| g.end.is_none()) {
-            let counted = (self.messages.get(id).copied().unwrap_or(0), self.turns.get(id).copied().unwrap_or(0));
+            let counted = (self.messages.get(&id).copied().unwrap_or(0), self.turns.get(&id).copied().unwrap_or(0));
             let kept = (grant.messages, grant.turns);
             self.expect(counted == kept, "counters equal those recomputed", || format!("{counted:?} {kept:?}"));
         }

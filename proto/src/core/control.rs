@@ -59,7 +59,7 @@ impl Step<'_> {
         match scope {
             Scope::Workspace => {
                 for grant in
-                    self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| *id).collect::<Vec<_>>()
+                    self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| id).collect::<Vec<_>>()
                 {
                     self.end_grant(grant, GrantEnd::Stopped, Cause::Stopped);
                 }
@@ -100,7 +100,7 @@ impl Step<'_> {
         let state = self.state();
         let last = state.conversations.get(&conv).and_then(|c| c.grant);
         let open = state.grants.iter().filter(|(_, g)| g.end.is_none());
-        open.filter(|(id, g)| g.conv == conv || last == Some(**id)).map(|(id, _)| *id).collect()
+        open.filter(|(id, g)| g.conv == conv || last == Some(*id)).map(|(id, _)| id).collect()
     }
 
     pub(super) fn extend(&mut self, by: Principal, conv: ConvId, extension: Extension) -> Outcome {

@@ -37,14 +37,10 @@ impl Step<'_> {
     /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
     fn outside(&self, sender: AgentId, draft: &Draft, targets: &[AgentId]) -> Standing {
         let state = self.state();
-        let tasks = state.agent(sender).map(|a| &a.grant_tasks);
-        let related = tasks.into_iter().flatten().rev().find(|id| {
-            let task = &state.tasks[*id];
-            task.agent == sender
-                && targets.iter().any(|to| task.asker.agent() == Some(*to) || task.delegate(*to).is_some())
-        });
-        if let Some(task) = related {
-            return Standing::Inside(*task);
+        let own = |task: TaskId| state.tasks[&task].agent == sender;
+        let with = |to: &AgentId| state.agent(sender).and_then(|a| a.task_with(*to, own));
+        if let Some(task) = targets.iter().filter_map(with).max() {
+            return Standing::Inside(task);
         }
         let root = self.named(draft).and_then(|c| state.conversations[&c].root).filter(|r| r.agent == sender);
         let open = |task: &Task| state.grants.get(&task.grant).is_some_and(|g| g.end.is_none());
@@ -62,8 +58,10 @@ impl Step<'_> {
     pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Vec<AgentId>, Refusal> {
         let mut targets = Vec::new();
         self.resolve(sender, draft, &draft.to, &mut targets)?;
-        let mut seen = alloc::collections::BTreeSet::new();
-        targets.retain(|t| seen.insert(*t));
+        if targets.len() > 1 {
+            let mut seen = alloc::collections::BTreeSet::new();
+            targets.retain(|t| seen.insert(*t));
+        }
         let max = self.state().limits.list_max;
         if targets.len() as u64 > max {
             return Err(Refusal::new(Code::Malformed).numbers(max, targets.len() as u64).about(&draft.to));

@@ -68,7 +68,7 @@ impl Step<'_> {
         }
         // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
         let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
-        for grant in given.map(|(id, _)| *id).collect::<alloc::vec::Vec<_>>() {
+        for grant in given.map(|(id, _)| id).collect::<alloc::vec::Vec<_>>() {
             self.end_grant(grant, GrantEnd::Stopped, Cause::AskerEnded);
         }
         let held: alloc::vec::Vec<_> =

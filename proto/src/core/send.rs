@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
-use crate::envelope::{Address, Draft, MessageType};
+use crate::envelope::{Address, Draft, JsonText, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, SYSTEM, Terms};
 use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Standing, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
@@ -21,6 +21,22 @@ struct Sending {
     standing: Standing,
     unresolved: Option<Refusal>,
     targets: Vec<(Option<AgentId>, Line)>,
+}
+
+/// What a message carries.
+#[derive(Clone, Default)]
+struct Content {
+    payload: Option<JsonText>,
+    body: Box<str>,
+    metadata: Option<JsonText>,
+}
+
+impl Content {
+    /// Takes it out of a draft, `count` times: copies, and at last what was there.
+    fn of(draft: &mut Draft, count: usize) -> impl Iterator<Item = Self> + use<> {
+        let (payload, body) = (draft.payload.take(), core::mem::take(&mut draft.body));
+        core::iter::repeat_n(Self { payload, body, metadata: draft.metadata.take() }, count)
+    }
 }
 
 impl Step<'_> {
@@ -256,8 +272,10 @@ impl Step<'_> {
     }
 
     fn accept(&mut self, sending: Sending) -> Vec<crate::ids::Seq> {
-        let Sending { sender, draft, standing, targets, .. } = sending;
+        let Sending { sender, mut draft, standing, targets, .. } = sending;
         let several = targets.len() > 1;
+        let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
+        let mut contents = Content::of(&mut draft, targets.len());
         let mut root = standing.task();
         if !self.rule(Rule::Correlation) {
             root = root.and(self.state().agents[sender.0 as usize].grant_tasks.last().copied());
@@ -275,7 +293,9 @@ impl Step<'_> {
                 (None, _) => None,
             };
             let number = several.then_some(i + 1);
-            let message = self.message(sender, &draft, (conv, line.depth), root, grant, to, number);
+            let content = contents.next().unwrap_or_default();
+            let line = (conv, line.depth);
+            let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
             if standing == Standing::Human && message.is_said() {
                 self.lift_place(Place::Conversation(conv), sender);
             }
@@ -331,7 +351,7 @@ impl Step<'_> {
     fn message(
         &self,
         sender: AgentId,
-        draft: &Draft,
+        (draft, key, content): (&Draft, Option<Key>, Content),
         (conv, depth): (ConvId, u8),
         sender_task: Option<TaskId>,
         grant: Option<GrantId>,
@@ -347,7 +367,6 @@ impl Step<'_> {
             None if draft.caused_by.is_some() => Part::Echo,
             None => Part::Plain,
         };
-        let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         Message {
             from: sender,
             to: to.map_or(Recipient::All, Recipient::One),
@@ -361,9 +380,9 @@ impl Step<'_> {
             in_reply_to: draft.in_reply_to.or(draft.caused_by),
             key,
             action: draft.action.clone().or_else(|| draft.to.action().cloned()),
-            payload: draft.payload.clone(),
-            body: draft.body.clone(),
-            metadata: draft.metadata.clone(),
+            payload: content.payload,
+            body: content.body,
+            metadata: content.metadata,
             part,
         }
     }

@@ -114,7 +114,7 @@ impl State {
     }
 
     pub(super) fn open_grants(&self) -> Vec<GrantId> {
-        self.grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| *id).collect()
+        self.grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| id).collect()
     }
 
     fn configured(&mut self, limits: &crate::limits::Limits) {
@@ -251,7 +251,11 @@ impl State {
             used.extend(known.delegates.iter().map(|d| d.conv));
             let served = known.request.iter().flat_map(|r| &r.tried).chain([&known.agent]);
             for agent in served {
-                self.agents[agent.0 as usize].grant_tasks.remove(task);
+                let agent = &mut self.agents[agent.0 as usize];
+                agent.grant_tasks.remove(task);
+                for partner in known.partners() {
+                    agent.partners.remove(&(partner, *task));
+                }
             }
         }
         for conv in used {
@@ -332,8 +336,8 @@ impl State {
     /// A human paused or resumed a conversation, and so everything below it.
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
         let mut tasks = BTreeSet::new();
-        for (id, below) in &self.conversations {
-            if self.lineage(*id).any(|c| self.refs.get(&c.reference) == Some(&conv)) {
+        for (id, below) in self.conversations.iter() {
+            if self.lineage(id).any(|c| self.refs.get(&c.reference) == Some(&conv)) {
                 tasks.extend(below.open_tasks.iter().copied());
             }
         }

@@ -1,5 +1,6 @@
 //! The fold of messages: tasks made, queued, answered and closed.
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
@@ -149,7 +150,7 @@ impl State {
         let incarnation = self.agents[to.0 as usize].incarnation;
         let task =
             Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
-        self.tasks.insert(terms.task, Task { request: Some(request), incarnation, ..task });
+        self.tasks.insert(terms.task, Task { request: Some(Box::new(request)), incarnation, ..task });
         self.minted.task = terms.task.0;
         self.minted.request += 1;
         self.know_request(&terms.request, message.from, seq, terms.task);
@@ -181,7 +182,9 @@ impl State {
         grant.open_tasks.insert(task);
         grant.tasks.push(task);
         grant.wake(to);
-        self.agents[to.0 as usize].grant_tasks.insert(task);
+        let server = &mut self.agents[to.0 as usize];
+        server.grant_tasks.insert(task);
+        server.partners.extend(asker.agent().map(|partner| (partner, task)));
         if asker.is_task() {
             grant.structure = grant.structure.saturating_sub(1);
         } else {
@@ -198,6 +201,7 @@ impl State {
         let Some(task) = self.tasks.get_mut(&asker) else { return };
         task.quota_left = task.quota_left.saturating_sub(1);
         task.children.push(delegate.task);
+        self.agents[task.agent.0 as usize].partners.insert((delegate.agent, asker));
         let before = task.delegates.iter_mut().find(|d| d.agent == delegate.agent);
         let left = match before {
             Some(known) => Some(core::mem::replace(known, delegate).conv),

@@ -203,7 +203,9 @@ impl State {
             self.withdraw(at, id);
         }
         self.step(id, RequestEvent::Requeued);
-        self.agents[agent.0 as usize].grant_tasks.insert(id);
+        let runner = &mut self.agents[agent.0 as usize];
+        runner.grant_tasks.insert(id);
+        runner.partners.extend(self.tasks[&id].partners().map(|partner| (partner, id)));
         if let Some(grant) = self.grants.get_mut(&grant) {
             grant.wake(agent);
         }

@@ -62,7 +62,7 @@ pub struct Task {
     /// Who waits for its answer.
     pub asker: Asker,
     /// Its request; none for a root task.
-    pub request: Option<Request>,
+    pub request: Option<Box<Request>>,
     /// The conversation in which its request came.
     pub conv: ConvId,
     /// Delegation edges from the grant.
@@ -116,6 +116,11 @@ impl Task {
     #[must_use]
     pub fn depth_in(&self, conv: ConvId) -> u8 {
         self.received.iter().find(|(c, _)| *c == conv).map_or(0, |(_, d)| d.saturating_add(1))
+    }
+
+    /// Who asked for it, and whom it asked.
+    pub fn partners(&self) -> impl Iterator<Item = AgentId> + '_ {
+        self.asker.agent().into_iter().chain(self.delegates.iter().map(|d| d.agent))
     }
 
     /// Whom it asked, by the agent's number.

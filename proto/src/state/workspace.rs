@@ -39,6 +39,8 @@ pub struct Agent {
     pub day: DayUse,
     /// Its tasks in grants that are open, closed tasks included.
     pub grant_tasks: BTreeSet<TaskId>,
+    /// The agents that asked for those tasks or serve requests of them, each with the task.
+    pub partners: BTreeSet<(AgentId, TaskId)>,
     /// Its open escalations.
     pub escalations_open: u64,
     /// Its undecided approvals.
@@ -238,6 +240,7 @@ impl Agent {
             roots: VecDeque::new(),
             day: DayUse::default(),
             grant_tasks: BTreeSet::new(),
+            partners: BTreeSet::new(),
             escalations_open: 0,
             approvals_open: 0,
             claims: 0,
@@ -250,6 +253,13 @@ impl Agent {
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or("system", AgentName::as_str)
+    }
+
+    /// Its newest task that `partner` asked for or serves a request of, and that is still its own.
+    #[must_use]
+    pub fn task_with(&self, partner: AgentId, own: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        let with = self.partners.range((partner, TaskId(0))..=(partner, TaskId(u64::MAX)));
+        with.rev().map(|(_, task)| *task).find(|task| own(*task))
     }
 
     /// Whether it is a human.

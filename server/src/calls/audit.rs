@@ -146,8 +146,8 @@ pub(crate) async fn conversations(
     let before = params.cursor.as_deref().map(parse).transpose()?.unwrap_or(ConvId(u32::MAX));
     let who = caller.principal;
     let look = move |live: &Live<'_>| {
-        let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, **id));
-        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (*id, views::summary(live.state, conv))).collect();
+        let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, *id));
+        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect();
         let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
         Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
     };

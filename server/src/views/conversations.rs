@@ -79,7 +79,7 @@ pub(crate) fn children_of(state: &State, root: ConvId) -> Vec<ConvId> {
     // A child is opened after its parent and so has a higher number: one pass finds all.
     for (id, conv) in state.conversations.range(root..) {
         if conv.parent.is_some_and(|parent| found.contains(&parent)) {
-            found.insert(*id);
+            found.insert(id);
         }
     }
     found.into_iter().collect()

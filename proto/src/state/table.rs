@@ -1,0 +1,310 @@
+//! A map by minted number: what was minted together lies together, and each record has a place of its own.
+//!
+//! Numbers only grow and old records are forgotten roughly in their order. Pages of pointers suit that:
+//! finding a record takes two steps, it has its own size and no more, and a few old ones that stay keep a
+//! page each, and 8 bytes for every page that came after them.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use core::fmt;
+use core::marker::PhantomData;
+use core::ops::{Bound, Index, RangeBounds};
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::ids::{ConvId, GrantId, TaskId, TurnId};
+
+const PAGE: usize = 64;
+
+/// A minted number.
+pub trait Number: Copy + Ord {
+    /// From its value.
+    fn from_value(value: u64) -> Self;
+    /// Its value.
+    fn value(self) -> u64;
+}
+
+/// Records by minted number, in its order.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Table<K, T> {
+    /// The number of the first page.
+    first: usize,
+    /// From the first one in use to the last one.
+    pages: VecDeque<Option<Page<T>>>,
+    len: usize,
+    key: PhantomData<K>,
+}
+
+#[derive(Clone, PartialEq, Eq)]
+struct Page<T> {
+    used: usize,
+    slots: Box<[Option<Box<T>>; PAGE]>,
+}
+
+const fn place(value: u64) -> (usize, usize) {
+    let value = value as usize;
+    (value / PAGE, value % PAGE)
+}
+
+impl<K: Number, T> Table<K, T> {
+    /// An empty one.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { first: 0, pages: VecDeque::new(), len: 0, key: PhantomData }
+    }
+
+    /// How many records there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The record with this number.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&T> {
+        let (page, slot) = place(key.value());
+        self.pages.get(page.checked_sub(self.first)?)?.as_ref()?.slots[slot].as_deref()
+    }
+
+    /// The record with this number, to be changed.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
+        let (page, slot) = place(key.value());
+        self.pages.get_mut(page.checked_sub(self.first)?)?.as_mut()?.slots[slot].as_deref_mut()
+    }
+
+    /// Whether there is a record with this number.
+    #[must_use]
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Puts a record in; gives the one that it replaces.
+    pub fn insert(&mut self, key: K, record: T) -> Option<T> {
+        let (page, slot) = place(key.value());
+        let page = self.page(page);
+        let old = page.slots[slot].replace(Box::new(record));
+        page.used += usize::from(old.is_none());
+        self.len += usize::from(old.is_none());
+        old.map(|old| *old)
+    }
+
+    /// Takes a record out.
+    pub fn remove(&mut self, key: &K) -> Option<T> {
+        let (at, slot) = place(key.value());
+        let held = self.pages.get_mut(at.checked_sub(self.first)?)?;
+        let page = held.as_mut()?;
+        let old = page.slots[slot].take()?;
+        page.used -= 1;
+        self.len -= 1;
+        if page.used == 0 {
+            *held = None;
+            self.trim();
+        }
+        Some(*old)
+    }
+
+    /// The page with this number, made where it isn't there.
+    fn page(&mut self, number: usize) -> &mut Page<T> {
+        if self.pages.is_empty() {
+            self.first = number;
+        }
+        while number < self.first {
+            self.pages.push_front(None);
+            self.first -= 1;
+        }
+        let at = number - self.first;
+        if at >= self.pages.len() {
+            self.pages.resize_with(at + 1, || None);
+        }
+        self.pages[at].get_or_insert_with(|| Page { used: 0, slots: Box::new([const { None }; PAGE]) })
+    }
+
+    /// Forgets empty pages at both ends.
+    fn trim(&mut self) {
+        while let Some(None) = self.pages.front() {
+            self.pages.pop_front();
+            self.first += 1;
+        }
+        while let Some(None) = self.pages.back() {
+            self.pages.pop_back();
+        }
+    }
+
+    /// The records, in the order of their numbers.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = (K, &T)> {
+        self.range(..)
+    }
+
+    /// The records whose numbers are in `range`, in their order.
+    pub fn range(&self, range: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (K, &T)> {
+        let first = match range.start_bound() {
+            Bound::Included(key) => key.value(),
+            Bound::Excluded(key) => key.value().saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(key) => key.value().saturating_add(1),
+            Bound::Excluded(key) => key.value(),
+            Bound::Unbounded => u64::MAX,
+        };
+        let count = self.pages.len();
+        let from = place(first).0.saturating_sub(self.first).min(count);
+        let upto = place(end).0.saturating_add(1).saturating_sub(self.first).clamp(from, count);
+        let base = self.first + from;
+        let records = self.pages.range(from..upto).enumerate().flat_map(move |(n, page)| {
+            let numbered = page.iter().flat_map(|page| page.slots.iter().enumerate());
+            numbered.filter_map(move |(i, record)| Some((((base + n) * PAGE + i) as u64, record.as_deref()?)))
+        });
+        let inside = records.filter(move |(value, _)| (first..end).contains(value));
+        inside.map(|(value, record)| (K::from_value(value), record))
+    }
+
+    /// The records.
+    pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.iter().map(|(_, record)| record)
+    }
+
+    /// Their numbers.
+    pub fn keys(&self) -> impl DoubleEndedIterator<Item = K> {
+        self.iter().map(|(key, _)| key)
+    }
+}
+
+impl<K: Number, T> Default for Table<K, T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<K: Number, T> Index<&K> for Table<K, T> {
+    type Output = T;
+
+    fn index(&self, key: &K) -> &T {
+        self.get(key).unwrap_or_else(|| panic!("there is no record {}", key.value()))
+    }
+}
+
+impl<K: Number + fmt::Debug, T: fmt::Debug> fmt::Debug for Table<K, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<K: Number + Serialize, T: Serialize> Serialize for Table<K, T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(Some(self.len))?;
+        for (key, record) in self.iter() {
+            map.serialize_entry(&key, record)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> for Table<K, T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_map(Records(PhantomData))
+    }
+}
+
+/// Reads what [`Table`] wrote.
+struct Records<K, T>(PhantomData<(K, T)>);
+
+impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Records<K, T> {
+    type Value = Table<K, T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("records by number")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut table = Table::new();
+        while let Some((key, record)) = map.next_entry()? {
+            table.insert(key, record);
+        }
+        Ok(table)
+    }
+}
+
+macro_rules! minted {
+    ($($name:ident),*) => {$(
+        impl Number for $name {
+            fn from_value(value: u64) -> Self {
+                Self(value)
+            }
+
+            fn value(self) -> u64 {
+                self.0
+            }
+        }
+    )*};
+}
+
+minted!(GrantId, TaskId, TurnId);
+
+impl Number for ConvId {
+    fn from_value(value: u64) -> Self {
+        Self(u32::try_from(value).unwrap_or(u32::MAX))
+    }
+
+    fn value(self) -> u64 {
+        self.0.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Insert(u64, u8),
+        Remove(u64),
+        Range(u64, u64),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            (0..400_u64, any::<u8>()).prop_map(|(key, record)| Step::Insert(key, record)),
+            (0..400_u64).prop_map(Step::Remove),
+            (0..400_u64, 0..400_u64).prop_map(|(a, b)| Step::Range(a, b)),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_map(steps in proptest::collection::vec(step(), 0..200)) {
+            let mut table: Table<TaskId, u8> = Table::new();
+            let mut map: BTreeMap<TaskId, u8> = BTreeMap::new();
+            for step in steps {
+                match step {
+                    Step::Insert(key, record) => {
+                        prop_assert_eq!(table.insert(TaskId(key), record), map.insert(TaskId(key), record));
+                    }
+                    Step::Remove(key) => prop_assert_eq!(table.remove(&TaskId(key)), map.remove(&TaskId(key))),
+                    Step::Range(a, b) => {
+                        let (a, b) = (TaskId(a.min(b)), TaskId(a.max(b)));
+                        let expected: Vec<_> = map.range(a..b).rev().map(|(k, v)| (*k, *v)).collect();
+                        prop_assert_eq!(table.range(a..b).rev().map(|(k, v)| (k, *v)).collect::<Vec<_>>(), expected);
+                        prop_assert_eq!(table.range(..=b).count(), map.range(..=b).count());
+                    }
+                }
+                prop_assert_eq!(table.len(), map.len());
+                prop_assert!(table.iter().map(|(k, v)| (k, *v)).eq(map.iter().map(|(k, v)| (*k, *v))));
+                prop_assert_eq!(table.pages.is_empty(), map.is_empty());
+            }
+            let bytes = postcard::to_allocvec(&table).unwrap();
+            prop_assert_eq!(&bytes, &postcard::to_allocvec(&map).unwrap(), "it is written like a map");
+            prop_assert_eq!(postcard::from_bytes::<Table<TaskId, u8>>(&bytes).unwrap(), table);
+        }
+    }
+}
