@@ -42,6 +42,8 @@ pub struct Context {
     pub(crate) stopping: watch::Receiver<bool>,
     /// Hosts and origins that may call.
     pub(crate) origins: Arc<crate::edges::http::Origins>,
+    /// Whether callers without a token reach what the MCP conformance suite calls.
+    pub(crate) conformance_fixtures: bool,
 }
 
 /// Who calls, and in which turn.

@@ -44,6 +44,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Replaces the first human's token by a new one, for who lost it.
     pub renew_operator_token: bool,
+    /// Serves what the MCP conformance suite calls to callers without a token; on the loopback interface only.
+    pub conformance_fixtures: bool,
 }
 
 impl Config {
@@ -56,6 +58,7 @@ impl Config {
             limits: Limits::default(),
             hosts: Vec::new(),
             renew_operator_token: false,
+            conformance_fixtures: false,
         }
     }
 }
@@ -83,6 +86,12 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+    /// The fixtures of the conformance suite are for this machine only.
+    #[error("the conformance fixtures are served on the loopback interface only, and {address} is not on it")]
+    Fixtures {
+        /// Where it was to listen.
+        address: SocketAddr,
+    },
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -109,7 +118,10 @@ impl Server {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let Config { data_dir, listen: address, limits, hosts, renew_operator_token } = config;
+        let Config { data_dir, listen: address, limits, hosts, renew_operator_token, conformance_fixtures } = config;
+        if conformance_fixtures && !address.ip().is_loopback() {
+            return Err(StartError::Fixtures { address });
+        }
         let log = SqliteLog::open(&data_dir)?;
         let reader = log.reader();
         let file_failed = |name: &str| {
@@ -132,6 +144,7 @@ impl Server {
             indexed,
             stopping,
             origins: Arc::new(Origins::new(&hosts)),
+            conformance_fixtures,
         };
         let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());
         let keeper = keeper.map_err(file_failed(lastword_store::FILE_SNAPSHOT))?;

@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Replace the operator's token by a new one, where it was lost or seen.
     #[arg(long)]
     renew_operator_token: bool,
+    /// Serve what the MCP conformance suite calls to callers without a token; for testing this program.
+    #[arg(long, hide = true)]
+    conformance_fixtures: bool,
 }
 
 pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
@@ -57,6 +60,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         limits: cx.settings.limits.clone(),
         hosts,
         renew_operator_token: args.renew_operator_token,
+        conformance_fixtures: args.conformance_fixtures,
     })
 }
 
@@ -140,6 +144,7 @@ impl From<StartError> for Failure {
             StartError::Open(error) => error.into(),
             StartError::Listen { .. } => Self::unavailable(message)
                 .hint("is a server running there already? --listen 127.0.0.1:0 picks a free port"),
+            StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` looks at the data directory")
             }

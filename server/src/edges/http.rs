@@ -26,7 +26,7 @@ use crate::calls::Context;
 use crate::edges::Fault;
 use lastword_proto::Code;
 
-pub(crate) use self::extract::caller;
+pub(crate) use self::extract::{caller, read};
 pub use self::openapi::{message_schema, openapi};
 pub use self::origins::Origins;
 

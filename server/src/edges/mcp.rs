@@ -2,13 +2,16 @@
 //! client of a running server.
 
 mod args;
+mod fixtures;
+mod sessions;
 mod stdio;
 mod tools;
+mod wire;
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::AUTHORIZATION;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any};
 use rmcp::handler::server::ServerHandler;
@@ -17,10 +20,10 @@ use rmcp::model::{
     PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{RequestContext, RoleServer};
-use rmcp::transport::streamable_http_server::session::never::NeverSessionManager;
-use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 
-use super::http::{REQUEST_BYTES_MAX, caller};
+use self::fixtures::Fixtures;
+use self::wire::Wire;
+use super::http::caller;
 use crate::calls::Context;
 
 pub use self::stdio::{Remote, serve_pipe, serve_stdio};
@@ -97,23 +100,40 @@ async fn local(
 
 /// The route of `/mcp`. Hosts and origins are checked before it, as for every other route.
 pub(crate) fn route(ctx: &Context) -> MethodRouter<Context> {
-    let config = StreamableHttpServerConfig::default()
-        .with_legacy_session_mode(false)
-        .with_json_response(true)
-        .disable_allowed_hosts()
-        .disable_allowed_origins()
-        .with_max_request_body_bytes(REQUEST_BYTES_MAX);
-    let tools = Tools(Backend::Local(Box::new(ctx.clone())));
-    let service =
-        StreamableHttpService::new(move || Ok(tools.clone()), Arc::new(NeverSessionManager::default()), config);
-    let ctx = ctx.clone();
-    any(move |request: Request| enter(ctx, service, request))
+    let door = Door::new(ctx.clone());
+    any(move |request: Request| async move { door.enter(request).await })
 }
 
-/// Nobody reaches the protocol without a token.
-async fn enter(ctx: Context, service: StreamableHttpService<Tools, NeverSessionManager>, request: Request) -> Response {
-    match caller(&ctx, request.headers()) {
-        Ok(_) => service.handle(request).await.map(Body::new),
-        Err(fault) => fault.into_response(),
+/// Who reaches which surface.
+#[derive(Clone)]
+struct Door {
+    ctx: Context,
+    tools: Wire<Tools>,
+    fixtures: Option<Wire<Fixtures>>,
+}
+
+impl Door {
+    fn new(ctx: Context) -> Self {
+        let stopping = ctx.stopping.clone();
+        let tools = Tools(Backend::Local(Box::new(ctx.clone())));
+        let tools = Wire::new(Arc::default(), stopping.clone(), move || tools.clone());
+        let fixtures = ctx.conformance_fixtures.then(|| {
+            let fixtures = Fixtures { stopping: stopping.clone() };
+            Wire::new(Arc::default(), stopping, move || fixtures.clone())
+        });
+        Self { ctx, tools, fixtures }
+    }
+
+    /// Nobody reaches the tools without a token; without any, one reaches the fixtures, where there are some.
+    async fn enter(&self, request: Request) -> Response {
+        if let Some(fixtures) = &self.fixtures
+            && !request.headers().contains_key(AUTHORIZATION)
+        {
+            return fixtures.handle(None, request).await;
+        }
+        match caller(&self.ctx, request.headers()) {
+            Ok(caller) => self.tools.handle(Some(caller.principal.agent()), request).await,
+            Err(fault) => fault.into_response(),
+        }
     }
 }

@@ -110,7 +110,7 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The whole body, within the limits of size and time.
-pub(super) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
+pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
     let late = |_| Fault::new(Code::Malformed, "the body did not come in time");
     let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
     read.await.map_err(late)?.map_err(|error| {

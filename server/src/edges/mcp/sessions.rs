@@ -1,0 +1,165 @@
+//! The sessions of clients that shake hands: whose each one is, and whether a stream is open for what it is told.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lastword_proto::ids::AgentId;
+use tokio::sync::watch;
+
+/// Sessions that one agent may have open; for the next one, that is ended which was used least recently.
+const SESSIONS_MAX: usize = 16;
+/// Ended sessions that are remembered, so that whoever still names one is told.
+const ENDED_MAX: usize = 4_096;
+
+/// Whose a session is; nobody's is that of an anonymous caller, who reaches the fixtures only.
+pub(super) type Owner = Option<AgentId>;
+
+/// What a session's name is worth to a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It is the caller's.
+    Open,
+    /// It ended, or it is somebody else's, which must not be told apart.
+    Ended,
+    /// It is of an earlier run of the server, as far as one can know.
+    Unknown,
+}
+
+/// The sessions of one surface.
+#[derive(Debug, Default)]
+pub(super) struct Sessions(Mutex<Table>);
+
+#[derive(Debug, Default)]
+struct Table {
+    open: BTreeMap<String, Session>,
+    ended: VecDeque<String>,
+    uses: u64,
+}
+
+#[derive(Debug)]
+struct Session {
+    owner: Owner,
+    used: u64,
+    streams: watch::Sender<usize>,
+}
+
+impl Sessions {
+    /// Keeps a new session; gives the one to be ended for it.
+    pub(super) fn open(&self, id: &str, owner: Owner) -> Option<String> {
+        let mut table = self.lock();
+        let own = table.open.iter().filter(|(_, session)| session.owner == owner);
+        let idle = own.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone());
+        let full = table.open.values().filter(|session| session.owner == owner).count() >= SESSIONS_MAX;
+        table.uses += 1;
+        let session = Session { owner, used: table.uses, streams: watch::Sender::new(0) };
+        table.open.insert(id.to_owned(), session);
+        idle.filter(|_| full).inspect(|idle| table.end(idle))
+    }
+
+    /// What `id` is worth to a caller, who uses it now.
+    pub(super) fn standing(&self, id: &str, caller: Owner) -> Standing {
+        let mut table = self.lock();
+        let Table { open, ended, uses } = &mut *table;
+        *uses += 1;
+        match open.get_mut(id) {
+            Some(session) if session.owner == caller => {
+                session.used = *uses;
+                Standing::Open
+            }
+            Some(_) => Standing::Ended,
+            None if ended.iter().any(|ended| ended == id) => Standing::Ended,
+            None => Standing::Unknown,
+        }
+    }
+
+    /// Forgets a session.
+    pub(super) fn end(&self, id: &str) {
+        self.lock().end(id);
+    }
+
+    /// How many streams are open on which a session is told what happens; `None` where it has ended.
+    pub(super) fn streams(&self, id: &str) -> Option<watch::Receiver<usize>> {
+        self.lock().open.get(id).map(|session| session.streams.subscribe())
+    }
+
+    /// Counts a stream until what this gives is dropped.
+    pub(super) fn stream(self: &Arc<Self>, id: &str) -> Stream {
+        if let Some(session) = self.lock().open.get(id) {
+            session.streams.send_modify(|open| *open += 1);
+        }
+        Stream { sessions: Arc::clone(self), id: id.to_owned() }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Table {
+    fn end(&mut self, id: &str) {
+        if self.open.remove(id).is_some() {
+            self.ended.push_back(id.to_owned());
+        }
+        while self.ended.len() > ENDED_MAX {
+            self.ended.pop_front();
+        }
+    }
+}
+
+/// An open stream of a session.
+#[derive(Debug)]
+pub(super) struct Stream {
+    sessions: Arc<Sessions>,
+    id: String,
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.lock().open.get(&self.id) {
+            session.streams.send_modify(|open| *open -= 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_its_owners_until_it_ends() {
+        let sessions = Sessions::default();
+        let (kilo, hive) = (Some(AgentId(1)), Some(AgentId(2)));
+        assert_eq!(sessions.open("a", kilo), None);
+        assert_eq!(sessions.standing("a", kilo), Standing::Open);
+        for stranger in [hive, None] {
+            assert_eq!(sessions.standing("a", stranger), Standing::Ended);
+        }
+        assert_eq!(sessions.standing("b", kilo), Standing::Unknown);
+        sessions.end("a");
+        assert_eq!(sessions.standing("a", kilo), Standing::Ended);
+    }
+
+    #[test]
+    fn the_session_that_was_used_least_recently_makes_room() {
+        let sessions = Sessions::default();
+        let kilo = Some(AgentId(1));
+        let full: Vec<_> = (0..SESSIONS_MAX).map(|n| sessions.open(&format!("s{n}"), kilo)).collect();
+        assert_eq!(full, vec![None; SESSIONS_MAX]);
+        assert_eq!(sessions.open("other", Some(AgentId(2))), None, "each agent has room of its own");
+        assert_eq!(sessions.standing("s0", kilo), Standing::Open);
+        assert_eq!(sessions.open("new", kilo).as_deref(), Some("s1"));
+        assert_eq!(sessions.standing("s1", kilo), Standing::Ended);
+    }
+
+    #[test]
+    fn open_streams_are_counted_until_they_are_dropped() {
+        let sessions = Arc::new(Sessions::default());
+        sessions.open("a", None);
+        let watching = sessions.streams("a").unwrap();
+        let (one, two) = (sessions.stream("a"), sessions.stream("a"));
+        assert_eq!(*watching.borrow(), 2);
+        drop((one, two));
+        assert_eq!(*watching.borrow(), 0);
+        assert!(sessions.streams("b").is_none());
+    }
+}
