@@ -66,7 +66,12 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
 
 /// Logs go to standard error, so that the first line on standard output says where it listens.
 fn log_to_stderr(out: &Out) {
-    let filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    let mut filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    // The library of the MCP edge tells whole messages, with what others sent and turn tokens, and errors of whoever
+    // hangs up.
+    if let Ok(quiet) = "rmcp=off".parse() {
+        filter = filter.add_directive(quiet);
+    }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     if out.is_json() { log.json().init() } else { log.init() }
 }

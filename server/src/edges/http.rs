@@ -51,9 +51,12 @@ pub fn app(ctx: Context) -> Router {
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
         .route("/metrics", get(system::metrics));
+    let described = super::mcp::METADATA_PATHS.into_iter();
+    let described = described.fold(Router::new(), |all, path| all.route(path, get(super::mcp::metadata)));
     Router::new()
         .nest("/v1", v1.merge(system))
         .merge(outside)
+        .merge(described)
         .route("/mcp", super::mcp::route(&ctx))
         .fallback(nothing)
         .method_not_allowed_fallback(not_that_way)

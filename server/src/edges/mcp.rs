@@ -1,49 +1,86 @@
-//! MCP: the tools through which a model talks to others. Streamable HTTP at `/mcp`, stateless; stdio as a
-//! client of a running server.
+//! MCP: how a model talks to others. Tools, resources and a prompt; streamable HTTP at `/mcp`, with a handshake or
+//! without, and stdio as a client of a running server.
 
 mod args;
+mod door;
 mod fixtures;
+mod inbox;
+mod prompts;
+mod remote;
+mod resources;
 mod sessions;
 mod stdio;
 mod tools;
+mod trace;
 mod wire;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use axum::extract::Request;
-use axum::http::header::AUTHORIZATION;
-use axum::response::{IntoResponse, Response};
-use axum::routing::{MethodRouter, any};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorData, Implementation, ListToolsResult,
-    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ErrorData, Extensions,
+    GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
+    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
+    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
+    SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
-use rmcp::service::{RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::Instrument as _;
 
-use self::fixtures::Fixtures;
-use self::wire::Wire;
+use self::inbox::Listener;
+use self::sessions::Sessions;
+use self::trace::Trace;
+use super::Fault;
 use super::http::caller;
-use crate::calls::Context;
+use crate::calls::{Caller, Context};
 
-pub use self::stdio::{Remote, serve_pipe, serve_stdio};
+pub(crate) use self::door::{METADATA_PATHS, metadata, route};
+pub use self::prompts::PRIMER;
+pub use self::remote::Remote;
+pub use self::stdio::{serve_pipe, serve_stdio};
 pub use self::tools::INSTRUCTIONS;
 
-/// Serves the tools, in process or through a running server.
+/// What an agent is served, in process or through a running server.
 #[derive(Clone)]
-struct Tools(Backend);
+struct Surface {
+    backend: Backend,
+    /// The watch for a client that has a session: it ends with the session.
+    watching: Arc<Mutex<JoinSet<()>>>,
+}
 
 #[derive(Clone)]
 enum Backend {
     /// The broker of this process; who calls stands in the request's headers.
-    Local(Box<Context>),
+    Local(Box<Context>, Arc<Sessions>),
     /// A running server; who calls is fixed.
     Remote(Arc<Remote>),
 }
 
-impl ServerHandler for Tools {
+impl Surface {
+    fn local(ctx: Context, sessions: Arc<Sessions>) -> Self {
+        Self { backend: Backend::Local(Box::new(ctx), sessions), watching: Arc::default() }
+    }
+
+    fn remote(remote: Remote) -> Self {
+        Self { backend: Backend::Remote(Arc::new(remote)), watching: Arc::default() }
+    }
+
+    fn watches(&self, change: impl FnOnce(&mut JoinSet<()>)) {
+        change(&mut self.watching.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl ServerHandler for Surface {
     fn get_info(&self) -> ServerConfig {
-        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+        let capabilities = ServerCapabilities::builder()
+            .enable_prompts()
+            .enable_resources()
+            .enable_resources_subscribe()
+            .enable_tools()
+            .build();
+        ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("lastword", env!("CARGO_PKG_VERSION")))
             .with_instructions(INSTRUCTIONS)
     }
@@ -69,71 +106,245 @@ impl ServerHandler for Tools {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
         let arguments = request.arguments.unwrap_or_default();
-        let result = match &self.0 {
-            Backend::Local(ctx) => local(ctx, &request.name, arguments, &context).await,
-            Backend::Remote(remote) => tokio::select! {
-                result = remote.call(&request.name, arguments) => result?,
-                () = context.ct.cancelled() => CallToolResult::success(Vec::new()),
-            },
+        let trace = Trace::of(&context.meta);
+        let span = trace.span(&request.name);
+        let call = async {
+            match &self.backend {
+                Backend::Local(ctx, _) => Ok(call(ctx, &request.name, arguments, &trace, &context).await),
+                Backend::Remote(remote) => remote.call(&request.name, arguments, &trace).await,
+            }
+        };
+        let result = tokio::select! {
+            result = call.instrument(span) => result?,
+            // Nobody waits for the answer any more. What was sent stays sent; what was not taken stays.
+            () = self.given_up(&context) => CallToolResult::success(Vec::new()),
         };
         Ok(result.into())
     }
+
+    async fn list_resources(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourcesResult, ErrorData> {
+        Ok(ListResourcesResult::with_all_items(resources::all()))
+    }
+
+    async fn list_resource_templates(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+        Ok(ListResourceTemplatesResult::with_all_items(resources::templates()))
+    }
+
+    async fn read_resource(
+        &self,
+        request: ReadResourceRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<ReadResourceResponse, ErrorData> {
+        let uri = request.uri.as_str();
+        match &self.backend {
+            Backend::Local(ctx, _) => {
+                let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                let read = resources::read(ctx, caller, uri).await.map_err(|fault| unread(uri, &fault))?;
+                read.map(Into::into).ok_or_else(|| resources::unknown(uri))
+            }
+            Backend::Remote(remote) => remote.read(uri).await.map(Into::into),
+        }
+    }
+
+    fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
+        let wanted = requested.resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
+        let inbox = wanted.then_some(resources::INBOX);
+        Some(SubscriptionFilter::builder().resource_subscriptions(inbox).build())
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        let listener = Listener::Request(context.sink().clone());
+        let inbox = context.accepted().resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
+        let watch = async {
+            match &self.backend {
+                // Nothing was subscribed to that we could tell of.
+                _ if !inbox => std::future::pending().await,
+                Backend::Local(ctx, _) => {
+                    let caller = who(ctx, context.request_context()).map_err(|fault| told(&fault))?;
+                    inbox::watch(ctx, caller, &listener).await;
+                    Ok(())
+                }
+                Backend::Remote(remote) => {
+                    remote.watch(&listener).await;
+                    Ok(())
+                }
+            }
+        };
+        tokio::select! {
+            ended = watch => ended,
+            () = self.ending() => Ok(()),
+            () = context.cancelled() => Ok(()),
+        }
+    }
+
+    async fn subscribe(
+        &self,
+        request: SubscribeRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        if request.uri != resources::INBOX {
+            let text = format!("only {} can be subscribed to", resources::INBOX);
+            return Err(ErrorData::invalid_params(text, None));
+        }
+        let listener = Listener::Session(context.peer.clone());
+        match &self.backend {
+            Backend::Local(ctx, sessions) => {
+                let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
+                let streams =
+                    session(&context.extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?;
+                let ctx = ctx.clone();
+                self.watches(|tasks| {
+                    tasks.abort_all();
+                    tasks.spawn(async move { watch_while_streaming(&ctx, caller, streams, &listener).await });
+                });
+            }
+            Backend::Remote(remote) => {
+                let remote = Arc::clone(remote);
+                self.watches(|tasks| {
+                    tasks.abort_all();
+                    tasks.spawn(async move { remote.watch(&listener).await });
+                });
+            }
+        }
+        Ok(())
+    }
+
+    async fn unsubscribe(
+        &self,
+        _request: UnsubscribeRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        self.watches(JoinSet::abort_all);
+        Ok(())
+    }
+
+    async fn on_cancelled(&self, notification: CancelledNotificationParam, context: NotificationContext<RoleServer>) {
+        if let (Backend::Local(_, sessions), Some(call)) = (&self.backend, &notification.request_id)
+            && let Some(session) = session(&context.extensions)
+        {
+            sessions.take_back(session, call);
+        }
+    }
+
+    async fn list_prompts(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListPromptsResult, ErrorData> {
+        Ok(ListPromptsResult::with_all_items(prompts::all()))
+    }
+
+    async fn get_prompt(
+        &self,
+        request: GetPromptRequestParams,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<GetPromptResponse, ErrorData> {
+        prompts::get(&request.name).map(Into::into)
+    }
 }
 
-async fn local(
+impl Surface {
+    /// Waits until the client has hung up, or has taken its call back.
+    async fn given_up(&self, context: &RequestContext<RoleServer>) {
+        let call = match &self.backend {
+            Backend::Local(_, sessions) => {
+                session(&context.extensions).and_then(|session| sessions.call(session, &context.id))
+            }
+            Backend::Remote(_) => None,
+        };
+        match call {
+            Some(call) => tokio::select! {
+                () = call.taken_back() => {}
+                () = context.ct.cancelled() => {}
+            },
+            None => context.ct.cancelled().await,
+        }
+    }
+
+    /// Waits until the server of this process is to end.
+    async fn ending(&self) {
+        match &self.backend {
+            Backend::Local(ctx, _) => crate::calls::ended(&mut ctx.stopping.clone()).await,
+            Backend::Remote(_) => std::future::pending().await,
+        }
+    }
+}
+
+/// Who calls. A token is proven with each request, in sessions too.
+fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, Fault> {
+    let empty = axum::http::HeaderMap::new();
+    caller(ctx, headers(&context.extensions).unwrap_or(&empty))
+}
+
+fn headers(extensions: &Extensions) -> Option<&axum::http::HeaderMap> {
+    extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers)
+}
+
+/// The session in which a request came.
+fn session(extensions: &Extensions) -> Option<&str> {
+    wire::session(headers(extensions)?)
+}
+
+async fn call(
     ctx: &Context,
     name: &str,
-    arguments: rmcp::model::JsonObject,
+    arguments: JsonObject,
+    trace: &Trace,
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
-    let empty = axum::http::HeaderMap::new();
-    let parts = context.extensions.get::<axum::http::request::Parts>();
-    let result = match caller(ctx, parts.map_or(&empty, |parts| &parts.headers)) {
-        Ok(caller) => tools::call(ctx, caller, name, arguments).await,
+    let result = match who(ctx, context) {
+        Ok(caller) => tools::call(ctx, caller, name, arguments, trace).await,
         Err(fault) => Err(fault),
     };
     match result {
         Ok(value) => CallToolResult::structured(value),
-        Err(fault) => CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default()),
+        Err(fault) => {
+            tracing::debug!(tool = name, code = %fault.0.code, "a call was refused");
+            CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default())
+        }
     }
 }
 
-/// The route of `/mcp`. Hosts and origins are checked before it, as for every other route.
-pub(crate) fn route(ctx: &Context) -> MethodRouter<Context> {
-    let door = Door::new(ctx.clone());
-    any(move |request: Request| async move { door.enter(request).await })
-}
-
-/// Who reaches which surface.
-#[derive(Clone)]
-struct Door {
-    ctx: Context,
-    tools: Wire<Tools>,
-    fixtures: Option<Wire<Fixtures>>,
-}
-
-impl Door {
-    fn new(ctx: Context) -> Self {
-        let stopping = ctx.stopping.clone();
-        let tools = Tools(Backend::Local(Box::new(ctx.clone())));
-        let tools = Wire::new(Arc::default(), stopping.clone(), move || tools.clone());
-        let fixtures = ctx.conformance_fixtures.then(|| {
-            let fixtures = Fixtures { stopping: stopping.clone() };
-            Wire::new(Arc::default(), stopping, move || fixtures.clone())
-        });
-        Self { ctx, tools, fixtures }
+/// Watches the inbox for a client with a session, while it has a stream open on which it can be told. Without one it
+/// would not hear of anything, and must not count as connected.
+async fn watch_while_streaming(
+    ctx: &Context,
+    caller: Caller,
+    mut streams: watch::Receiver<usize>,
+    listener: &Listener,
+) {
+    loop {
+        if streams.wait_for(|open| *open > 0).await.is_err() {
+            return;
+        }
+        let mut closing = streams.clone();
+        tokio::select! {
+            () = inbox::watch(ctx, caller, listener) => return,
+            closed = closing.wait_for(|open| *open == 0) => if closed.is_err() { return },
+        }
     }
+}
 
-    /// Nobody reaches the tools without a token; without any, one reaches the fixtures, where there are some.
-    async fn enter(&self, request: Request) -> Response {
-        if let Some(fixtures) = &self.fixtures
-            && !request.headers().contains_key(AUTHORIZATION)
-        {
-            return fixtures.handle(None, request).await;
-        }
-        match caller(&self.ctx, request.headers()) {
-            Ok(caller) => self.tools.handle(Some(caller.principal.agent()), request).await,
-            Err(fault) => fault.into_response(),
-        }
+/// A refusal outside a tool call.
+fn told(fault: &Fault) -> ErrorData {
+    let problem = serde_json::to_value(&fault.0).ok();
+    ErrorData::invalid_params(fault.0.detail.clone(), problem)
+}
+
+/// A refusal of a read: what one may not see is as unknown as what there isn't.
+fn unread(uri: &str, fault: &Fault) -> ErrorData {
+    match fault.0.status {
+        404 => resources::unknown(uri),
+        500.. => ErrorData::internal_error(fault.0.detail.clone(), None),
+        _ => told(fault),
     }
 }

@@ -7,5 +7,6 @@ mod desk;
 mod documents;
 mod exchange;
 mod mcp;
+mod mcp_wire;
 mod watching;
 mod world;

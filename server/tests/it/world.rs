@@ -24,8 +24,15 @@ impl World {
 
     /// The same, with other limits.
     pub(crate) async fn within(limits: Limits, agents: &[&str]) -> Self {
+        Self::set(agents, |config| config.limits = limits).await
+    }
+
+    /// The same, with other settings.
+    pub(crate) async fn set(agents: &[&str], change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let server = Server::start(Config { limits, ..Config::local(dir.path()) }).await.unwrap();
+        let mut config = Config::local(dir.path());
+        change(&mut config);
+        let server = Server::start(config).await.unwrap();
         let mut world = Self { dir, server, http: Client::new(), tokens: BTreeMap::new() };
         let operator = std::fs::read_to_string(world.server.operator_token_file()).unwrap();
         world.tokens.insert("operator".into(), operator.trim().into());

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_proto::ids::AgentId;
-use tokio::sync::watch;
+use rmcp::model::RequestId;
+use tokio::sync::{Notify, watch};
 
 /// Sessions that one agent may have open; for the next one, that is ended which was used least recently.
 const SESSIONS_MAX: usize = 16;
@@ -41,6 +42,7 @@ struct Session {
     owner: Owner,
     used: u64,
     streams: watch::Sender<usize>,
+    calls: BTreeMap<String, Arc<Notify>>,
 }
 
 impl Sessions {
@@ -51,7 +53,7 @@ impl Sessions {
         let idle = own.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone());
         let full = table.open.values().filter(|session| session.owner == owner).count() >= SESSIONS_MAX;
         table.uses += 1;
-        let session = Session { owner, used: table.uses, streams: watch::Sender::new(0) };
+        let session = Session { owner, used: table.uses, streams: watch::Sender::new(0), calls: BTreeMap::new() };
         table.open.insert(id.to_owned(), session);
         idle.filter(|_| full).inspect(|idle| table.end(idle))
     }
@@ -90,6 +92,20 @@ impl Sessions {
         Stream { sessions: Arc::clone(self), id: id.to_owned() }
     }
 
+    /// Notes that a call is being served, until what this gives is dropped.
+    pub(super) fn call(self: &Arc<Self>, id: &str, call: &RequestId) -> Option<Call> {
+        let (name, taken_back) = (call.to_string(), Arc::new(Notify::new()));
+        self.lock().open.get_mut(id)?.calls.insert(name.clone(), Arc::clone(&taken_back));
+        Some(Call { sessions: Arc::clone(self), id: id.to_owned(), name, taken_back })
+    }
+
+    /// Takes a call back.
+    pub(super) fn take_back(&self, id: &str, call: &RequestId) {
+        if let Some(taken_back) = self.lock().open.get(id).and_then(|session| session.calls.get(&call.to_string())) {
+            taken_back.notify_one();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Table> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -117,6 +133,30 @@ impl Drop for Stream {
     fn drop(&mut self) {
         if let Some(session) = self.sessions.lock().open.get(&self.id) {
             session.streams.send_modify(|open| *open -= 1);
+        }
+    }
+}
+
+/// A call that is being served.
+#[derive(Debug)]
+pub(super) struct Call {
+    sessions: Arc<Sessions>,
+    id: String,
+    name: String,
+    taken_back: Arc<Notify>,
+}
+
+impl Call {
+    /// Waits until the client takes it back.
+    pub(super) async fn taken_back(&self) {
+        self.taken_back.notified().await;
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if let Some(session) = self.sessions.lock().open.get_mut(&self.id) {
+            session.calls.remove(&self.name);
         }
     }
 }

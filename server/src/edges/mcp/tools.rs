@@ -14,6 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::args;
+use super::trace::Trace;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, WAIT_MAX, audit, control, desk, registry, rooms, turns};
 use crate::edges::Fault;
@@ -46,7 +47,7 @@ const TOOLS: &[Row] = &[
             ("message", "string", "What to do, with all that it needs to know", true),
             ("ref", "string", "Work item; required outside a turn, else leave it out", false),
             ("action", "string", "Action asked for", false),
-            ("payload", "any", "Structured content", false),
+            ("payload", "object", "Structured content", false),
             ("timeout_ms", "integer", "Time to accept the request", false),
             ("wait", "boolean", "Wait up to 50 s for the answer", false),
             TURN,
@@ -83,7 +84,7 @@ const TOOLS: &[Row] = &[
         &[
             ("answer", "string", "The result, complete in itself", true),
             ("status", "string", "completed, partial, rejected, failed or waiting", false),
-            ("payload", "any", "Structured result", false),
+            ("payload", "object", "Structured result", false),
             ("completed", "strings", "With partial: parts done", false),
             ("failed", "strings", "With partial: parts to be tried again", false),
             ("reason", "string", "With rejected or failed: why", false),
@@ -100,7 +101,7 @@ const TOOLS: &[Row] = &[
         "Have the human approve a tool call before you make it. Look at the decision with check_request and this id, or finish the turn with status waiting.",
         &[
             ("tool_name", "string", "The tool", true),
-            ("input", "any", "Its exact arguments", true),
+            ("input", "object", "Its exact arguments", true),
             ("reason", "string", "Why it is needed", false),
             TURN,
         ],
@@ -142,7 +143,7 @@ pub(super) fn all() -> Vec<Tool> {
 fn schema(properties: &[Property]) -> JsonObject {
     let described = |(name, kind, description, _): &Property| {
         let kind = match *kind {
-            "any" => json!({ "description": description }),
+            "object" => json!({ "type": kind, "additionalProperties": true, "description": description }),
             "strings" => json!({ "type": "array", "items": { "type": "string" }, "description": description }),
             kind => json!({ "type": kind, "description": description }),
         };
@@ -159,9 +160,15 @@ fn schema(properties: &[Property]) -> JsonObject {
 }
 
 /// Calls a tool.
-pub(super) async fn call(ctx: &Context, caller: Caller, name: &str, arguments: JsonObject) -> Result<Value, Fault> {
+pub(super) async fn call(
+    ctx: &Context,
+    caller: Caller,
+    name: &str,
+    arguments: JsonObject,
+    trace: &Trace,
+) -> Result<Value, Fault> {
     match name {
-        "send_agent_message" => send(ctx, caller, read(arguments)?).await,
+        "send_agent_message" => send(ctx, caller, read(arguments)?, trace).await,
         "escalate_to_user" => escalate(ctx, caller, read(arguments)?).await,
         "resolve_agent_approval" => resolve(ctx, caller, read(arguments)?).await,
         "next_message" => next(ctx, caller, read(arguments)?).await,
@@ -209,7 +216,7 @@ fn within(ctx: &Context, mut caller: Caller, turn: Option<&str>) -> Result<Calle
     Ok(caller)
 }
 
-async fn send(ctx: &Context, caller: Caller, args: args::Send) -> Result<Value, Fault> {
+async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, Fault> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let mut envelope = Envelope::new(MessageType::Request, "", &args.message);
     envelope.to = Some(match args.target_agent_id {
@@ -220,6 +227,7 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send) -> Result<Value, 
     envelope.action = args.action;
     envelope.payload = args.payload;
     envelope.metadata = Metadata { timeout_ms: args.timeout_ms, ..Metadata::default() };
+    trace.mark(&mut envelope.metadata);
     let wait = args.wait.then_some(ANSWER_WAIT);
     match messages::send(ctx, caller, envelope.draft()?, wait).await? {
         Sent::One(message, response) => Ok(json!({

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt as _;
 use lastword_proto::Code;
@@ -25,9 +25,21 @@ use crate::edges::Fault;
 use crate::edges::http::{REQUEST_BYTES_MAX, read};
 
 /// The header that names a session.
-pub(super) const SESSION_HEADER: &str = "mcp-session-id";
+const SESSION_HEADER: &str = "mcp-session-id";
 /// The header that names the revision.
 const VERSION_HEADER: &str = "mcp-protocol-version";
+
+/// Longest answer that is part of a session: what the server says of itself.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// What is served within a session where the client has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Within {
+    /// What makes and changes the session; each call is a request by itself, which ends when the client hangs up.
+    Changes,
+    /// Calls too: they may ask the client something on the way.
+    Calls,
+}
 
 /// One surface on the wire.
 #[derive(Clone)]
@@ -38,6 +50,7 @@ pub(super) struct Wire<H> {
     lasting: StreamableHttpService<H, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
     sessions: Arc<Sessions>,
+    within: Within,
     stopping: watch::Receiver<bool>,
 }
 
@@ -45,6 +58,7 @@ impl<H: ServerHandler> Wire<H> {
     /// Puts a surface on the wire; `make` makes one for each request and each session.
     pub(super) fn new(
         sessions: Arc<Sessions>,
+        within: Within,
         stopping: watch::Receiver<bool>,
         make: impl Fn() -> H + Clone + Send + Sync + 'static,
     ) -> Self {
@@ -66,6 +80,7 @@ impl<H: ServerHandler> Wire<H> {
             ),
             manager,
             sessions,
+            within,
             stopping,
         }
     }
@@ -73,39 +88,53 @@ impl<H: ServerHandler> Wire<H> {
     /// Answers a request of a caller who was admitted.
     pub(super) async fn handle(&self, caller: Owner, request: Request) -> Response {
         if self_contained(request.headers()) {
-            return self.single.handle(request).await.map(Body::new);
+            return self.alone(request).await;
         }
-        let named = request.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok()).map(str::to_owned);
-        let post = request.method() == Method::POST;
+        let named = session(request.headers()).map(str::to_owned);
+        if request.method() != Method::POST {
+            return match named.map(|id| (self.sessions.standing(&id, caller), id)) {
+                Some((Standing::Open, id)) => self.lasting(&id, request).await,
+                Some((Standing::Unknown | Standing::Ended, _)) => no_such_session(),
+                None => self.lasting.handle(request).await.map(Body::new),
+            };
+        }
+        let (request, method) = match peeked(request).await {
+            Ok(peeked) => peeked,
+            Err(fault) => return fault.into_response(),
+        };
         match named.map(|id| (self.sessions.standing(&id, caller), id)) {
-            Some((Standing::Open, id)) => self.within(&id, request).await,
-            // The server was started anew since. What needs no session goes on without.
-            Some((Standing::Unknown, _)) if post => self.single.handle(request).await.map(Body::new),
-            Some((Standing::Unknown | Standing::Ended, _)) => no_such_session(),
-            None if post => self.first(caller, request).await,
-            None => self.lasting.handle(request).await.map(Body::new),
+            Some((Standing::Open, id)) if self.belongs(method.as_deref()) => self.lasting(&id, request).await,
+            Some((Standing::Ended, _)) => no_such_session(),
+            // Where the session is unknown, the server was started anew since: what needs none goes on without.
+            Some((Standing::Open | Standing::Unknown, _)) => self.alone(request).await,
+            None if method.as_deref() == Some("initialize") => self.begin(caller, request).await,
+            None => self.alone(request).await,
         }
     }
 
-    /// A request outside sessions: a handshake begins one, and everything else does without.
-    async fn first(&self, caller: Owner, request: Request) -> Response {
-        let (parts, body) = request.into_parts();
-        let bytes = match read(body).await {
-            Ok(bytes) => bytes,
-            Err(fault) => return fault.into_response(),
+    /// Whether a message of this method is part of what a session is.
+    fn belongs(&self, method: Option<&str>) -> bool {
+        let changes = |method: &str| {
+            matches!(method, "initialize" | "resources/subscribe" | "resources/unsubscribe")
+                || method.starts_with("notifications/")
         };
-        let begins = serde_json::from_slice::<Peek>(&bytes).is_ok_and(|call| call.method == "initialize");
-        let request = Request::from_parts(parts, Body::from(bytes));
-        if !begins {
-            return self.single.handle(request).await.map(Body::new);
-        }
-        let response = self.lasting.handle(request).await;
+        // What has no method answers a question of ours.
+        self.within == Within::Calls || method.is_none_or(changes)
+    }
+
+    async fn alone(&self, request: Request) -> Response {
+        self.single.handle(request).await.map(Body::new)
+    }
+
+    /// A handshake.
+    async fn begin(&self, caller: Owner, request: Request) -> Response {
+        let response = self.lasting.handle(request).await.map(Body::new);
         if let Some(id) = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok())
             && let Some(idle) = self.sessions.open(id, caller)
         {
             self.close(idle).await;
         }
-        response.map(Body::new)
+        plain(response).await
     }
 
     async fn close(&self, id: String) {
@@ -114,14 +143,18 @@ impl<H: ServerHandler> Wire<H> {
         }
     }
 
-    /// A request of an open session.
-    async fn within(&self, id: &str, request: Request) -> Response {
+    /// A request that is part of an open session.
+    async fn lasting(&self, id: &str, request: Request) -> Response {
         let method = request.method().clone();
         let response = self.lasting.handle(request).await.map(Body::new);
         if response.status() == StatusCode::NOT_FOUND || method == Method::DELETE && response.status().is_success() {
             self.sessions.end(id);
         }
-        if method == Method::GET && is_stream(&response) { self.watched(id, response) } else { response }
+        match (method, self.within) {
+            (Method::GET, _) if is_stream(&response) => self.watched(id, response),
+            (Method::POST, Within::Changes) => plain(response).await,
+            _ => response,
+        }
     }
 
     /// The stream on which a session is told what happens: counted, and ended with the server.
@@ -147,11 +180,16 @@ fn config() -> StreamableHttpServerConfig {
         .with_max_request_body_bytes(REQUEST_BYTES_MAX)
 }
 
-/// As much of a message as says whether it begins a session.
+/// As much of a message as says whether it is part of a session.
 #[derive(Deserialize)]
 struct Peek<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
+}
+
+/// The session that a request names, where its revision has sessions.
+pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
+    if self_contained(headers) { None } else { headers.get(SESSION_HEADER)?.to_str().ok() }
 }
 
 /// Whether a request is of a revision without sessions.
@@ -159,6 +197,31 @@ fn self_contained(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
     // Revisions are dates: they sort as texts.
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
+}
+
+/// A request whose body was read, and the method that it names.
+async fn peeked(request: Request) -> Result<(Request, Option<String>), Fault> {
+    let (parts, body) = request.into_parts();
+    let bytes = read(body).await?;
+    let method = serde_json::from_slice::<Peek<'_>>(&bytes).ok().map(|peek| peek.method.into_owned());
+    Ok((Request::from_parts(parts, Body::from(bytes)), method))
+}
+
+/// The answer alone, of a stream that holds nothing else: every client can read that.
+async fn plain(response: Response) -> Response {
+    if !is_stream(&response) {
+        return response;
+    }
+    let (mut parts, body) = response.into_parts();
+    let Ok(bytes) = axum::body::to_bytes(body, ANSWER_BYTES_MAX).await else {
+        return Fault::internal("an answer could not be read").into_response();
+    };
+    let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
+    let Some(answer) = lines.map(<[u8]>::trim_ascii).rfind(|data| !data.is_empty()) else {
+        return Response::from_parts(parts, Body::from(bytes));
+    };
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Response::from_parts(parts, Body::from(answer.to_vec()))
 }
 
 fn is_stream(response: &Response) -> bool {

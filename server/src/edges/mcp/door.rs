@@ -1,0 +1,102 @@
+//! The way in over HTTP: who reaches which surface, and where a client without a token learns how to come by one.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::Request;
+use axum::http::header::{AUTHORIZATION, HOST, WWW_AUTHENTICATE};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, any};
+use serde_json::{Value, json};
+
+use super::Surface;
+use super::fixtures::Fixtures;
+use super::sessions::Sessions;
+use super::wire::{Wire, Within};
+use crate::calls::Context;
+use crate::edges::Fault;
+use crate::edges::http::caller;
+
+/// Where the server describes itself as a protected resource (RFC 9728); the path of the resource may follow.
+pub(crate) const METADATA_PATHS: [&str; 2] =
+    ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
+
+/// The route of `/mcp`. Hosts and origins are checked before it, as for every other route.
+pub(crate) fn route(ctx: &Context) -> MethodRouter<Context> {
+    let door = Arc::new(Door::new(ctx.clone()));
+    any(move |request: Request| async move { door.enter(request).await })
+}
+
+struct Door {
+    ctx: Context,
+    agents: Wire<Surface>,
+    fixtures: Option<Wire<Fixtures>>,
+}
+
+impl Door {
+    fn new(ctx: Context) -> Self {
+        let stopping = ctx.stopping.clone();
+        let sessions = Arc::new(Sessions::default());
+        let local = (ctx.clone(), Arc::clone(&sessions));
+        let agents = Wire::new(sessions, Within::Changes, stopping.clone(), move || {
+            Surface::local(local.0.clone(), local.1.clone())
+        });
+        let fixtures = ctx.conformance_fixtures.then(|| {
+            let fixtures = Fixtures { stopping: stopping.clone() };
+            Wire::new(Arc::default(), Within::Calls, stopping, move || fixtures.clone())
+        });
+        Self { ctx, agents, fixtures }
+    }
+
+    /// Nobody reaches the agents' surface without a token; without any, one reaches the fixtures, where there are
+    /// some.
+    async fn enter(&self, mut request: Request) -> Response {
+        for (_, value) in request.headers_mut().iter_mut().filter(|(name, _)| *name == AUTHORIZATION) {
+            // What logs a request then leaves this out.
+            value.set_sensitive(true);
+        }
+        let presented = request.headers().contains_key(AUTHORIZATION);
+        if let Some(fixtures) = self.fixtures.as_ref().filter(|_| !presented) {
+            return fixtures.handle(None, request).await;
+        }
+        match caller(&self.ctx, request.headers()) {
+            Ok(caller) => self.agents.handle(Some(caller.principal.agent()), request).await,
+            Err(fault) => challenged(request.headers(), presented, fault),
+        }
+    }
+}
+
+/// A refusal; one for want of a token says where the server's description is.
+fn challenged(headers: &HeaderMap, presented: bool, fault: Fault) -> Response {
+    let mut response = fault.into_response();
+    if response.status() == StatusCode::UNAUTHORIZED
+        && let Some(origin) = origin(headers)
+    {
+        let error = if presented { r#"error="invalid_token", "# } else { "" };
+        let challenge = format!(r#"Bearer {error}resource_metadata="{origin}{}""#, METADATA_PATHS[1]);
+        if let Ok(challenge) = HeaderValue::from_str(&challenge) {
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+    }
+    response
+}
+
+/// The description of `/mcp` as a protected resource. It names no authorization server: tokens are the operator's to
+/// give, and no grant of OAuth yields one.
+pub(crate) async fn metadata(headers: HeaderMap) -> Json<Value> {
+    Json(json!({
+        "resource": format!("{}/mcp", origin(&headers).unwrap_or_default()),
+        "resource_name": "Lastword",
+        "bearer_methods_supported": ["header"],
+        "scopes_supported": [],
+    }))
+}
+
+/// The address under which the client reached the server. A proxy that ends TLS says so in `X-Forwarded-Proto`.
+fn origin(headers: &HeaderMap) -> Option<String> {
+    let host: Authority = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
+    let tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");
+    Some(format!("{}://{host}", if tls { "https" } else { "http" }))
+}

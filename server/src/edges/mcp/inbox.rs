@@ -1,0 +1,153 @@
+//! What waits for an agent, without taking it; and the watch that tells of something new.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lastword_proto::Seq;
+use lastword_proto::ids::{AgentId, TaskId};
+use lastword_proto::state::Task;
+use rmcp::model::ResourceUpdatedNotificationParam;
+use rmcp::service::{Peer, RoleServer, SubscriptionSink};
+use serde::Serialize;
+
+use super::resources::INBOX;
+use crate::broker::{Live, Subscription};
+use crate::calls::{Caller, Context, ended};
+use crate::edges::Fault;
+
+/// Most deliveries that are listed; `queued` counts them all.
+const LISTED_MAX: usize = 50;
+/// Time after which is looked without a hint, which may get lost.
+const LOOK_AGAIN: Duration = Duration::from_secs(30);
+
+/// `lastword://inbox`.
+#[derive(Debug, Serialize)]
+pub(super) struct InboxView {
+    agent: String,
+    /// Deliveries that wait.
+    queued: usize,
+    /// Notices that ride along with the next one.
+    notices: usize,
+    /// Open turns.
+    turns: Vec<String>,
+    /// The first of the deliveries, in the order in which they are taken.
+    waiting: Vec<Waiting>,
+}
+
+#[derive(Debug, Serialize)]
+struct Waiting {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(rename = "ref")]
+    reference: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    request_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+}
+
+/// One thing that waits: a task, and the answer for it; or a notice to a human.
+type Key = (Option<TaskId>, Option<Seq>);
+
+/// The inbox, as it is.
+pub(super) async fn view(ctx: &Context, caller: Caller) -> Result<InboxView, Fault> {
+    let agent = caller.principal.agent();
+    Ok(ctx.handle.query(move |live| look(live, agent)).await?)
+}
+
+fn look(live: &Live<'_>, agent: AgentId) -> InboxView {
+    let waiting = tasks(live, agent);
+    let known = live.state.agent(agent);
+    InboxView {
+        agent: live.state.name_of(agent).to_owned(),
+        queued: waiting.len(),
+        notices: known.map_or(0, |a| a.notices.len()),
+        turns: known.into_iter().flat_map(|a| &a.turns).map(ToString::to_string).collect(),
+        waiting: waiting.into_iter().take(LISTED_MAX).map(|(_, task)| listed(live, task)).collect(),
+    }
+}
+
+/// The tasks of an agent in which something waits to be taken: in its queue, or an answer in an open turn.
+fn tasks<'a>(live: &'a Live<'_>, agent: AgentId) -> Vec<(TaskId, &'a Task)> {
+    let Some(own) = live.state.agent(agent) else { return Vec::new() };
+    let open = own.turns.iter().filter_map(|turn| live.state.turns.get(turn)).map(|turn| turn.task);
+    let answered = open.filter(|id| live.state.tasks.get(id).is_some_and(|task| !task.ready.is_empty()));
+    let ids = answered.chain(own.queue.iter().map(|(_, id)| *id));
+    let known = ids.filter_map(|id| Some((id, live.state.tasks.get(&id)?)));
+    known.filter(|(_, task)| !live.state.is_parked(task)).collect()
+}
+
+/// A task in which something waits: the first answer for it, or else its request.
+fn listed(live: &Live<'_>, task: &Task) -> Waiting {
+    let answer = task.ready.front();
+    let (asked, from) = match answer {
+        Some(ready) => {
+            let child = ready.child.and_then(|child| live.state.tasks.get(&child));
+            (child.unwrap_or(task), child.map(|child| child.agent))
+        }
+        None => (task, task.asker.agent()),
+    };
+    Waiting {
+        kind: if answer.is_some() { "response" } else { "request" },
+        reference: live.state.ref_of(asked.conv).map_or_else(String::new, ToString::to_string),
+        request_id: asked.request.as_ref().map(|request| request.id.to_string()),
+        from: from.map(|agent| live.state.name_of(agent).to_owned()),
+    }
+}
+
+fn keys(live: &Live<'_>, agent: AgentId) -> BTreeSet<Key> {
+    let tasks = tasks(live, agent).into_iter();
+    let mut keys: BTreeSet<Key> = tasks.map(|(id, task)| (Some(id), task.ready.back().map(|r| r.message))).collect();
+    if let Some(own) = live.state.agent(agent).filter(|own| own.is_human()) {
+        keys.extend(own.notices.iter().map(|(seq, _)| (None, Some(*seq))));
+    }
+    keys
+}
+
+/// Who is told that something new waits.
+pub(super) enum Listener {
+    /// A client with a session.
+    Session(Peer<RoleServer>),
+    /// A subscription that is a request of its own.
+    Request(SubscriptionSink),
+}
+
+impl Listener {
+    /// Tells it; `false` when it is gone.
+    pub(super) async fn tell(&self) -> bool {
+        match self {
+            Self::Session(peer) => {
+                peer.notify_resource_updated(ResourceUpdatedNotificationParam::new(INBOX)).await.is_ok()
+            }
+            Self::Request(sink) => sink.notify_resource_updated(INBOX).await.is_ok(),
+        }
+    }
+}
+
+/// Tells a listener whenever something new waits, and at once where something does; until it is gone, the caller
+/// may look no longer, or the server ends. The agent counts as connected meanwhile (Q2).
+pub(super) async fn watch(ctx: &Context, caller: Caller, listener: &Listener) {
+    let agent = caller.principal.agent();
+    let mut subscription = Subscription::new(&ctx.handle, agent);
+    subscription.attach();
+    let bell = subscription.bell();
+    let mut stopping = ctx.stopping.clone();
+    let mut known = BTreeSet::new();
+    loop {
+        let mut ring = std::pin::pin!(bell.notified());
+        ring.as_mut().enable();
+        if caller.again(&ctx.handle).is_err() {
+            return;
+        }
+        let Ok(now) = ctx.handle.query(move |live| keys(live, agent)).await else { return };
+        if !now.is_subset(&known) && !listener.tell().await {
+            return;
+        }
+        known = now;
+        tokio::select! {
+            () = ring => {}
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = ended(&mut stopping) => return,
+        }
+    }
+}

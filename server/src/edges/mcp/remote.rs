@@ -1,0 +1,159 @@
+//! A running server, as one agent sees it: what stdio passes on.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType};
+use serde_json::{Value, json};
+
+use super::inbox::Listener;
+use super::resources;
+use super::trace::Trace;
+use crate::identity::Secret;
+
+/// Pause before a watch that broke off is begun again.
+const WATCH_AGAIN: Duration = Duration::from_secs(2);
+/// Longest event of a watch; ours are some hundred bytes.
+const EVENT_BYTES_MAX: usize = 64 * 1024;
+
+/// A running server, as one agent sees it.
+pub struct Remote {
+    http: reqwest::Client,
+    url: String,
+    token: Secret,
+    calls: AtomicU64,
+}
+
+/// What came instead of a result.
+enum Failure {
+    /// The server refused the call, with a problem.
+    Refused(Value),
+    /// The protocol has an error for it.
+    Error(ErrorData),
+}
+
+impl Remote {
+    /// The server at `url` (`http://127.0.0.1:7171`), called with an agent's token.
+    #[must_use]
+    pub fn new(url: &str, token: Secret) -> Self {
+        let url = format!("{}/mcp", url.trim_end_matches('/'));
+        Self { http: reqwest::Client::new(), url, token, calls: AtomicU64::new(0) }
+    }
+
+    /// Calls a tool there.
+    pub(super) async fn call(
+        &self,
+        name: &str,
+        arguments: JsonObject,
+        trace: &Trace,
+    ) -> Result<CallToolResult, ErrorData> {
+        let params = json!({ "name": name, "arguments": arguments, "_meta": trace.members() });
+        let result = match self.request("tools/call", params).await {
+            Ok(result) => result,
+            Err(Failure::Refused(problem)) => return Ok(CallToolResult::structured_error(problem)),
+            Err(Failure::Error(error)) => return Err(error),
+        };
+        let mut result: CallToolResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
+        // The server answers us as a client of an older revision; ours may speak the newest, which wants it said.
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result)
+    }
+
+    /// Reads a resource there.
+    pub(super) async fn read(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+        let result = match self.request("resources/read", json!({ "uri": uri })).await {
+            Ok(result) => result,
+            Err(Failure::Refused(problem)) => {
+                let detail = problem["detail"].as_str().unwrap_or("refused").to_owned();
+                return Err(ErrorData::invalid_params(detail, Some(problem)));
+            }
+            Err(Failure::Error(error)) => return Err(error),
+        };
+        let mut result: ReadResourceResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
+        result.result_type = Some(ResultType::COMPLETE);
+        Ok(result)
+    }
+
+    async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
+        let failed = |error: &dyn std::fmt::Display| Failure::Error(self.unreachable(error));
+        let id = self.calls.fetch_add(1, Ordering::Relaxed);
+        let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
+        let response = self.post().json(&call).send().await.map_err(|e| failed(&e))?;
+        let status = response.status();
+        let mut body: Value = response.json().await.map_err(|e| failed(&e))?;
+        if !status.is_success() {
+            return Err(Failure::Refused(body));
+        }
+        if let Some(error) = body.get_mut("error") {
+            let error = error.take();
+            let told = ErrorData::internal_error(error.to_string(), None);
+            return Err(Failure::Error(serde_json::from_value(error).unwrap_or(told)));
+        }
+        Ok(body["result"].take())
+    }
+
+    /// Tells a listener whenever something new waits in the inbox there, until it is gone.
+    pub(super) async fn watch(&self, listener: &Listener) {
+        while self.watch_once(listener).await {
+            tokio::time::sleep(WATCH_AGAIN).await;
+        }
+    }
+
+    /// One connection of a watch; `false` when nobody is to be told any more.
+    async fn watch_once(&self, listener: &Listener) -> bool {
+        let version = ProtocolVersion::V_2026_07_28;
+        let meta = json!({
+            "io.modelcontextprotocol/protocolVersion": version,
+            "io.modelcontextprotocol/clientInfo": { "name": "lastword", "version": env!("CARGO_PKG_VERSION") },
+            "io.modelcontextprotocol/clientCapabilities": {},
+        });
+        let method = "subscriptions/listen";
+        let params = json!({ "_meta": meta, "notifications": { "resourceSubscriptions": [resources::INBOX] } });
+        let id = self.calls.fetch_add(1, Ordering::Relaxed);
+        let request = self
+            .post()
+            .header("mcp-protocol-version", version.as_str())
+            .header("mcp-method", method)
+            .json(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
+        let response = match request.send().await.and_then(reqwest::Response::error_for_status) {
+            Ok(response) => response,
+            Err(error) => {
+                tracing::warn!(%error, "the inbox is not watched");
+                return true;
+            }
+        };
+        let mut events = response.bytes_stream();
+        let mut line = Vec::new();
+        while let Some(Ok(bytes)) = events.next().await {
+            for byte in bytes {
+                if byte != b'\n' {
+                    line.push(byte);
+                } else if updated(&line) && !listener.tell().await {
+                    return false;
+                } else {
+                    line.clear();
+                }
+            }
+            if line.len() > EVENT_BYTES_MAX {
+                return true;
+            }
+        }
+        true
+    }
+
+    fn post(&self) -> reqwest::RequestBuilder {
+        let accept = "application/json, text/event-stream";
+        self.http.post(&self.url).bearer_auth(self.token.reveal()).header("accept", accept)
+    }
+
+    fn unreachable(&self, error: &dyn std::fmt::Display) -> ErrorData {
+        ErrorData::internal_error(format!("the Lastword server at {} can't be reached: {error}", self.url), None)
+    }
+}
+
+/// Whether a line of the stream tells of something new.
+fn updated(line: &[u8]) -> bool {
+    let data = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice::<Value>(data).ok());
+    data.is_some_and(|message| message["method"] == "notifications/resources/updated")
+}

@@ -1,0 +1,84 @@
+//! The resources: what a client may read, and be told of, without a tool call.
+
+use lastword_proto::wire::FieldError;
+use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
+use serde::Serialize;
+use serde_json::json;
+
+use super::inbox;
+use crate::calls::{Caller, Context, audit, control};
+use crate::edges::Fault;
+
+/// What waits for the agent.
+pub(super) const INBOX: &str = "lastword://inbox";
+const LIMITS: &str = "lastword://limits";
+const CONVERSATIONS: &str = "lastword://conversations/";
+const JSON: &str = "application/json";
+
+/// The resources that have one address each.
+pub(super) fn all() -> Vec<Resource> {
+    let resource =
+        |uri: &str, name: &str, told: &str| Resource::new(uri, name).with_description(told).with_mime_type(JSON);
+    vec![
+        resource(INBOX, "inbox", "What waits for you, to be taken with next_message. Can be subscribed to"),
+        resource(LIMITS, "limits", "The numbers in force"),
+    ]
+}
+
+/// The resources by name.
+pub(super) fn templates() -> Vec<ResourceTemplate> {
+    let template = ResourceTemplate::new(format!("{CONVERSATIONS}{{ref}}"), "conversation");
+    let told = "A conversation as a tree, with what is left of every limit; a slash in its name is %2F";
+    vec![template.with_description(told).with_mime_type(JSON)]
+}
+
+/// Reads one; `None` where there is no such resource.
+pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Option<ReadResourceResult>, Fault> {
+    let text = match uri {
+        INBOX => text(&inbox::view(ctx, caller).await?)?,
+        LIMITS => text(&control::limits(ctx).await?)?,
+        _ => {
+            let Some(named) = uri.strip_prefix(CONVERSATIONS) else { return Ok(None) };
+            let reference = decoded(named).ok_or_else(|| FieldError::new("uri", "has a wrong percent-encoding"))?;
+            text(&audit::conversation(ctx, caller, &reference).await?)?
+        }
+    };
+    Ok(Some(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)])))
+}
+
+/// There is no such resource, or it is not the caller's to see.
+pub(super) fn unknown(uri: &str) -> ErrorData {
+    ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
+}
+
+fn text(view: &impl Serialize) -> Result<String, Fault> {
+    serde_json::to_string(view).map_err(|error| Fault::internal(&error.to_string()))
+}
+
+/// A percent-encoded text.
+fn decoded(text: &str) -> Option<String> {
+    let mut parts = text.split('%');
+    let mut bytes = parts.next()?.as_bytes().to_vec();
+    for part in parts {
+        let (code, rest) = part.split_at_checked(2)?;
+        // A sign is no digit, though a number may begin with one.
+        let digits = code.bytes().all(|byte| byte.is_ascii_hexdigit());
+        bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| digits)?);
+        bytes.extend_from_slice(rest.as_bytes());
+    }
+    String::from_utf8(bytes).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_decoded_or_refused() {
+        assert_eq!(decoded("T-1/1").as_deref(), Some("T-1/1"));
+        assert_eq!(decoded("T-1%2F1%2f2").as_deref(), Some("T-1/1/2"));
+        for bad in ["%", "%2", "%zz", "%+1", "%ff"] {
+            assert_eq!(decoded(bad), None, "{bad}");
+        }
+    }
+}

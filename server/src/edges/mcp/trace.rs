@@ -1,0 +1,88 @@
+//! The W3C trace context in `_meta`: it goes with what is sent, so that a trace can be followed from agent to agent.
+
+use lastword_proto::wire::Metadata;
+use rmcp::model::RequestMetaObject;
+use serde_json::{Map, Value};
+use tracing::Span;
+
+/// Longest `tracestate` that is kept; W3C asks for at least this.
+const STATE_BYTES_MAX: usize = 512;
+const PARENT: &str = "traceparent";
+const STATE: &str = "tracestate";
+
+/// Where in a trace a call stands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trace {
+    parent: Option<String>,
+    state: Option<String>,
+}
+
+impl Trace {
+    /// What a request says; a trace context that is none is left out, as W3C has it.
+    pub(super) fn of(meta: &RequestMetaObject) -> Self {
+        let parent = meta.get_traceparent().filter(|text| is_parent(text)).map(str::to_owned);
+        let readable = |text: &&str| text.len() <= STATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+        let state = meta.get_tracestate().filter(readable).map(str::to_owned).filter(|_| parent.is_some());
+        Self { parent, state }
+    }
+
+    /// The members of a message's metadata, and of `_meta`.
+    pub(super) fn members(&self) -> Map<String, Value> {
+        let members = [(PARENT, &self.parent), (STATE, &self.state)];
+        members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
+    }
+
+    /// Puts it into a message.
+    pub(super) fn mark(&self, metadata: &mut Metadata) {
+        metadata.unknown.extend(self.members());
+    }
+
+    /// The span of a call, so that what is logged in it names the trace.
+    pub(super) fn span(&self, tool: &str) -> Span {
+        match &self.parent {
+            Some(traceparent) => tracing::error_span!("mcp", tool, traceparent),
+            None => Span::none(),
+        }
+    }
+}
+
+/// Whether a text is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, no id of zeros.
+fn is_parent(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let [version, trace, parent, flags] = parts[..] else { return false };
+    let hexadecimal = |part: &str, length: usize| {
+        part.len() == length && part.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+    };
+    let id = |part: &str, length: usize| hexadecimal(part, length) && part.bytes().any(|b| b != b'0');
+    hexadecimal(version, 2) && version != "ff" && id(trace, 32) && id(parent, 16) && hexadecimal(flags, 2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+
+    #[test]
+    fn a_trace_context_is_kept_and_what_is_none_is_not() {
+        let of = |parent: &str, state: &str| {
+            let mut meta = RequestMetaObject::new();
+            meta.set_traceparent(parent);
+            meta.set_tracestate(state);
+            Value::Object(Trace::of(&meta).members())
+        };
+        assert_eq!(of(GOOD, "a=1"), serde_json::json!({ "traceparent": GOOD, "tracestate": "a=1" }));
+        assert_eq!(of(GOOD, "line\nbreak"), serde_json::json!({ "traceparent": GOOD }));
+        for bad in [
+            "",
+            "00",
+            "ff-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01",
+            "00-00000000000000000000000000000000-00f067aa0ba902b7-01",
+            "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01",
+            "00-0AF7651916CD43DD8448EB211C80319C-00f067aa0ba902b7-01",
+            "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01-more",
+        ] {
+            assert_eq!(of(bad, "a=1"), serde_json::json!({}), "{bad}");
+        }
+    }
+}
