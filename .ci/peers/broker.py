@@ -23,8 +23,9 @@ def surroundings():
 class Broker:
     """A running server; ends when the block does, and has to end well."""
 
-    def __init__(self, config=""):
+    def __init__(self, config="", *flags):
         self._config = config
+        self._flags = flags
 
     def __enter__(self):
         self._directory = tempfile.TemporaryDirectory(prefix="lastword-peers-")
@@ -32,7 +33,7 @@ class Broker:
         (self.directory / "lastword.toml").write_text(self._config)
         self._errors = open(self.directory / "errors.log", "w+")
         self.process = subprocess.Popen(
-            [BINARY, "serve", "--listen", "127.0.0.1:0", "--json"],
+            [BINARY, "serve", "--listen", "127.0.0.1:0", "--json", *self._flags],
             cwd=self.directory,
             env=surroundings(),
             stdout=subprocess.PIPE,

@@ -1,7 +1,7 @@
 //! What needs a server.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
 
@@ -199,7 +199,6 @@ fn a_conversation_is_paused_resumed_and_stopped() {
 
 /// Holds a tool call, as an agent's runner does.
 fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
-    use std::io::{Read as _, Write as _};
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(
@@ -242,4 +241,39 @@ fn the_tools_are_served_on_standard_output_and_what_is_wrong_is_told_on_standard
     let refused = finish(command.arg("mcp").env("LASTWORD_TOKEN", "lw_wrong"), "");
     assert_eq!((refused.code, refused.stdout.as_str()), (1, ""));
     assert!(refused.stderr.contains("(unauthenticated)"), "{refused:?}");
+}
+
+#[test]
+fn no_token_of_an_mcp_client_is_in_the_log_at_any_level() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("server.log");
+    let mut command = lastword(dir.path());
+    let command = command.env("LASTWORD_LOG", "trace").args(["serve", "--listen", "127.0.0.1:0", "--json"]);
+    let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let first: serde_json::Value = serde_json::from_str(&line).unwrap();
+    let address = first["listening"].as_str().unwrap().trim_start_matches("http://");
+    let token = fs::read_to_string(dir.path().join(first["operator_token_file"].as_str().unwrap())).unwrap();
+    let token = token.trim();
+    for body in [
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_agents","arguments":{"none":"such"}}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"none/such","params":{}}"#,
+    ] {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+             Accept: application/json, text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        assert!(response.starts_with("HTTP/1.1 "), "{response}");
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.is_empty() && !said.contains(token), "{said}");
 }

@@ -286,7 +286,7 @@ async fn a_session_is_its_owners_and_ends() {
     }
     let nobody = session.named(world.http.get(world.url("/mcp"))).header("accept", "text/event-stream");
     answer(nobody).await.refused(401, "unauthenticated");
-    assert!(session.request(Method::DELETE).send().await.unwrap().status().is_success());
+    assert_eq!(session.request(Method::DELETE).send().await.unwrap().status(), 204);
     answer(session.named(call(&world, "kilo", "tools/list", &json!({})))).await.is(404);
 }
 

@@ -307,7 +307,8 @@ async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value
 mod tests {
     use super::*;
 
-    /// Bytes of compact JSON to a token, on the low side for English and braces.
+    /// Bytes of compact JSON to a token, on the low side: the tokenizers `o200k_base` and `cl100k_base` were seen to
+    /// make 1 201 and 1 159 tokens of these tools, at 4.5 bytes each.
     const BYTES_PER_TOKEN: usize = 4;
 
     #[test]

@@ -147,10 +147,13 @@ impl<H: ServerHandler> Wire<H> {
     async fn lasting(&self, id: &str, request: Request) -> Response {
         let method = request.method().clone();
         let response = self.lasting.handle(request).await.map(Body::new);
-        if response.status() == StatusCode::NOT_FOUND || method == Method::DELETE && response.status().is_success() {
+        let over = method == Method::DELETE && response.status().is_success();
+        if over || response.status() == StatusCode::NOT_FOUND {
             self.sessions.end(id);
         }
         match (method, self.within) {
+            // It has ended already: "accepted" would promise less, and clients take it for a failure.
+            _ if over => StatusCode::NO_CONTENT.into_response(),
             (Method::GET, _) if is_stream(&response) => self.watched(id, response),
             (Method::POST, Within::Changes) => plain(response).await,
             _ => response,
