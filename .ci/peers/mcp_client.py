@@ -1,8 +1,8 @@
-"""A whole request between two agents through the official MCP client, over streamable HTTP and over stdio."""
+"""The official MCP client, over streamable HTTP and over stdio: a whole request between two agents, and being told."""
 
 import asyncio
-import os
-import tempfile
+import json
+import warnings
 from contextlib import asynccontextmanager
 
 import httpx2
@@ -10,22 +10,26 @@ from broker import BINARY, Broker, surroundings
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+# Older revisions have no other way to subscribe.
+warnings.filterwarnings("ignore", message="resources/subscribe is removed")
+
 SECONDS_MAX = 60
 TOOLS = 13
+INBOX = "lastword://inbox"
 
 
 @asynccontextmanager
-async def over_http(broker, token, mode):
+async def over_http(broker, token, mode, **more):
     http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS_MAX)
-    async with http, Client(streamable_http_client(f"{broker.url}/mcp", http_client=http), mode=mode) as client:
+    async with http, Client(streamable_http_client(f"{broker.url}/mcp", http_client=http), mode=mode, **more) as client:
         yield client
 
 
 @asynccontextmanager
-async def over_stdio(broker, token, mode):
+async def over_stdio(broker, token, mode, **more):
     environment = {**surroundings(), "LASTWORD_URL": broker.url, "LASTWORD_TOKEN": token}
     server = StdioServerParameters(command=str(BINARY), args=["mcp"], env=environment, cwd=str(broker.directory))
-    async with Client(server, mode=mode) as client:
+    async with Client(server, mode=mode, **more) as client:
         yield client
 
 
@@ -95,12 +99,47 @@ async def waiting(kilo, hive):
     assert sent["response"]["body"] == "Still here.", sent
 
 
+async def told(broker, connect, mode):
+    """A client subscribes to its inbox, is told of a delivery, and reads what waits, without taking it."""
+    news = asyncio.Queue()
+
+    async def hear(message):
+        if getattr(message, "method", None) == "notifications/resources/updated":
+            news.put_nowait(message.params.uri)
+
+    async with connect(broker, broker.agent("oscar"), mode, message_handler=hear) as oscar:
+        assert [str(resource.uri) for resource in (await oscar.list_resources()).resources][0] == INBOX
+        primer = await oscar.get_prompt("lastword")
+        assert "finish_turn" in primer.messages[0].content.text, primer
+        listening = asyncio.create_task(listen(oscar, news)) if mode == "auto" else None
+        if not listening:
+            await oscar.subscribe_resource(INBOX)
+        broker.call("POST", "/v1/messages", json={"type": "request", "to": "oscar", "ref": "TOLD-1", "body": "Hear?"})
+        assert await news.get() == INBOX
+        inbox = json.loads((await oscar.read_resource(INBOX, cache_mode="bypass")).contents[0].text)
+        assert (inbox["queued"], inbox["waiting"][0]["ref"]) == (1, "TOLD-1"), inbox
+        if listening:
+            listening.cancel()
+        task = await done(oscar, "next_message", wait_ms=5_000)
+        assert task["message"]["body"] == "Hear?", task
+
+
+async def listen(client, news):
+    async with client.listen(resource_subscriptions=[INBOX]) as subscription:
+        async for event in subscription:
+            news.put_nowait(event.uri)
+
+
 async def main():
     for name, connect in [("streamable HTTP", over_http), ("stdio", over_stdio)]:
         for mode in ("legacy", "auto"):
             with Broker() as broker:
                 revision = await asyncio.wait_for(request(broker, connect, mode), SECONDS_MAX)
-            print(f"over {name}, revision {revision}: three requests answered, a refusal told with code and hint")
+                await asyncio.wait_for(told(broker, connect, mode), SECONDS_MAX)
+            print(
+                f"over {name}, revision {revision}: three requests answered, a refusal told with code and hint,"
+                " a subscriber told of its delivery"
+            )
 
 
 asyncio.run(main())

@@ -118,6 +118,8 @@ impl Remote {
             .json(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         let response = match request.send().await.and_then(reqwest::Response::error_for_status) {
             Ok(response) => response,
+            // The token was replaced, or its agent removed: another try would find the same.
+            Err(error) if error.status().is_some_and(|status| status.is_client_error()) => return false,
             Err(error) => {
                 tracing::warn!(%error, "the inbox is not watched");
                 return true;
