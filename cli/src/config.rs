@@ -102,6 +102,8 @@ struct File {
     observe: Vec<String>,
     /// Agents that may decide approvals besides humans (H3).
     approvers: Approvers,
+    /// Agents at whose own MCP client a human sits, and which human (H1).
+    seats: BTreeMap<String, String>,
 }
 
 /// Where the token to act with comes from.
@@ -130,6 +132,8 @@ pub(crate) struct Settings {
     pub(crate) token: TokenSource,
     /// The numbers.
     pub(crate) limits: Limits,
+    /// Agents at whose own MCP client a human sits, and which human.
+    pub(crate) seats: BTreeMap<String, String>,
 }
 
 impl Settings {
@@ -154,6 +158,7 @@ impl Settings {
             url: global.url.clone().or(file.url),
             token,
             limits,
+            seats: file.seats,
         })
     }
 }

@@ -13,6 +13,7 @@ pub(crate) mod registry;
 pub(crate) mod rooms;
 pub(crate) mod turns;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,6 +43,8 @@ pub struct Context {
     pub(crate) stopping: watch::Receiver<bool>,
     /// Hosts and origins that may call.
     pub(crate) origins: Arc<crate::edges::http::Origins>,
+    /// Agents at whose own client a human sits, by name, and which human.
+    pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// Whether callers without a token reach what the MCP conformance suite calls.
     pub(crate) conformance_fixtures: bool,
 }

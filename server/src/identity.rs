@@ -9,7 +9,7 @@ use std::sync::{PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lastword_proto::fact::Credential;
-use lastword_proto::ids::{AgentId, TurnId};
+use lastword_proto::ids::{AgentId, EscalationId, TurnId};
 use lastword_proto::{Fact, Principal, State};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -151,7 +151,8 @@ impl Change {
     }
 }
 
-/// Signs turn tokens: `turn-3.MAC`, where the MAC binds the turn to its agent.
+/// Signs turn tokens: `turn-3.MAC`, where the MAC binds the turn to its agent; and likewise what a client is to bring
+/// back.
 pub struct TurnSigner {
     key: [u8; KEY_BYTES],
 }
@@ -202,10 +203,33 @@ impl TurnSigner {
         self.mac(turn, agent)?.verify_truncated_left(&mac).ok().map(|()| turn)
     }
 
+    /// What a client carries from an agent's escalation to the answer: `esc-3.MAC`.
+    #[must_use]
+    pub fn sign_escalation(&self, id: EscalationId, agent: AgentId) -> String {
+        let mac = self.escalation_mac(id, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
+        format!("{id}.{}", mac.unwrap_or_default())
+    }
+
+    /// The escalation that `state` names, if it was signed for `agent`.
+    #[must_use]
+    pub fn verify_escalation(&self, state: &str, agent: AgentId) -> Option<EscalationId> {
+        let (id, mac) = state.split_once('.')?;
+        let (id, mac) = (EscalationId::parse(id)?, unhex::<MAC_BYTES>(mac)?);
+        self.escalation_mac(id, agent)?.verify_truncated_left(&mac).ok().map(|()| id)
+    }
+
     fn mac(&self, turn: TurnId, agent: AgentId) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
         mac.update(b"lastword turn");
         mac.update(&turn.0.to_le_bytes());
+        mac.update(&agent.0.to_le_bytes());
+        Some(mac)
+    }
+
+    fn escalation_mac(&self, id: EscalationId, agent: AgentId) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(b"lastword escalation");
+        mac.update(&id.0.to_le_bytes());
         mac.update(&agent.0.to_le_bytes());
         Some(mac)
     }
@@ -237,6 +261,19 @@ mod tests {
         assert_eq!(TurnSigner::ephemeral().unwrap().verify(&token, AgentId(1)), None);
         for bad in ["", "turn-3", "turn-3.", "turn-3.zz"] {
             assert_eq!(signer.verify(bad, AgentId(1)), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_escalations_state_is_bound_to_its_agent_and_is_no_turn_token() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let state = signer.sign_escalation(EscalationId(3), AgentId(1));
+        assert_eq!(signer.verify_escalation(&state, AgentId(1)), Some(EscalationId(3)));
+        assert_eq!(signer.verify_escalation(&state, AgentId(2)), None);
+        let mac = state.trim_start_matches("esc-3");
+        assert_eq!(signer.verify(&format!("turn-3{mac}"), AgentId(1)), None);
+        for bad in ["", "esc-3", "esc-3.", &format!("esc-4{mac}"), &format!("{state}-TAMPERED")] {
+            assert_eq!(signer.verify_escalation(bad, AgentId(1)), None, "{bad}");
         }
     }
 

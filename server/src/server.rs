@@ -1,5 +1,6 @@
 //! A running server: data directory, broker, read model and listener, and their end.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -44,6 +45,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Replaces the first human's token by a new one, for who lost it.
     pub renew_operator_token: bool,
+    /// Agents at whose own MCP client a human sits, by name, and which human: there their escalations may be answered.
+    pub seats: BTreeMap<String, String>,
     /// Serves what the MCP conformance suite calls to callers without a token; on the loopback interface only.
     pub conformance_fixtures: bool,
 }
@@ -58,6 +61,7 @@ impl Config {
             limits: Limits::default(),
             hosts: Vec::new(),
             renew_operator_token: false,
+            seats: BTreeMap::new(),
             conformance_fixtures: false,
         }
     }
@@ -118,7 +122,8 @@ impl Server {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let Config { data_dir, listen: address, limits, hosts, renew_operator_token, conformance_fixtures } = config;
+        let Config { data_dir, listen: address, limits, hosts, renew_operator_token, seats, conformance_fixtures } =
+            config;
         if conformance_fixtures && !address.ip().is_loopback() {
             return Err(StartError::Fixtures { address });
         }
@@ -147,6 +152,7 @@ impl Server {
             indexed,
             stopping,
             origins: Arc::new(Origins::new(&hosts)),
+            seats: Arc::new(seats),
             conformance_fixtures,
         };
         let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());

@@ -60,6 +60,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         limits: cx.settings.limits.clone(),
         hosts,
         renew_operator_token: args.renew_operator_token,
+        seats: cx.settings.seats.clone(),
         conformance_fixtures: args.conformance_fixtures,
     })
 }

@@ -1,5 +1,6 @@
 //! Escalations and approvals (H1–H3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_proto::fact::Decision;
@@ -47,9 +48,33 @@ pub(crate) async fn answer(
     text: &str,
 ) -> Result<EscalationView, Fault> {
     caller.human()?;
+    answer_as(ctx, caller.principal, id, text).await
+}
+
+/// Answers it in the name of a human.
+pub(crate) async fn answer_as(
+    ctx: &Context,
+    human: Principal,
+    id: EscalationId,
+    text: &str,
+) -> Result<EscalationView, Fault> {
     fits(ctx, [("answer", text.len())])?;
-    admitted(ctx.handle.submit(Input::Answer(caller.principal, id, text.into())).await)?;
+    admitted(ctx.handle.submit(Input::Answer(human, id, text.into())).await)?;
     escalation(ctx, id).await
+}
+
+/// The human who sits at the caller's own client, where the operator says that one does.
+pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, Fault> {
+    if ctx.seats.is_empty() {
+        return Ok(None);
+    }
+    let (seats, agent) = (Arc::clone(&ctx.seats), caller.principal.agent());
+    let human = move |live: &Live<'_>| {
+        let human = live.state.live(seats.get(live.state.name_of(agent))?)?;
+        let (credential, _) = live.state.credentials.iter().find(|(_, holder)| **holder == human)?;
+        live.state.prove(credential).filter(|principal| principal.is_human())
+    };
+    Ok(ctx.handle.query(human).await?)
 }
 
 /// One escalation.

@@ -3,6 +3,7 @@
 
 mod args;
 mod door;
+mod elicit;
 mod fixtures;
 mod inbox;
 mod prompts;
@@ -19,10 +20,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ErrorData, Extensions,
-    GetPromptRequestParams, GetPromptResponse, Implementation, JsonObject, ListPromptsResult,
-    ListResourceTemplatesResult, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ReadResourceRequestParams, ReadResourceResponse, ServerCapabilities, ServerConfig, SubscribeRequestParams,
-    SubscriptionFilter, Tool, UnsubscribeRequestParams,
+    GetPromptRequestParams, GetPromptResponse, Implementation, ListPromptsResult, ListResourceTemplatesResult,
+    ListResourcesResult, ListToolsResult, PaginatedRequestParams, ReadResourceRequestParams, ReadResourceResponse,
+    ServerCapabilities, ServerConfig, SubscribeRequestParams, SubscriptionFilter, Tool, UnsubscribeRequestParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
@@ -105,21 +105,23 @@ impl ServerHandler for Surface {
         if !tools::exists(&request.name) {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
-        let arguments = request.arguments.unwrap_or_default();
         let trace = Trace::of(&context.meta);
         let span = trace.span(&request.name);
         let call = async {
             match &self.backend {
-                Backend::Local(ctx, _) => Ok(call(ctx, &request.name, arguments, &trace, &context).await),
-                Backend::Remote(remote) => remote.call(&request.name, arguments, &trace).await,
+                Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
+                Backend::Remote(remote) => {
+                    let arguments = request.arguments.unwrap_or_default();
+                    remote.call(&request.name, arguments, &trace).await.map(Into::into)
+                }
             }
         };
         let result = tokio::select! {
             result = call.instrument(span) => result?,
             // Nobody waits for the answer any more. What was sent stays sent; what was not taken stays.
-            () = self.given_up(&context) => CallToolResult::success(Vec::new()),
+            () = self.given_up(&context) => CallToolResult::success(Vec::new()).into(),
         };
-        Ok(result.into())
+        Ok(result)
     }
 
     async fn list_resources(
@@ -296,22 +298,25 @@ fn session(extensions: &Extensions) -> Option<&str> {
 
 async fn call(
     ctx: &Context,
-    name: &str,
-    arguments: JsonObject,
+    request: CallToolRequestParams,
     trace: &Trace,
     context: &RequestContext<RoleServer>,
-) -> CallToolResult {
-    let result = match who(ctx, context) {
-        Ok(caller) => tools::call(ctx, caller, name, arguments, trace).await,
-        Err(fault) => Err(fault),
-    };
-    match result {
-        Ok(value) => CallToolResult::structured(value),
-        Err(fault) => {
-            tracing::debug!(tool = name, code = %fault.0.code, "a call was refused");
-            CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default())
+) -> CallToolResponse {
+    let name = request.name.clone();
+    let result = async {
+        let caller = who(ctx, context)?;
+        let human = elicit::human(ctx, caller, &name, context).await?;
+        if human.is_some() || elicit::goes_on(&request) {
+            return elicit::escalate(ctx, caller, human, request).await;
         }
-    }
+        let arguments = request.arguments.unwrap_or_default();
+        let value = tools::call(ctx, caller, &name, arguments, trace).await?;
+        Ok(CallToolResult::structured(value).into())
+    };
+    result.await.unwrap_or_else(|fault: Fault| {
+        tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
+        CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default()).into()
+    })
 }
 
 /// Watches the inbox for a client with a session, while it has a stream open on which it can be told. Without one it

@@ -7,6 +7,7 @@ mod desk;
 mod documents;
 mod exchange;
 mod mcp;
+mod mcp_elicit;
 mod mcp_wire;
 mod watching;
 mod world;

@@ -24,10 +24,15 @@ fn call(world: &World, who: &str, method: &str, params: &Value) -> RequestBuilde
 }
 
 /// A request of the newest revision, which says all about itself.
-fn newest(world: &World, who: &str, method: &str, mut params: Value) -> RequestBuilder {
+pub(crate) fn newest(world: &World, who: &str, method: &str, params: Value) -> RequestBuilder {
+    offering(world, who, &json!({}), method, params)
+}
+
+/// The same, of a client that can do this.
+pub(crate) fn offering(world: &World, who: &str, can: &Value, method: &str, mut params: Value) -> RequestBuilder {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEWEST);
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "1" });
-    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = json!({});
+    params["_meta"]["io.modelcontextprotocol/clientCapabilities"] = can.clone();
     let named = params.get("name").or_else(|| params.get("uri")).and_then(Value::as_str).map(str::to_owned);
     let request = call(world, who, method, &params).header("mcp-protocol-version", NEWEST).header("mcp-method", method);
     match named {
@@ -40,7 +45,7 @@ async fn answer(request: RequestBuilder) -> Answer {
     Answer::of(request.send().await.unwrap()).await
 }
 
-async fn result(request: RequestBuilder) -> Value {
+pub(crate) async fn result(request: RequestBuilder) -> Value {
     let body = answer(request).await.is(200);
     assert!(body["result"].is_object(), "{body}");
     body["result"].clone()

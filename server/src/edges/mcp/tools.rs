@@ -6,7 +6,8 @@ use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::wire::{
-    DecideApproval, Envelope, FieldError, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress, To,
+    DecideApproval, Envelope, EscalationView, FieldError, Finish, HeldCall, Metadata, NewClaim, NewEscalation,
+    Progress, To,
 };
 use rmcp::model::{JsonObject, Tool};
 use serde::Serialize;
@@ -169,7 +170,7 @@ pub(super) async fn call(
 ) -> Result<Value, Fault> {
     match name {
         "send_agent_message" => send(ctx, caller, read(arguments)?, trace).await,
-        "escalate_to_user" => escalate(ctx, caller, read(arguments)?).await,
+        "escalate_to_user" => value(&escalate(ctx, caller, arguments).await?),
         "resolve_agent_approval" => resolve(ctx, caller, read(arguments)?).await,
         "next_message" => next(ctx, caller, read(arguments)?).await,
         "finish_turn" => finish(ctx, caller, read(arguments)?).await,
@@ -203,7 +204,7 @@ fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
         .map_err(|error| Fault::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner())))
 }
 
-fn value(view: &impl Serialize) -> Result<Value, Fault> {
+pub(super) fn value(view: &impl Serialize) -> Result<Value, Fault> {
     serde_json::to_value(view).map_err(|error| Fault::internal(&error.to_string()))
 }
 
@@ -244,10 +245,12 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
     }
 }
 
-async fn escalate(ctx: &Context, caller: Caller, args: args::Escalate) -> Result<Value, Fault> {
+/// Asks the human.
+pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<EscalationView, Fault> {
+    let args: args::Escalate = read(arguments)?;
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let new = NewEscalation { message: args.message, options: args.options, reference: args.reference };
-    value(&desk::escalate(ctx, caller, new).await?)
+    desk::escalate(ctx, caller, new).await
 }
 
 async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, Fault> {

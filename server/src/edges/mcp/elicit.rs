@@ -1,0 +1,84 @@
+//! Escalations that are answered in the asking agent's own client. An agent speaks for its client, so this is only where
+//! the operator says that a human sits there, and who that is; the answer is recorded as that human's.
+
+use lastword_proto::wire::{EscalationView, FieldError};
+use lastword_proto::{Code, Principal};
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, InputRequest, InputRequests, InputRequiredResult,
+    InputResponses, ProtocolVersion,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+
+use super::tools;
+use crate::calls::{Caller, Context, desk};
+use crate::edges::Fault;
+
+const TOOL: &str = "escalate_to_user";
+/// The name of the question, and of the one member of its form.
+const ANSWER: &str = "answer";
+
+/// The human to be asked in the caller's client, if this call asks one, the client can, and the operator allows it.
+pub(super) async fn human(
+    ctx: &Context,
+    caller: Caller,
+    tool: &str,
+    context: &RequestContext<RoleServer>,
+) -> Result<Option<Principal>, Fault> {
+    let newest = context.protocol_version().is_some_and(|v| v.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
+    let offered = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
+    // A client that names no mode has forms.
+    let forms = offered.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
+    if tool == TOOL && newest && forms { desk::seated(ctx, caller).await } else { Ok(None) }
+}
+
+/// Whether a call brings back what an earlier one was answered with.
+pub(super) fn goes_on(request: &CallToolRequestParams) -> bool {
+    request.name == TOOL && request.request_state.is_some()
+}
+
+/// Asks the human, first for everybody to answer, then in the client; and takes the answer that the client brings.
+pub(super) async fn escalate(
+    ctx: &Context,
+    caller: Caller,
+    human: Option<Principal>,
+    request: CallToolRequestParams,
+) -> Result<CallToolResponse, Fault> {
+    let (signer, agent) = (ctx.handle.signer(), caller.principal.agent());
+    let Some(state) = request.request_state else {
+        let asked = tools::escalate(ctx, caller, request.arguments.unwrap_or_default()).await?;
+        let id = lastword_proto::ids::EscalationId::parse(&asked.id).ok_or_else(|| Fault::unknown(&asked.id))?;
+        let question = InputRequests::from([(ANSWER.to_owned(), question(&asked)?)]);
+        return Ok(InputRequiredResult::new(Some(question), Some(signer.sign_escalation(id, agent))).into());
+    };
+    let forged = || FieldError::new("requestState", "is not what this call was answered with");
+    let id = signer.verify_escalation(&state, agent).ok_or_else(forged)?;
+    let escalation = match human.zip(answer(request.input_responses.as_ref())) {
+        Some((human, text)) => match desk::answer_as(ctx, human, id, text).await {
+            // A human was quicker elsewhere.
+            Err(fault) if fault.0.code == Code::AlreadySettled => desk::escalation(ctx, id).await,
+            answered => answered,
+        },
+        // Nobody there says, or may say any longer: it stays open for everybody else.
+        None => desk::escalation(ctx, id).await,
+    };
+    Ok(CallToolResult::structured(tools::value(&escalation?)?).into())
+}
+
+fn question(asked: &EscalationView) -> Result<InputRequest, Fault> {
+    let mut form = json!({ "type": "string", "description": "Your answer" });
+    if !asked.options.is_empty() {
+        form["enum"] = json!(asked.options);
+    }
+    let schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
+    let message = format!("{} asks: {}", asked.agent, asked.message);
+    let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
+    serde_json::from_value(json!({ "method": "elicitation/create", "params": params }))
+        .map_err(|error| Fault::internal(&error.to_string()))
+}
+
+/// The text that the human gave.
+fn answer(responses: Option<&InputResponses>) -> Option<&str> {
+    let response = responses?.get(ANSWER).filter(|response| response["action"] == "accept")?;
+    response["content"].get(ANSWER).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+}
