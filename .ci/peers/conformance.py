@@ -53,8 +53,10 @@ def whole(revision, url):
     assert not missed, f"{revision}: {missed}\n{said}"
     passed = sum(row[1] for row in required)
     more = sum(optional.values())
-    print(f"{revision}: {len(required)} required scenarios, {passed} checks passed, {failed} failed; "
-          f"{more} of {len(optional)} others too")
+    print(
+        f"{revision}: {len(required)} required scenarios, {passed} checks passed, {failed} failed;"
+        f" {more} of {len(optional)} others too"
+    )
 
 
 def own(revision, url):

@@ -9,6 +9,7 @@ import httpx2
 from broker import BINARY, Broker, surroundings
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import ElicitResult
 
 # Older revisions have no other way to subscribe.
 warnings.filterwarnings("ignore", message="resources/subscribe is removed")
@@ -130,6 +131,23 @@ async def listen(client, news):
             news.put_nowait(event.uri)
 
 
+async def seated():
+    """A human who sits at an agent's client is asked there, and the answer is that human's."""
+
+    async def answer(context, params):
+        assert params.message == "oscar asks: To eu or us?", params
+        return ElicitResult(action="accept", content={"answer": "eu"})
+
+    with Broker('[seats]\noscar = "alice"\n') as broker:
+        broker.agent("alice", kind="human")
+        async with over_http(broker, broker.agent("oscar"), "auto", elicitation_callback=answer) as oscar:
+            broker.call("POST", "/v1/messages", json={"type": "request", "to": "oscar", "ref": "SEAT-1", "body": "Go."})
+            await done(oscar, "next_message", wait_ms=5_000)
+            told = await done(oscar, "escalate_to_user", message="To eu or us?")
+            assert (told["state"], told["answered_by"], told["answer"]) == ("answered", "alice", "eu"), told
+    print("over streamable HTTP: an escalation answered at the agent's own client")
+
+
 async def main():
     for name, connect in [("streamable HTTP", over_http), ("stdio", over_stdio)]:
         for mode in ("legacy", "auto"):
@@ -140,6 +158,7 @@ async def main():
                 f"over {name}, revision {revision}: three requests answered, a refusal told with code and hint,"
                 " a subscriber told of its delivery"
             )
+    await asyncio.wait_for(seated(), SECONDS_MAX)
 
 
 asyncio.run(main())

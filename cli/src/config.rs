@@ -215,12 +215,14 @@ mod tests {
 
     #[test]
     fn a_flag_wins_over_the_file_and_the_file_over_the_default() {
-        let (dir, global) = written("data = \"there\"\nurl = \"http://file\"\n[limits]\ndepth_max = 3\n");
+        let (dir, global) =
+            written("data = \"there\"\nurl = \"http://file\"\n[limits]\ndepth_max = 3\n[seats]\na = \"b\"\n");
         let settings = Settings::resolve(&global, &Environment::default()).unwrap();
         assert_eq!(settings.data, dir.path().join("there"), "relative to the file");
         assert_eq!(settings.url.as_deref(), Some("http://file"));
         assert_eq!((settings.limits.depth_max, settings.limits.hops_max), (3, Limits::default().hops_max));
         assert_eq!(settings.listen, LISTEN);
+        assert_eq!(settings.seats, BTreeMap::from([("a".to_owned(), "b".to_owned())]));
         let global = Global { url: Some("http://flag".into()), data: Some("here".into()), ..global };
         let settings = Settings::resolve(&global, &Environment::default()).unwrap();
         assert_eq!((settings.url.as_deref(), settings.data), (Some("http://flag"), PathBuf::from("here")));
