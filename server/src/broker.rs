@@ -4,7 +4,7 @@
 //! caller is to be told; all of that is held back. The writer owns the log. It appends the facts of a batch
 //! at once (group commit), and only then releases what was held back: answers, wakes and reads. While the
 //! disk is at work the judge goes on with the next batch, so memory is ahead of the disk by what nobody has
-//! seen yet. When an append fails nothing is released, and the process is to end: a restart finds out what
+//! seen yet. A batch of a few commands it writes itself. When an append fails nothing is released, and the process is to end: a restart finds out what
 //! was written. A panic on either thread ends it in the same way.
 
 mod boot;
@@ -34,6 +34,8 @@ pub(crate) use self::wakes::Subscription;
 use self::handle::Shared;
 use self::writer::{Batch, Writing};
 
+/// So few commands are written by the judge itself, which spares them the way to another thread.
+const BATCH_SMALL: usize = 4;
 /// Most commands in one append.
 const BATCH_MAX: usize = 256;
 /// Commands that may wait for the broker; more are refused (`saturated`).
@@ -144,7 +146,7 @@ impl Broker {
             self.shared.queue.writer_idle();
             return true;
         }
-        self.writing.write(batch)
+        if batch.commands <= BATCH_SMALL { self.writing.write_here(batch) } else { self.writing.write(batch) }
     }
 
     /// The queue is closed and everything is written: a snapshot spares the next start the replay.

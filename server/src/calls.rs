@@ -21,7 +21,7 @@ use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
 use crate::edges::Fault;
@@ -39,6 +39,8 @@ pub struct Context {
     pub(crate) index: IndexReader,
     /// How far the read model is.
     pub(crate) indexed: watch::Receiver<Seq>,
+    /// Tells the read model that somebody waits for it.
+    pub(crate) hurry: Arc<Notify>,
     /// Whether the server is to end: whoever waits gives up.
     pub(crate) stopping: watch::Receiver<bool>,
     /// Hosts and origins that may call.

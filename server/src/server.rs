@@ -15,7 +15,7 @@ use lastword_proto::names::AgentName;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
 use tokio::net::TcpListener;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::broker::{self, BootError, Failed, Handle, Unserved};
@@ -25,9 +25,8 @@ use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 
 /// The first human of a workspace.
 pub const OPERATOR: &str = "operator";
-/// Entries since the last time from which on the read model waits before it follows again.
-const INDEX_BATCH: u64 = 512;
-/// How long it waits then: its lag, which audits see.
+/// How long the read model rests before it follows again, unless an audit waits for it: few large steps take
+/// less from the log's disk than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
 /// How long connections may take to end once the server is to.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
@@ -146,10 +145,12 @@ impl Server {
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
+        let hurry = Arc::new(Notify::new());
         let ctx = Context {
             handle: handle.clone(),
             index: index.reader(),
             indexed,
+            hurry: Arc::clone(&hurry),
             stopping,
             origins: Arc::new(Origins::new(&hosts)),
             seats: Arc::new(seats),
@@ -157,7 +158,7 @@ impl Server {
         };
         let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());
         let keeper = keeper.map_err(file_failed(lastword_store::FILE_SNAPSHOT))?;
-        let follower = follow(index, reader, handle, position);
+        let follower = follow(index, reader, handle, position, hurry);
         let follower = follower.map_err(file_failed(lastword_store::FILE_INDEX))?;
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
@@ -268,6 +269,7 @@ fn follow(
     reader: Reader,
     handle: Handle,
     position: watch::Sender<Seq>,
+    hurry: Arc<Notify>,
 ) -> io::Result<thread::JoinHandle<()>> {
     let mut committed = handle.committed();
     drop(handle);
@@ -285,10 +287,8 @@ fn follow(
             if news.is_err() {
                 return;
             }
-            // Under load, rather few large transactions than many that take the disk from the log's.
-            if index.last().0.saturating_sub(behind.0) > INDEX_BATCH {
-                wait.block_on(async { tokio::time::sleep(INDEX_PACE).await });
-            }
+            // Either way it goes on.
+            let _hurried = wait.block_on(async { tokio::time::timeout(INDEX_PACE, hurry.notified()).await }).is_ok();
         }
     })
 }

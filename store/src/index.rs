@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lastword_proto::fact::{Part, Recipient};
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::{Entry, Fact, Message, Seq};
-use rusqlite::{Connection, OpenFlags, params};
+use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
 use crate::log::ReadError;
@@ -20,6 +20,8 @@ use crate::reader::Reader;
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 4096;
+/// Entries in memory at once: few, so that they use the same memory again.
+const ENTRIES_PER_READ: usize = 256;
 /// Pages in the index's WAL before they are copied: rarely, for each copying syncs beside the log.
 const CHECKPOINT_PAGES: i64 = 4000;
 
@@ -146,15 +148,36 @@ impl Index {
             self.clear()?;
         }
         loop {
-            let entries = log.read(Seq(self.last.0 + 1), ENTRIES_PER_COMMIT)?;
-            if entries.is_empty() {
+            let behind = self.last;
+            self.step(log)?;
+            if self.last == behind {
                 return Ok(());
             }
-            let borrowed: Vec<_> = entries.iter().map(|(seq, entry)| (*seq, entry)).collect();
-            self.apply(&borrowed)?;
             end = end.max(self.last);
             progress(self.last, end);
         }
+    }
+
+    /// One commit of what the log has beyond [`Index::last`].
+    fn step(&mut self, log: &Reader) -> Result<(), IndexError> {
+        let failed = |source| IndexError::Sqlite { path: self.path.clone(), source };
+        let mut last = self.last;
+        let transaction = self.db.transaction().map_err(failed)?;
+        for _ in 0..ENTRIES_PER_COMMIT / ENTRIES_PER_READ {
+            let entries = log.read(Seq(last.0 + 1), ENTRIES_PER_READ)?;
+            for (seq, entry) in &entries {
+                index_entry(&transaction, *seq, entry).map_err(failed)?;
+                last = *seq;
+            }
+            if entries.len() < ENTRIES_PER_READ {
+                break;
+            }
+        }
+        if last > self.last {
+            commit(transaction, last).map_err(failed)?;
+            self.last = last;
+        }
+        Ok(())
     }
 
     /// Builds the read model of `dir` anew from the log.
@@ -228,10 +251,14 @@ fn apply<'a>(db: &mut Connection, entries: impl Iterator<Item = (Seq, &'a Entry)
         last = Some(seq);
     }
     if let Some(last) = last {
-        transaction.prepare_cached("UPDATE progress SET last = ?1")?.execute([last.0.cast_signed()])?;
-        transaction.commit()?;
+        commit(transaction, last)?;
     }
     Ok(last)
+}
+
+fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
+    transaction.prepare_cached("UPDATE progress SET last = ?1")?.execute([last.0.cast_signed()])?;
+    transaction.commit()
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are no messages and have nothing to look up here")]

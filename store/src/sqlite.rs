@@ -16,9 +16,11 @@ use crate::{frame, snapshot};
 /// A batch is split into rows of about this size, so that reading one entry never loads much more. An
 /// append of several rows is still one transaction.
 const ROW_BYTES_TARGET: usize = 1 << 17;
-/// Pages in the WAL at which it is copied into the database file.
-const CHECKPOINT_PAGES: usize = 200;
-const PAGE_BYTES: usize = 4096;
+/// Size of the WAL at which it is copied into the database file: two syncs each time, so rarely enough to be
+/// cheap, and often enough that no append waits long for it.
+const CHECKPOINT_BYTES: usize = 2 << 20;
+/// Pages of a new file. Larger than usual: a batch fills several, and each costs two writes.
+const PAGE_BYTES: usize = 16 << 10;
 /// What an append writes besides its blob: the leaf's rest and an inner page.
 const PAGES_PER_APPEND: usize = 2;
 /// The encode buffer is given back when a large batch has blown it up.
@@ -45,7 +47,7 @@ pub struct SqliteLog {
     last: Seq,
     hash: Hash,
     buffer: Vec<u8>,
-    wal_pages: usize,
+    wal_bytes: usize,
     /// Why no append is taken any more.
     failed: Option<String>,
 }
@@ -70,8 +72,8 @@ impl SqliteLog {
         let head = Head::open(dir).map_err(failed)?;
         check_head(&head, last, &hash, &path)?;
         let readers = Pool::new(path);
-        let wal_pages = CHECKPOINT_PAGES;
-        Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_pages, failed: None })
+        let wal_bytes = CHECKPOINT_BYTES;
+        Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_bytes, failed: None })
     }
 
     /// The data directory.
@@ -149,7 +151,7 @@ impl SqliteLog {
     /// Copies the WAL into the database. SQLite's own checkpoint would hide a failed sync from us, and the
     /// next one would believe pages to be on disk that the system has dropped.
     fn checkpoint(&mut self) {
-        self.wal_pages = 0;
+        self.wal_bytes = 0;
         let result = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
         if let Err(error) = result
             && error.sqlite_error_code() != Some(ErrorCode::DiskFull)
@@ -204,11 +206,11 @@ impl Log for SqliteLog {
             // The batch is durable; only the next one is refused.
             self.failed = Some(format!("{}: {error}", dir::FILE_HEAD));
         }
-        self.wal_pages += self.buffer.len() / PAGE_BYTES + PAGES_PER_APPEND;
+        self.wal_bytes += self.buffer.len() + PAGES_PER_APPEND * PAGE_BYTES;
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
             self.buffer = Vec::new();
         }
-        if self.wal_pages >= CHECKPOINT_PAGES {
+        if self.wal_bytes >= CHECKPOINT_BYTES {
             self.checkpoint();
         }
         Ok(last)
@@ -285,7 +287,7 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let (id, _) = format_of(db).map_err(not_a_log)?;
     if tables == 0 && id == 0 {
         let schema = format!(
-            "BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
+            "PRAGMA page_size = {PAGE_BYTES}; BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
         );
         return db.execute_batch(&schema).map_err(not_a_log);
     }
@@ -355,7 +357,7 @@ mod tests {
         let mut log = SqliteLog::open(dir.path()).unwrap();
         let epoch = log.begin_epoch().unwrap();
         log.append(epoch, Seq(0), &entries(3)).unwrap();
-        log.db.query_row("PRAGMA max_page_count = 20", [], |_| Ok(())).unwrap();
+        log.db.query_row("PRAGMA max_page_count = 8", [], |_| Ok(())).unwrap();
         for large in [100, 1000] {
             // In one row, and in several of one transaction.
             let refused = log.append(epoch, Seq(3), &entries(large));

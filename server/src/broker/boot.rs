@@ -40,11 +40,12 @@ pub enum BootError {
 /// # Errors
 /// The log can't be read or written.
 pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
-    let mut core = rebuild(log.as_ref())?;
+    let (mut core, snapshot) = rebuild(log.as_ref())?;
     let epoch = log.begin_epoch()?;
     let clock = Clock::starting_at(core.state().at);
     configure(&mut core, log.as_mut(), epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
+    let (milestones, due) = watch::channel(snapshot);
     let shared = Arc::new(Shared {
         queue: Queue::new(QUEUE_MAX),
         recent: Mutex::new(Recent::behind(core.state().seq)),
@@ -58,22 +59,25 @@ pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result
         limits: core.state().limits.clone(),
         metrics: Metrics::default(),
         committed: watching,
+        milestones: due,
         failed: watch::Sender::new(None),
     });
-    let writing = Writing::start(log, epoch, Arc::clone(&shared), committed)?;
+    let writing = Writing::start(log, epoch, Arc::clone(&shared), (committed, milestones))?;
     let batch = Batch::behind(core.state().seq);
     let broker = Broker { core, writing, shared: Arc::clone(&shared), out: Out::default(), batch };
     let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
     Ok((Handle(shared), thread))
 }
 
-/// The core as of the end of the log. A snapshot that can't be used costs a longer replay, nothing else.
-fn rebuild(log: &dyn Log) -> Result<Core, ReadError> {
+/// The core as of the end of the log, and where the snapshot was. One that can't be used costs a longer replay,
+/// nothing else.
+fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     let loaded = log.load_snapshot().unwrap_or_else(|error| {
         tracing::warn!(%error, "the snapshot can't be read; replaying the whole log");
         None
     });
-    replay(loaded, |from, max| log.read(from, max))
+    let snapshot = loaded.as_ref().map_or(Seq(0), |(at, _)| *at);
+    Ok((replay(loaded, |from, max| log.read(from, max))?, snapshot))
 }
 
 /// A core from a snapshot, if it is one of this version, and everything behind it that `read` gives.

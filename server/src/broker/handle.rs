@@ -39,6 +39,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) metrics: Metrics,
     pub(super) committed: watch::Receiver<Seq>,
+    /// The same, as of the last time that a snapshot was due.
+    pub(super) milestones: watch::Receiver<Seq>,
     pub(super) failed: watch::Sender<Option<Failed>>,
 }
 
@@ -258,6 +260,11 @@ impl Handle {
     #[must_use]
     pub fn committed(&self) -> watch::Receiver<Seq> {
         self.0.committed.clone()
+    }
+
+    /// The position of the last durable fact whenever a snapshot is due.
+    pub(super) fn milestones(&self) -> watch::Receiver<Seq> {
+        self.0.milestones.clone()
     }
 
     /// Why the broker stopped, once it has.

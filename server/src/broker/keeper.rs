@@ -4,28 +4,22 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 
-use lastword_proto::Seq;
 use lastword_store::{Reader, load_snapshot, save_snapshot};
 
 use super::Handle;
 use super::boot::replay;
 
 /// Facts between two snapshots: what a start has to replay after a crash, about a second.
-const SNAPSHOT_FACTS: u64 = 1_000_000;
+pub(super) const SNAPSHOT_FACTS: u64 = 1_000_000;
 
 /// Starts the thread, which ends when the broker does.
 pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<JoinHandle<()>> {
-    let mut committed = handle.committed();
+    let mut milestones = handle.milestones();
     let wait = tokio::runtime::Builder::new_current_thread().build()?;
     thread::Builder::new().name("snapshots".into()).spawn(move || {
         yield_to_others();
-        let mut last = load_snapshot(&dir).ok().flatten().map_or(Seq(0), |(at, _)| at);
-        loop {
-            let due = last.0.saturating_add(SNAPSHOT_FACTS);
-            match wait.block_on(committed.wait_for(|seq| seq.0 >= due)) {
-                Ok(seq) => last = *seq,
-                Err(_) => return,
-            }
+        // Ends with the broker.
+        while wait.block_on(milestones.changed()).is_ok() {
             // A snapshot is a cache: without one the next start replays more.
             if let Err(error) = snapshot(&dir, &log, &handle) {
                 tracing::warn!(%error, "no snapshot was saved");

@@ -36,11 +36,14 @@ struct Lanes<T> {
     closed: bool,
     /// Whether the writer has nothing to do.
     writer_idle: bool,
+    /// Whether the consumer waits for that.
+    pending: bool,
 }
 
 impl<T> Queue<T> {
     pub(crate) fn new(room: usize) -> Self {
-        let lanes = Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false, writer_idle: true };
+        let lanes =
+            Lanes { ahead: VecDeque::new(), normal: VecDeque::new(), closed: false, writer_idle: true, pending: false };
         Self { lanes: Mutex::new(lanes), filled: Condvar::new(), room }
     }
 
@@ -68,7 +71,8 @@ impl<T> Queue<T> {
             let ends = !pending && lanes.closed;
             !(moves || writes || ends)
         };
-        let lanes = self.lock();
+        let mut lanes = self.lock();
+        lanes.pending = pending;
         let mut lanes = match wait {
             None => self.filled.wait_while(lanes, nothing_to_do).unwrap_or_else(PoisonError::into_inner),
             Some(wait) => {
@@ -84,8 +88,13 @@ impl<T> Queue<T> {
 
     /// The writer can take a batch.
     pub(crate) fn writer_idle(&self) {
-        self.lock().writer_idle = true;
-        self.filled.notify_one();
+        let mut lanes = self.lock();
+        lanes.writer_idle = true;
+        let awaited = lanes.pending;
+        drop(lanes);
+        if awaited {
+            self.filled.notify_one();
+        }
     }
 
     /// Whether the writer can take a batch; it counts as busy from now on, if so.

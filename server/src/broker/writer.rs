@@ -1,8 +1,8 @@
 //! The writer: appends batches one after the other, and releases what waited for them.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
@@ -11,6 +11,7 @@ use lastword_store::{AppendError, Log};
 use tokio::sync::watch;
 
 use super::handle::{Failed, Shared};
+use super::keeper::SNAPSHOT_FACTS;
 use super::{Release, words};
 use crate::clock::Stopwatch;
 use crate::identity::Change;
@@ -85,8 +86,9 @@ impl Batch {
 
 /// The judge's end of the writer.
 pub(super) struct Writing {
+    writer: Arc<Mutex<Writer>>,
     batches: SyncSender<Batch>,
-    thread: JoinHandle<Option<Box<dyn Log>>>,
+    thread: JoinHandle<bool>,
 }
 
 impl Writing {
@@ -95,12 +97,18 @@ impl Writing {
         log: Box<dyn Log>,
         epoch: u64,
         shared: Arc<Shared>,
-        committed: watch::Sender<Seq>,
+        (committed, milestones): (watch::Sender<Seq>, watch::Sender<Seq>),
     ) -> io::Result<Self> {
         let (batches, next) = sync_channel(1);
-        let writer = Writer { log, epoch, shared, committed };
-        let thread = thread::Builder::new().name("log writer".into()).spawn(move || writer.run(&next))?;
-        Ok(Self { batches, thread })
+        let writer = Arc::new(Mutex::new(Writer { log, epoch, shared, committed, milestones }));
+        let there = Arc::clone(&writer);
+        let thread = thread::Builder::new().name("log writer".into()).spawn(move || run(&there, &next))?;
+        Ok(Self { writer, batches, thread })
+    }
+
+    /// Writes a batch on the judge's thread; `false` when that failed.
+    pub(super) fn write_here(&self, batch: Batch) -> bool {
+        write(&self.writer, batch)
     }
 
     /// Hands a batch over; `false` when the writer has failed.
@@ -111,7 +119,9 @@ impl Writing {
     /// Waits until everything is written; gives the log back, unless the writer failed.
     pub(super) fn end(self) -> Option<Box<dyn Log>> {
         drop(self.batches);
-        self.thread.join().ok().flatten()
+        let whole = self.thread.join().unwrap_or(false);
+        let writer = Arc::into_inner(self.writer).filter(|_| whole)?;
+        writer.into_inner().ok().map(|writer| writer.log)
     }
 }
 
@@ -120,33 +130,50 @@ struct Writer {
     epoch: u64,
     shared: Arc<Shared>,
     committed: watch::Sender<Seq>,
+    milestones: watch::Sender<Seq>,
+}
+
+/// Writes until the judge has ended; `false` when an append failed before.
+fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
+    while let Ok(batch) = batches.recv() {
+        let written = catch_unwind(AssertUnwindSafe(|| write(writer, batch)));
+        match written {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(panic) => {
+                let shared = Arc::clone(&lock(writer).shared);
+                shared.fail(Failed::bug(&words(panic.as_ref())));
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Appends a batch and releases what waited for it; `false` when the append failed.
+fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
+    let mut writer = lock(writer);
+    let shared = Arc::clone(&writer.shared);
+    let committed = writer.commit(&mut batch);
+    drop(writer);
+    match committed {
+        Ok(()) => {
+            batch.release(&shared);
+            true
+        }
+        Err(error) => {
+            // Memory is ahead of the disk: nothing may be served any more.
+            shared.fail(Failed::append(&error));
+            false
+        }
+    }
+}
+
+fn lock(writer: &Mutex<Writer>) -> MutexGuard<'_, Writer> {
+    writer.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Writer {
-    fn run(mut self, batches: &Receiver<Batch>) -> Option<Box<dyn Log>> {
-        match catch_unwind(AssertUnwindSafe(|| self.serve(batches))) {
-            Ok(true) => return Some(self.log),
-            Ok(false) => {}
-            Err(panic) => self.shared.fail(Failed::bug(&words(panic.as_ref()))),
-        }
-        None
-    }
-
-    /// Writes until the judge has ended; `false` when an append failed before.
-    fn serve(&mut self, batches: &Receiver<Batch>) -> bool {
-        while let Ok(mut batch) = batches.recv() {
-            match self.commit(&mut batch) {
-                Ok(()) => batch.release(&self.shared),
-                Err(error) => {
-                    // Memory is ahead of the disk: nothing may be served any more.
-                    self.shared.fail(Failed::append(&error));
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
     fn commit(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
         let stopwatch = Stopwatch::start();
         let last = self.log.append(self.epoch, batch.behind, &batch.entries)?;
@@ -166,6 +193,9 @@ impl Writer {
             self.shared.directory.make(change);
         }
         self.committed.send_replace(last);
+        if last.0 - self.milestones.borrow().0 >= SNAPSHOT_FACTS {
+            self.milestones.send_replace(last);
+        }
         Ok(())
     }
 }

@@ -113,6 +113,9 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
 async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
     let now = *ctx.handle.committed().borrow();
     let mut indexed = ctx.indexed.clone();
+    if *indexed.borrow() < now {
+        ctx.hurry.notify_one();
+    }
     // An audit that is a moment behind is better than none: what is there is shown when the wait is over.
     if tokio::time::timeout(FRESH_WAIT, indexed.wait_for(|seq| *seq >= now)).await.is_err() {
         tracing::warn!("the read model is behind the log");
