@@ -1,12 +1,15 @@
 //! The broker without a socket: what happens when the log fails, and that controls need no socket.
 
+use std::sync::{Arc, Condvar, Mutex};
+
+use futures_util::FutureExt as _;
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::input::Registration;
 use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Address, Draft, Input, Limits, MessageType, Principal, Reply};
+use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_server::identity::{Secret, TurnSigner};
 use lastword_server::{Handle, Unserved, boot};
-use lastword_store::{Fault, MemoryLog};
+use lastword_store::{AppendError, Fault, Log, MemoryLog, ReadError, Reader, SnapshotError};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
@@ -94,4 +97,112 @@ async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_w
     let (handle, _thread) = start(&log);
     assert_eq!(handle.query(|live| live.state.refs.len()).await, Ok(0), "nothing was promised");
     assert!(handle.query(move |live| live.state.holds(operator)).await.unwrap());
+}
+
+/// A log whose appends wait until they are let through.
+struct Gated {
+    log: MemoryLog,
+    gate: Arc<Gate>,
+}
+
+#[derive(Default)]
+struct Gate {
+    /// Appends that may pass, and those that have come.
+    passes: Mutex<(usize, usize)>,
+    changed: Condvar,
+}
+
+impl Gate {
+    fn open(&self, passes: usize) {
+        self.passes.lock().unwrap().0 += passes;
+        self.changed.notify_all();
+    }
+
+    fn await_arrival(&self, number: usize) {
+        drop(self.changed.wait_while(self.passes.lock().unwrap(), |(_, come)| *come < number).unwrap());
+    }
+}
+
+impl Log for Gated {
+    fn begin_epoch(&mut self) -> Result<u64, AppendError> {
+        self.log.begin_epoch()
+    }
+
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError> {
+        let mut passes = self.gate.passes.lock().unwrap();
+        passes.1 += 1;
+        self.gate.changed.notify_all();
+        passes = self.gate.changed.wait_while(passes, |(left, _)| *left == 0).unwrap();
+        passes.0 -= 1;
+        drop(passes);
+        self.log.append(epoch, expect, entries)
+    }
+
+    fn last(&self) -> Result<Seq, ReadError> {
+        self.log.last()
+    }
+
+    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+        self.log.read(from, max)
+    }
+
+    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+        self.log.save_snapshot(at, state)
+    }
+
+    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
+        self.log.load_snapshot()
+    }
+
+    fn reader(&self) -> Reader {
+        self.log.reader()
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_durable_is_judged_and_seen_by_nobody() {
+    let gate = Arc::new(Gate::default());
+    let log = Gated { log: MemoryLog::new(), gate: Arc::clone(&gate) };
+    // The limits, the human and the agent.
+    gate.open(3);
+    let (handle, thread) = boot(Box::new(log), TurnSigner::ephemeral().unwrap(), Limits::default()).unwrap();
+    let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
+    let operator = human(&handle, &human_token).await;
+    handle.submit(Input::Register(operator, registration("kilo", Kind::Agent, &agent_token))).await.unwrap();
+
+    // While the first append is held up, more comes, enough to be the other thread's.
+    let mut sends: Vec<_> = Vec::new();
+    let mut submit = |n: usize| {
+        let mut sent = Box::pin(handle.submit(send(operator, &format!("T-{n}"))));
+        assert!((&mut sent).now_or_never().is_none());
+        sends.push(sent);
+    };
+    submit(0);
+    gate.await_arrival(4);
+    (1..=10).for_each(&mut submit);
+    gate.open(1);
+    gate.await_arrival(5);
+
+    // The judge goes on meanwhile, and what it sees is kept back.
+    let (looked, look) = std::sync::mpsc::channel();
+    let mut seen = Box::pin(handle.query(move |live| {
+        looked.send(live.state.refs.len()).unwrap();
+        live.state.refs.len()
+    }));
+    assert!((&mut seen).now_or_never().is_none());
+    assert_eq!(look.recv().unwrap(), 11, "the judge is ahead of the disk");
+    assert!((&mut seen).now_or_never().is_none(), "and keeps that to itself");
+    assert!((&mut sends[10]).now_or_never().is_none());
+    assert_eq!(handle.entries(vec![*handle.committed().borrow()]).await.unwrap().len(), 1);
+    let beyond = Seq(handle.committed().borrow().0 + 1);
+    assert!(handle.entries(vec![beyond]).await.unwrap().is_empty());
+
+    gate.open(1);
+    assert_eq!(seen.await.unwrap(), 11);
+    for sent in sends {
+        assert!(matches!(sent.await.unwrap(), Reply::Sent(_)));
+    }
+    gate.open(usize::MAX / 2);
+    drop(handle);
+    drop(thread);
 }
