@@ -64,9 +64,18 @@ impl Caller {
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, Fault> {
         let unauthenticated = || Fault::from(Refusal::new(Code::Unauthenticated));
         let principal = handle.prove(token).ok_or_else(unauthenticated)?;
-        let forged = || Fault::new(Code::Forbidden, "Lastword-Turn names no turn of this agent");
-        let turn = turn.map(|t| handle.signer().verify(t, principal.agent()).ok_or_else(forged)).transpose()?;
-        Ok(Self { principal, credential: credential(token), turn })
+        let caller = Self { principal, credential: credential(token), turn: None };
+        match turn {
+            Some(turn) => caller.within(handle, turn),
+            None => Ok(caller),
+        }
+    }
+
+    /// The caller in the turn that this token names.
+    pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, Fault> {
+        let named = handle.signer().verify(turn, self.principal.agent());
+        let turn = named.ok_or_else(|| Fault::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
+        Ok(Self { turn: Some(turn), ..self })
     }
 
     /// Proves it again, after a wait in which the token may have been replaced or its owner removed.

@@ -1,10 +1,13 @@
 //! Never shipped: simulated worlds, adversaries and invariants over the real core.
 //!
 //! A [`World`] is a core in virtual time whose every fact passes a [`Witness`], which knows nothing of the
-//! core's state: it recounts from the facts alone, naively, and says which promise was broken.
+//! core's state: it recounts from the facts alone, naively, and says which promise was broken. A [`rogue`] is
+//! an agent that misbehaves over a surface of the running server.
 
 mod adversary;
+pub mod edges;
 mod explorer;
+pub mod rogue;
 mod witness;
 mod world;
 

@@ -7,4 +7,5 @@
 )]
 
 mod histories;
+mod surfaces;
 mod tidy;

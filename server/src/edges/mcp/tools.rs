@@ -6,8 +6,7 @@ use lastword_proto::MessageType;
 use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::wire::{
-    DecideApproval, Envelope, EscalationView, FieldError, Finish, HeldCall, Metadata, NewClaim, NewEscalation,
-    Progress, To,
+    DecideApproval, Envelope, EscalationView, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress, To,
 };
 use rmcp::model::{JsonObject, Tool};
 use serde::Serialize;
@@ -209,12 +208,8 @@ pub(super) fn value(view: &impl Serialize) -> Result<Value, Fault> {
 }
 
 /// The caller in the turn whose token an argument names.
-fn within(ctx: &Context, mut caller: Caller, turn: Option<&str>) -> Result<Caller, Fault> {
-    if let Some(token) = turn {
-        let found = ctx.handle.signer().verify(token, caller.principal.agent());
-        caller.turn = Some(found.ok_or_else(|| FieldError::new("turn", "is no token of a turn of yours"))?);
-    }
-    Ok(caller)
+fn within(ctx: &Context, caller: Caller, turn: Option<&str>) -> Result<Caller, Fault> {
+    turn.map_or(Ok(caller), |token| caller.within(&ctx.handle, token))
 }
 
 async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, Fault> {

@@ -1,0 +1,284 @@
+//! What holds over every surface alike: rogues get nowhere, and the same calls make the same facts.
+
+use std::collections::BTreeSet;
+
+use lastword_proto::limits::Observed;
+use lastword_proto::{Core, Entry, Fact, Limits, Seq};
+use lastword_server::edges::mcp::{Remote, serve_pipe};
+use lastword_server::identity::Secret;
+use lastword_server::{Config, Server};
+use lastword_sim::edges::{Http, Mcp, Pipe};
+use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
+use lastword_store::{Log, SqliteLog};
+use serde_json::{Value, json};
+use tokio::io::DuplexStream;
+use tokio::task::JoinSet;
+
+/// A running server with agents.
+struct Stage {
+    dir: tempfile::TempDir,
+    server: Server,
+    tokens: Vec<(String, String)>,
+}
+
+impl Stage {
+    async fn with(limits: Limits, agents: &[&str]) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let server = Server::start(Config { limits, ..Config::local(dir.path()) }).await.unwrap();
+        let operator = std::fs::read_to_string(server.operator_token_file()).unwrap().trim().to_owned();
+        let mut stage = Self { dir, server, tokens: vec![("operator".into(), operator)] };
+        for name in agents {
+            let token = stage.human("/v1/agents", json!({ "name": name })).await["token"].clone();
+            stage.tokens.push(((*name).into(), token.as_str().unwrap().into()));
+        }
+        stage
+    }
+
+    fn url(&self) -> String {
+        format!("http://{}", self.server.addr())
+    }
+
+    fn token(&self, who: &str) -> &str {
+        &self.tokens.iter().find(|(name, _)| name == who).unwrap().1
+    }
+
+    async fn human(&self, path: &str, body: Value) -> Value {
+        let request = reqwest::Client::new().post(format!("{}{path}", self.url())).bearer_auth(self.token("operator"));
+        let response = request.json(&body).send().await.unwrap().error_for_status().unwrap();
+        response.json().await.unwrap()
+    }
+
+    /// A human's request.
+    async fn asks(&self, to: &str, reference: &str) -> String {
+        let envelope = json!({ "type": "request", "to": to, "ref": reference, "body": "please" });
+        self.human("/v1/messages", envelope).await["request_id"].as_str().unwrap().to_owned()
+    }
+
+    /// A pipe to the running server, as `lastword mcp` makes one; served until its end is dropped.
+    async fn pipe(&self, who: &str, serving: &mut JoinSet<()>) -> Pipe<DuplexStream> {
+        let remote = Remote::new(&self.url(), Secret::new(self.token(who).to_owned()));
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (read, write) = tokio::io::split(theirs);
+        serving.spawn(async move { drop(serve_pipe(remote, read, write).await) });
+        Pipe::open(ours).await.unwrap()
+    }
+
+    /// Ends the server; gives what is in the log.
+    async fn end(self) -> Vec<(Seq, Entry)> {
+        self.server.shutdown().await;
+        let log = SqliteLog::open(self.dir.path()).unwrap();
+        log.read(Seq(1), usize::MAX).unwrap()
+    }
+}
+
+/// Two rogues, and what they come to over this surface.
+async fn campaign<E: Edge>(stage: &Stage, a: &E, b: &E) -> Tally {
+    let mut tally = Tally::default();
+    // A third one has work that is none of theirs.
+    let others = stage.asks("carol", "SECRET-1").await;
+    for n in 0..4 {
+        stage.asks("alice", &format!("WORK-{n}")).await;
+    }
+    let (mut alice, mut bob) = (Rogue::new(a, "bob"), Rogue::new(b, "alice"));
+    // A pair that thanks each other for ever: each round ends what the last one began.
+    for round in 0..200 {
+        let (first, second) = (alice.thanks(round).await, bob.thanks(round).await);
+        if !first && !second {
+            break;
+        }
+        assert!(round < 199, "they would have gone on for ever");
+    }
+    stage.asks("alice", "TWICE-1").await;
+    alice.answers_twice().await;
+    alice.forges().await;
+    alice.approves_itself().await;
+    alice.spies("SECRET-1", &others).await;
+    alice.floods(40).await;
+    bob.starts_over(40).await;
+    stage.asks("bob", "SILENT-1").await;
+    bob.falls_silent().await;
+    tally.add(alice.tally());
+    tally.add(bob.tally());
+    tally
+}
+
+/// Reads the log as a stranger would: each potential follows, and no grant passed what it may cause.
+fn bounded(log: &[(Seq, Entry)], limits: &Limits) -> u64 {
+    let mut core = Core::default();
+    for (seq, entry) in log {
+        core.replay(entry).unwrap_or_else(|mismatch| panic!("{seq}: {mismatch}"));
+    }
+    let mut most = 0;
+    for (id, grant) in core.state().grants.iter() {
+        assert!(grant.messages <= limits.grant_messages_max, "{id} caused {}", grant.messages);
+        assert!(grant.turns <= limits.grant_turns_max, "{id} opened {} turns", grant.turns);
+        most = most.max(grant.messages);
+    }
+    most
+}
+
+fn judged(surface: &str, tally: &Tally, codes: &[&str]) {
+    println!("{surface}: {} done, refused {:?}", tally.done, tally.refused);
+    assert!(tally.untyped.is_empty(), "{surface}: refused without a code: {:?}", tally.untyped);
+    assert!(tally.wrong.is_empty(), "{surface}: done and should not be: {:?}", tally.wrong);
+    for code in codes {
+        assert!(tally.refused.contains_key(*code), "{surface}: never met {code}: {:?}", tally.refused);
+    }
+}
+
+const PAIR: [&str; 3] = ["alice", "bob", "carol"];
+/// What every rogue meets, whatever binds first.
+const MET: [&str; 3] = ["approver_not_allowed", "forbidden", "lease_lost"];
+
+/// Runs the rogues over each surface, under limits of which these bind.
+async fn over_every_surface(limits: Limits, codes: &[&str]) {
+    for surface in ["http", "mcp", "pipe"] {
+        let stage = Stage::with(limits.clone(), &PAIR).await;
+        let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
+        let tally = match surface {
+            "http" => campaign(&stage, &Http::new(&url, alice), &Http::new(&url, bob)).await,
+            "mcp" => campaign(&stage, &Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
+            _ => {
+                let mut serving = JoinSet::new();
+                let (a, b) = (stage.pipe("alice", &mut serving).await, stage.pipe("bob", &mut serving).await);
+                let tally = campaign(&stage, &a, &b).await;
+                drop((a, b));
+                serving.join_all().await;
+                tally
+            }
+        };
+        judged(surface, &tally, &MET);
+        judged(surface, &tally, codes);
+        let most = bounded(&stage.end().await, &limits);
+        assert!(most > 4, "{surface}: nothing was caused");
+    }
+}
+
+#[tokio::test]
+async fn rogues_meet_typed_refusals_over_every_surface_as_things_are() {
+    let codes = ["depth_cap", "pair_rate", "passive_reply", "ref_conflict", "turns_soft"];
+    over_every_surface(Limits::default(), &codes).await;
+}
+
+#[tokio::test]
+async fn rogues_are_bounded_over_every_surface_where_no_rate_holds_them() {
+    let limits = Limits { pair_messages_max: 100_000, sender_messages_max: 100_000, ..Limits::default() };
+    over_every_surface(limits, &["depth_cap", "passive_reply", "ref_conflict", "ref_in_use", "turns_soft"]).await;
+}
+
+#[tokio::test]
+async fn rogues_are_bounded_over_every_surface_where_only_the_totals_hold() {
+    over_every_surface(Limits { observed: Observed::all(), ..Limits::default() }, &["grant_messages"]).await;
+}
+
+/// A whole piece of work over one surface: a task, a child, a refusal, its answer, and a question too many.
+async fn transcript<E: Edge>(lead: &E, helper: &E) {
+    let turn = |delivery: &Value| Turn::of(delivery).unwrap();
+    let send = |to: &str, body: &str, turn: &Turn| Call::Send {
+        to: to.into(),
+        body: body.into(),
+        reference: None,
+        turn: Some(turn.clone()),
+    };
+    let code = |refused: Result<Value, Refused>| match refused {
+        Err(Refused::Typed { code, .. }) => code,
+        other => panic!("{other:?}"),
+    };
+    let task = lead.call(Call::Next).await.unwrap();
+    let open = turn(&task);
+    assert_eq!(code(lead.call(send("nobody", "hello?", &open)).await), "unknown_recipient");
+    lead.call(send("bob", "your half", &open)).await.unwrap();
+    lead.call(Call::Progress { turn: open.clone(), note: "asked bob".into() }).await.unwrap();
+    lead.call(Call::Finish { turn: open, answer: "asked bob".into() }).await.unwrap();
+    let half = helper.call(Call::Next).await.unwrap();
+    let open = turn(&half);
+    assert_eq!(code(helper.call(send("alice", "which half?", &open)).await), "passive_reply");
+    helper.call(Call::Finish { turn: open, answer: "the left one".into() }).await.unwrap();
+    let answer = lead.call(Call::Next).await.unwrap();
+    assert_eq!(answer["message"]["body"], "the left one");
+    let open = turn(&answer);
+    lead.call(Call::Hold { tool: "deploy".into(), arguments: json!({ "to": "eu" }) }).await.unwrap();
+    lead.call(Call::Finish { turn: open.clone(), answer: "both halves".into() }).await.unwrap();
+    assert_eq!(code(lead.call(Call::Finish { turn: open, answer: "again".into() }).await), "lease_lost");
+}
+
+/// The facts, less what is of this one run: moments and token hashes.
+fn facts(log: Vec<(Seq, Entry)>) -> Vec<String> {
+    let told = |(_, entry): (Seq, Entry)| {
+        if let Fact::Registered { agent, name, kind, incarnation, .. } = entry.fact {
+            format!("{agent} {name} {kind:?} {incarnation}")
+        } else {
+            without_moments(&format!("{:?} {:?}", entry.grant, entry.fact))
+        }
+    };
+    log.into_iter().map(told).collect()
+}
+
+/// Takes out every number of more than nine digits that is followed by `ms`.
+fn without_moments(text: &str) -> String {
+    let mut out = String::new();
+    let mut digits = String::new();
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        if c.is_ascii_digit() {
+            digits.push(c);
+            continue;
+        }
+        let moment = digits.len() > 9 && c == 'm' && rest.peek() == Some(&'s');
+        out.push_str(if moment { "T" } else { &digits });
+        digits.clear();
+        out.push(c);
+    }
+    out + &digits
+}
+
+#[tokio::test]
+async fn edges_agree() {
+    let mut logs = Vec::new();
+    for surface in ["http", "mcp", "pipe"] {
+        let stage = Stage::with(Limits::default(), &["alice", "bob"]).await;
+        stage.asks("alice", "WORK-1").await;
+        let (url, alice, bob) = (stage.url(), stage.token("alice"), stage.token("bob"));
+        match surface {
+            "http" => transcript(&Http::new(&url, alice), &Http::new(&url, bob)).await,
+            "mcp" => transcript(&Mcp::new(&url, alice), &Mcp::new(&url, bob)).await,
+            _ => {
+                let mut serving = JoinSet::new();
+                let (a, b) = (stage.pipe("alice", &mut serving).await, stage.pipe("bob", &mut serving).await);
+                transcript(&a, &b).await;
+                drop((a, b));
+                serving.join_all().await;
+            }
+        }
+        logs.push((surface, facts(stage.end().await)));
+    }
+    let (_, first) = &logs[0];
+    assert!(first.len() > 20 && first.iter().any(|fact| fact.contains("the left one")), "{first:#?}");
+    for (surface, facts) in &logs {
+        assert_eq!(facts, first, "{surface}");
+    }
+}
+
+#[tokio::test]
+async fn a_rogue_can_tell_a_good_refusal_from_a_bad_one() {
+    assert_eq!(
+        Refused::of(&json!({ "code": "cycle", "hint": "finish instead" })),
+        Refused::Typed { code: "cycle".into(), hint: "finish instead".into() }
+    );
+    assert!(matches!(Refused::of(&json!({ "code": "cycle" })), Refused::Untyped(_)));
+    // An edge that grants everything is found out.
+    struct Yes;
+    impl Edge for Yes {
+        async fn call(&self, _call: Call) -> Result<Value, Refused> {
+            Ok(json!({ "id": "apr-1", "digest": "00", "turn": { "id": "turn-1", "token": "turn-1.00" } }))
+        }
+    }
+    let mut rogue = Rogue::new(&Yes, "bob");
+    rogue.answers_twice().await;
+    rogue.forges().await;
+    rogue.approves_itself().await;
+    rogue.spies("SECRET-1", "req-1").await;
+    let wrong: BTreeSet<String> =
+        rogue.tally().wrong.into_iter().filter_map(|w| w.split_once(':').map(|(what, _)| what.to_owned())).collect();
+    assert_eq!(wrong.len(), 8, "{wrong:?}");
+}
