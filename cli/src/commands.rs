@@ -28,6 +28,7 @@ mod reindex;
 mod reject;
 mod replay;
 mod resume;
+mod run;
 mod send;
 mod serve;
 mod stop;
@@ -77,6 +78,8 @@ pub(crate) enum Command {
     Finish(finish::Args),
     /// Ask an agent as a human, and wait for its answer
     Ask(ask::Args),
+    /// Run an agent: each delivery is one run, and what it says last is the answer
+    Run(run::Args),
     /// Follow what happens
     Tail(tail::Args),
     /// Show a conversation as a tree
@@ -148,6 +151,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
+        Command::Run(args) => wait(run::run(args, cx)),
         Command::Tail(args) => wait(tail::run(args, cx)),
         Command::Tree(args) => wait(tree::run(args, cx)),
         Command::Audit(args) => wait(audit::run(args, cx)),

@@ -11,6 +11,7 @@ use lastword_proto::limits::{Approvers, LIMITS};
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::team::Member;
 
 /// The file that is read from the working directory where `--config` names none.
 pub(crate) const CONFIG_FILE: &str = "lastword.toml";
@@ -104,6 +105,8 @@ struct File {
     approvers: Approvers,
     /// Agents at whose own MCP client a human sits, and which human (H1).
     seats: BTreeMap<String, String>,
+    /// Agents that `serve --with-agents` runs.
+    agent: Vec<Member>,
 }
 
 /// Where the token to act with comes from.
@@ -134,6 +137,8 @@ pub(crate) struct Settings {
     pub(crate) limits: Limits,
     /// Agents at whose own MCP client a human sits, and which human.
     pub(crate) seats: BTreeMap<String, String>,
+    /// Agents that the server may run.
+    pub(crate) team: Vec<Member>,
 }
 
 impl Settings {
@@ -142,6 +147,8 @@ impl Settings {
         let (file, base) = read_file(global.config.as_deref())?;
         let limits = limits_of(&file)?;
         let relative = |path: PathBuf| base.join(path);
+        let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
+        let team = file.agent.into_iter().map(in_place).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
         } else if let Some(text) = &environment.token {
@@ -159,6 +166,7 @@ impl Settings {
             token,
             limits,
             seats: file.seats,
+            team,
         })
     }
 }

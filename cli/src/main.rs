@@ -10,6 +10,7 @@ mod quantity;
 mod render;
 mod replay;
 mod session;
+mod team;
 
 use std::panic;
 use std::process::ExitCode;

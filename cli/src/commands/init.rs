@@ -38,6 +38,7 @@ fn template() -> String {
          # url = \"http://{LISTEN}\"        # for clients of a server elsewhere\n\
          # token_file = \"me.token\"               # for clients\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
+         # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          \n\
          # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
          [limits]\n\

@@ -1,21 +1,21 @@
 //! `lastword serve`: the server.
 
 use std::fs::{self, OpenOptions};
-use std::future::Future;
 use std::io::{self, Write as _};
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lastword_server::{Config, Failed, Server, StartError};
 use serde_json::json;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use super::{Context, bound};
 use crate::failure::Failure;
 use crate::out::Out;
-use crate::session::FILE_SERVER;
+use crate::session::{FILE_SERVER, read_token};
+use crate::team::{Member, Team};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -34,14 +34,22 @@ pub(crate) struct Args {
     /// Serve what the MCP conformance suite calls to callers without a token; for testing this program.
     #[arg(long, hide = true)]
     conformance_fixtures: bool,
+    /// Run the agents of the configuration, too: each [[agent]] of lastword.toml.
+    #[arg(long)]
+    with_agents: bool,
 }
 
 pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     bound::check(&cx.settings.limits)?;
+    if args.with_agents && cx.settings.team.is_empty() {
+        return Err(Failure::usage("the configuration has no agents to run")
+            .hint("add [[agent]] with name and command to lastword.toml, or leave --with-agents out"));
+    }
+    let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
     let config = config(args, cx)?;
     log_to_stderr(&cx.out);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
-    runtime.block_on(serve(config, cx))
+    runtime.block_on(serve(config, team, cx))
 }
 
 fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
@@ -77,10 +85,10 @@ fn log_to_stderr(out: &Out) {
     if out.is_json() { log.json().init() } else { log.init() }
 }
 
-async fn serve(config: Config, cx: &Context) -> Result<(), Failure> {
+async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), Failure> {
     let data = config.data_dir.clone();
     // Before the first line is printed: who reads it may end us at once.
-    let end = end_signal()?;
+    let mut end = End::listen()?;
     let server = Server::start(config).await?;
     let url = format!("http://{}", server.addr());
     let note = Note::write(&data, &url)?;
@@ -88,10 +96,21 @@ async fn serve(config: Config, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&listening, |_, _| {
         format!("listening on {url}\noperator token in {}", server.operator_token_file().display())
     })?;
+    let operator = read_token(server.operator_token_file())?;
+    let mut team = Team::start(members, &reachable(server.addr()), &operator, &data, cx.out).await?;
     let failed = tokio::select! {
-        () = end => None,
+        () = end.asked() => None,
         reason = server.failed() => Some(reason),
     };
+    // What runs brings its answer home first.
+    team.stop();
+    while failed.is_none() {
+        tokio::select! {
+            () = team.ended() => break,
+            () = end.asked() => team.stop(),
+        }
+    }
+    drop(team);
     drop(note);
     server.shutdown().await;
     match failed {
@@ -110,16 +129,34 @@ fn stopped(failed: &Failed) -> Failure {
     }
 }
 
-/// Resolves at SIGTERM or SIGINT.
-fn end_signal() -> Result<impl Future<Output = ()>, Failure> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    Ok(async move {
+/// The address at which programs on this machine reach the server.
+fn reachable(addr: SocketAddr) -> String {
+    let ip: IpAddr = match addr.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    format!("http://{}", SocketAddr::new(ip, addr.port()))
+}
+
+/// SIGTERM and SIGINT.
+struct End {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl End {
+    fn listen() -> io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// Resolves at the next of them.
+    async fn asked(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
-    })
+    }
 }
 
 /// `DIR/server.json`, by which clients find the server while it runs.

@@ -1,0 +1,163 @@
+//! What an agent says in a session while a prompt runs.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use agent_client_protocol::v1::Responder;
+use agent_client_protocol::v1::schema::{
+    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionUpdate, ToolCallUpdate,
+    ToolCallUpdateFields,
+};
+use tokio::sync::mpsc;
+
+/// Tool calls of a prompt that are remembered.
+const CALLS_MAX: usize = 256;
+
+/// A call for which the agent wants a permission.
+pub(super) struct Asked {
+    pub(super) request: RequestPermissionRequest,
+    pub(super) responder: Responder<RequestPermissionResponse>,
+}
+
+/// Where the updates of a session go.
+pub(super) struct Route {
+    heard: Mutex<Heard>,
+    asked: mpsc::Sender<Asked>,
+    notes: mpsc::Sender<String>,
+}
+
+#[derive(Default)]
+struct Heard {
+    text: String,
+    bytes_max: usize,
+    /// A tool was called since the last text: what follows is a paragraph of its own.
+    called: bool,
+    calls: BTreeMap<String, ToolCallUpdateFields>,
+    cost: Option<f64>,
+}
+
+impl Route {
+    pub(super) fn new(bytes_max: usize, asked: mpsc::Sender<Asked>, notes: mpsc::Sender<String>) -> Self {
+        Self { heard: Mutex::new(Heard { bytes_max, ..Heard::default() }), asked, notes }
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enum grows, and the rest is not for the asker")]
+    pub(super) fn hear(&self, update: SessionUpdate) {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = match update {
+            SessionUpdate::AgentMessageChunk(chunk) => {
+                if let ContentBlock::Text(text) = chunk.content {
+                    heard.say(&text.text);
+                }
+                None
+            }
+            SessionUpdate::ToolCall(call) => {
+                let title = call.title.clone();
+                let update = ToolCallUpdate::from(call);
+                heard.call(&update.tool_call_id.0, update.fields);
+                Some(title)
+            }
+            SessionUpdate::ToolCallUpdate(update) => {
+                let title = update.fields.title.clone();
+                heard.call(&update.tool_call_id.0, update.fields);
+                title
+            }
+            SessionUpdate::UsageUpdate(usage) => {
+                heard.cost = usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(heard.cost);
+                None
+            }
+            // The rest is for a person at an editor: thoughts, plans, modes, and what later versions add.
+            _ => None,
+        };
+        if let Some(note) = note.filter(|note| !note.trim().is_empty()) {
+            // A full queue holds newer notes than will ever be sent.
+            let _dropped = self.notes.try_send(note);
+        }
+    }
+
+    /// Passes a wish on to whoever runs the prompt.
+    pub(super) fn ask(
+        &self,
+        request: RequestPermissionRequest,
+        responder: Responder<RequestPermissionResponse>,
+    ) -> Result<(), agent_client_protocol::Error> {
+        match self.asked.try_send(Asked { request, responder }) {
+            Ok(()) => Ok(()),
+            Err(mpsc::error::TrySendError::Full(asked) | mpsc::error::TrySendError::Closed(asked)) => {
+                super::asked::cancel(asked.responder)
+            }
+        }
+    }
+
+    /// All that is known of a call: a wish for permission need not repeat it.
+    pub(super) fn call(&self, id: &str, newest: ToolCallUpdateFields) -> ToolCallUpdateFields {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.call(id, newest);
+        heard.calls.get(id).cloned().unwrap_or_default()
+    }
+
+    /// What was said so far; what comes is said anew.
+    pub(super) fn take(&self) -> String {
+        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.called = false;
+        std::mem::take(&mut heard.text)
+    }
+
+    /// What the session has cost, where the agent says so.
+    pub(super) fn cost(&self) -> Option<f64> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).cost
+    }
+}
+
+impl Heard {
+    fn say(&mut self, text: &str) {
+        if std::mem::take(&mut self.called) && !self.text.is_empty() {
+            let end = self.text.trim_end().len();
+            self.text.truncate(end);
+            self.text.push_str("\n\n");
+        }
+        // One byte more than may be sent is enough to tell that it is too long.
+        if self.text.len() <= self.bytes_max {
+            self.text.push_str(text);
+        }
+    }
+
+    fn call(&mut self, id: &str, newest: ToolCallUpdateFields) {
+        self.called = true;
+        if self.calls.len() >= CALLS_MAX && !self.calls.contains_key(id) {
+            self.calls.pop_first();
+        }
+        let known = self.calls.entry(id.to_owned()).or_default();
+        known.title = newest.title.or(known.title.take());
+        known.name = newest.name.or(known.name.take());
+        known.kind = newest.kind.or(known.kind.take());
+        known.content = newest.content.or(known.content.take());
+        known.locations = newest.locations.or(known.locations.take());
+        known.raw_input = newest.raw_input.or(known.raw_input.take());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_after_a_tool_call_is_a_paragraph_of_its_own() {
+        let mut heard = Heard { bytes_max: 100, ..Heard::default() };
+        heard.say("I'll ");
+        heard.say("look. ");
+        heard.call("1", ToolCallUpdateFields::new());
+        heard.say("It is ");
+        heard.say("fine.");
+        assert_eq!(heard.text, "I'll look.\n\nIt is fine.");
+    }
+
+    #[test]
+    fn what_a_later_update_leaves_out_is_still_known() {
+        let mut heard = Heard::default();
+        heard.call("1", ToolCallUpdateFields::new().title("rm").raw_input(serde_json::json!({"cmd": "rm"})));
+        heard.call("1", ToolCallUpdateFields::new().title("rm -r"));
+        let known = &heard.calls["1"];
+        assert_eq!((known.title.as_deref(), known.raw_input.is_some()), (Some("rm -r"), true));
+    }
+}

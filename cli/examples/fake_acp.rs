@@ -1,0 +1,176 @@
+//! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
+//!
+//! The body of a message is a script, a step a line:
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `usage IN OUT` · `env NAME` · `fork FILE` · `stop REASON` ·
+//! `error TEXT` · `crash` · `hang` · `silent`.
+//! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is.
+
+use std::io::{BufRead as _, StdinLock, Write as _};
+use std::process::{Command, Stdio};
+
+use serde_json::{Value, json};
+
+fn main() {
+    let flags: Vec<String> = std::env::args().skip(1).collect();
+    let has = |flag: &str| flags.iter().any(|given| given == flag);
+    let mut agent =
+        Agent { input: std::io::stdin().lock(), sessions: 0, asked: 0, load: has("--load"), http: has("--http") };
+    while let Some(message) = agent.read() {
+        if !has("--mute") {
+            agent.serve(&message);
+        }
+    }
+}
+
+struct Agent {
+    input: StdinLock<'static>,
+    sessions: u64,
+    asked: u64,
+    load: bool,
+    http: bool,
+}
+
+impl Agent {
+    fn read(&mut self) -> Option<Value> {
+        let mut line = String::new();
+        match self.input.read_line(&mut line) {
+            Ok(0) | Err(_) => None,
+            Ok(_) => serde_json::from_str(&line).ok(),
+        }
+    }
+
+    fn write(&self, message: &Value) {
+        let mut out = std::io::stdout().lock();
+        writeln!(out, "{message}").and_then(|()| out.flush()).unwrap_or_else(|_| std::process::exit(0));
+    }
+
+    fn answer(&self, request: &Value, result: Value) {
+        self.write(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
+    }
+
+    fn update(&self, session: &Value, update: Value) {
+        let params = json!({ "sessionId": session, "update": update });
+        self.write(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
+    }
+
+    fn say(&self, session: &Value, text: &str) {
+        let content = json!({ "type": "text", "text": text });
+        self.update(session, json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
+    }
+
+    fn serve(&mut self, message: &Value) {
+        let params = &message["params"];
+        match message["method"].as_str() {
+            Some("initialize") => {
+                let capabilities = json!({ "loadSession": self.load, "mcpCapabilities": { "http": self.http } });
+                let info = json!({ "name": "fake", "version": "1" });
+                let result = json!({ "protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": info });
+                self.answer(message, result);
+            }
+            Some("session/new") => {
+                self.sessions += 1;
+                let id = format!("{}-{}", std::process::id(), self.sessions);
+                std::fs::write("mcp.json", params["mcpServers"].to_string()).ok();
+                self.answer(message, json!({ "sessionId": id }));
+            }
+            Some("session/load") => {
+                // An agent repeats what was said; none of it is an answer.
+                self.say(&params["sessionId"], "said before");
+                self.answer(message, json!({}));
+            }
+            Some("session/prompt") => self.prompt(message),
+            Some(_) | None => {}
+        }
+    }
+
+    fn prompt(&mut self, request: &Value) {
+        let session = request["params"]["sessionId"].clone();
+        let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
+        std::fs::write("prompt.txt", &text).ok();
+        if let Some(words) = text.strip_prefix("The human who decided on your call says:\n") {
+            self.say(&session, &format!("I was told: {words}"));
+            return self.answer(request, json!({ "stopReason": "end_turn" }));
+        }
+        let mut usage = Value::Null;
+        let mut reason = "end_turn".to_owned();
+        for line in text.lines() {
+            let (step, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match step {
+                "say" => self.say(&session, rest),
+                "env" => self.say(&session, &std::env::var_os(rest).map_or_else(String::new, |v| format!("{v:?}"))),
+                "session" => self.say(&session, session.as_str().unwrap_or_default()),
+                "usage" => {
+                    let mut numbers = rest.split(' ').filter_map(|n| n.parse::<u64>().ok());
+                    let (read, written) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+                    usage = json!({ "inputTokens": read, "outputTokens": written, "totalTokens": read + written });
+                }
+                "tool" => {
+                    self.update(&session, json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
+                }
+                "permit" => {
+                    let outcome = self.permit(&session, rest);
+                    self.say(&session, &outcome);
+                    if outcome == "cancelled" {
+                        reason = "cancelled".to_owned();
+                        break;
+                    }
+                }
+                "fork" => fork(rest),
+                "stop" => rest.clone_into(&mut reason),
+                "error" => {
+                    let error = json!({ "code": -32603, "message": rest });
+                    return self.write(&json!({ "jsonrpc": "2.0", "id": request["id"], "error": error }));
+                }
+                "crash" => {
+                    eprintln!("out of memory");
+                    std::process::exit(3);
+                }
+                "hang" => {
+                    // Deaf to everything, as an agent whose tool never comes back.
+                    std::fs::write("hung", std::process::id().to_string()).ok();
+                    loop {
+                        std::thread::park();
+                    }
+                }
+                "wait" => {
+                    std::fs::write("waits", "").ok();
+                    while let Some(message) = self.read() {
+                        if message["method"] == "session/cancel" {
+                            break;
+                        }
+                    }
+                    std::fs::write("cancelled", "").ok();
+                    reason = "cancelled".to_owned();
+                    break;
+                }
+                _ => {}
+            }
+        }
+        self.answer(request, json!({ "stopReason": reason, "usage": usage }));
+    }
+
+    /// Asks and waits; a cancel that comes meanwhile is answered by the client itself.
+    fn permit(&mut self, session: &Value, title: &str) -> String {
+        self.asked += 1;
+        let id = format!("ask-{}", self.asked);
+        let call = json!({ "toolCallId": id, "title": title, "kind": "execute", "rawInput": { "command": title } });
+        let option = |id: &str| json!({ "optionId": id, "name": id, "kind": id });
+        let options = json!([option("allow_always"), option("allow_once"), option("reject_once")]);
+        let params = json!({ "sessionId": session, "toolCall": call, "options": options });
+        self.write(&json!({ "jsonrpc": "2.0", "id": id, "method": "session/request_permission", "params": params }));
+        while let Some(message) = self.read() {
+            if message["id"] == id {
+                let outcome = &message["result"]["outcome"];
+                return outcome["optionId"].as_str().or(outcome["outcome"].as_str()).unwrap_or_default().to_owned();
+            }
+        }
+        std::process::exit(0)
+    }
+}
+
+/// A child that outlives its parent and ignores every polite signal, as agents that start themselves anew have.
+fn fork(file: &str) {
+    let script = format!("trap '' TERM INT HUP; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 1; done");
+    let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+    drop(child);
+}

@@ -1,0 +1,119 @@
+//! `lastword run`: an agent as a child of this program, one run a delivery.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lastword_bridge::{Driver, Input, Runner, Stopping};
+use lastword_client::{Client, Token};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Context;
+use crate::config::TokenSource;
+use crate::failure::Failure;
+use crate::quantity::duration;
+use crate::session::Authority;
+use crate::team::{Member, driver, input, report};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// command: text in, text out; acp: a process that speaks the Agent Client Protocol.
+    #[arg(long, default_value = "command", value_parser = driver)]
+    driver: Driver,
+    /// The agent; with a human's token. Registered if it is missing, else its token is renewed.
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// An action that it serves, with --as; may be repeated.
+    #[arg(long = "action", value_name = "ACTION", requires = "name")]
+    actions: Vec<String>,
+    /// A group that it belongs to, with --as; may be repeated.
+    #[arg(long = "group", value_name = "GROUP", requires = "name")]
+    groups: Vec<String>,
+    /// What a command gets on standard input: message, as it was written, or prompt, worded for a model.
+    #[arg(long, default_value = "message", value_parser = input)]
+    input: Input,
+    /// Open turns at once.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    concurrency: u64,
+    /// Longest run of one delivery.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    deadline: Duration,
+    /// Time that a run gets to end before it is killed.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    grace: Duration,
+    /// Least time between two notes of progress of one turn.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    progress: Duration,
+    /// End when an ACP agent's process ends, instead of starting it again.
+    #[arg(long)]
+    no_restart: bool,
+    /// Least pause before it is started again; doubled with each failure.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    backoff: Duration,
+    /// Working directory of the agent.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    cwd: PathBuf,
+    /// A variable for the agent; may be repeated. LASTWORD_* of the surroundings never reach it.
+    #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
+    env: Vec<(String, String)>,
+    /// The agent's command; arguments may hold {message}, {prompt}, {ref}, {from} and {request_id}.
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').ok_or_else(|| format!("{text:?} is not NAME=VALUE"))?;
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    if args.name.is_none() && cx.settings.token == TokenSource::Implicit {
+        return Err(Failure::usage("no agent is named")
+            .hint("name the agent's token with --token-file FILE, or with a human's token the agent: --as NAME"));
+    }
+    let named = args.name.clone();
+    let member = member(args)?;
+    let settings = member.settings()?;
+    settings.check().map_err(lastword_bridge::Failed::from)?;
+    let (url, token) = cx.access(Authority::Act)?;
+    let token = match named {
+        Some(_) => member.enrol(&Client::new(&url, Some(Token::new(&token)?))?, None).await?,
+        None => token,
+    };
+    let stopping = Stopping::default();
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut running = std::pin::pin!(async {
+        let runner = Runner::start(settings, &url, &token, &stopping, report(cx.out, None)).await?;
+        runner.run().await
+    });
+    loop {
+        tokio::select! {
+            ended = &mut running => return Ok(ended?),
+            _ = terminate.recv() => stopping.stop(),
+            _ = interrupt.recv() => stopping.stop(),
+        }
+    }
+}
+
+fn member(args: Args) -> Result<Member, Failure> {
+    let mut command = args.command.into_iter();
+    let program = command.next().ok_or_else(|| Failure::usage("no command is named after --"))?;
+    Ok(Member {
+        name: args.name.unwrap_or_default(),
+        driver: args.driver,
+        command: program.into(),
+        args: command.collect(),
+        input: args.input,
+        env: args.env.into_iter().collect::<BTreeMap<_, _>>(),
+        cwd: args.cwd,
+        actions: args.actions,
+        groups: args.groups,
+        concurrency: args.concurrency,
+        deadline: args.deadline,
+        grace: args.grace,
+        progress: args.progress,
+        restart: !args.no_restart,
+        backoff: args.backoff,
+    })
+}

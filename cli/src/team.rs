@@ -1,0 +1,312 @@
+//! Agents that this program runs: how they are configured, enrolled and told of.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lastword_bridge::{Driver, Event, Failed, Input, Report, Restart, Runner, Settings, Stopping};
+use lastword_client::wire::{AgentPatch, NewAgent};
+use lastword_client::{Client, ClientError, Token};
+use lastword_proto::Code;
+use lastword_proto::fact::Kind;
+use lastword_proto::names::AgentName;
+use serde::{Deserialize, Deserializer};
+use serde_json::json;
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+use crate::out::{Out, complain, escape};
+use crate::quantity::duration;
+
+/// Where the tokens of the agents are that the server runs, within the data directory.
+const FOLDER_TOKENS: &str = "agents";
+/// Longest run, where nothing else is said.
+const DEADLINE: Duration = Duration::from_secs(3600);
+/// Time to end after being asked to.
+const GRACE: Duration = Duration::from_secs(10);
+/// Least time between two notes of progress.
+const PROGRESS: Duration = Duration::from_secs(10);
+/// Least pause before an agent's process is started again.
+const BACKOFF: Duration = Duration::from_secs(1);
+
+/// One `[[agent]]` of `lastword.toml`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Member {
+    /// Its name.
+    pub(crate) name: String,
+    /// What runs it: `command` or `acp`.
+    #[serde(default = "command", deserialize_with = "driver_word")]
+    pub(crate) driver: Driver,
+    /// The program.
+    pub(crate) command: PathBuf,
+    /// Its arguments.
+    #[serde(default)]
+    pub(crate) args: Vec<String>,
+    /// `message` or `prompt`.
+    #[serde(default = "message", deserialize_with = "input_word")]
+    pub(crate) input: Input,
+    /// Variables besides those of the server's environment.
+    #[serde(default)]
+    pub(crate) env: BTreeMap<String, String>,
+    /// Its working directory; relative to the file.
+    #[serde(default)]
+    pub(crate) cwd: PathBuf,
+    /// Actions that it serves.
+    #[serde(default)]
+    pub(crate) actions: Vec<String>,
+    /// Groups that it belongs to.
+    #[serde(default)]
+    pub(crate) groups: Vec<String>,
+    /// Open turns at once.
+    #[serde(default = "one")]
+    pub(crate) concurrency: u64,
+    /// Longest run.
+    #[serde(default = "deadline", deserialize_with = "quantity")]
+    pub(crate) deadline: Duration,
+    /// Time to end after being asked to.
+    #[serde(default = "grace", deserialize_with = "quantity")]
+    pub(crate) grace: Duration,
+    /// Least time between two notes of progress.
+    #[serde(default = "progress", deserialize_with = "quantity")]
+    pub(crate) progress: Duration,
+    /// Whether its process is started again when it ends.
+    #[serde(default = "yes")]
+    pub(crate) restart: bool,
+    /// Least pause before it is.
+    #[serde(default = "backoff", deserialize_with = "quantity")]
+    pub(crate) backoff: Duration,
+}
+
+const fn command() -> Driver {
+    Driver::Command
+}
+
+const fn message() -> Input {
+    Input::Message
+}
+
+const fn one() -> u64 {
+    1
+}
+
+const fn yes() -> bool {
+    true
+}
+
+const fn deadline() -> Duration {
+    DEADLINE
+}
+
+const fn grace() -> Duration {
+    GRACE
+}
+
+const fn progress() -> Duration {
+    PROGRESS
+}
+
+const fn backoff() -> Duration {
+    BACKOFF
+}
+
+/// Reads a driver's name, for clap.
+pub(crate) fn driver(text: &str) -> Result<Driver, String> {
+    Driver::from_word(text).ok_or_else(|| format!("{text:?} is neither command nor acp"))
+}
+
+/// Reads what goes to standard input, for clap.
+pub(crate) fn input(text: &str) -> Result<Input, String> {
+    match text {
+        "message" => Ok(Input::Message),
+        "prompt" => Ok(Input::Prompt),
+        _ => Err(format!("{text:?} is neither message nor prompt")),
+    }
+}
+
+fn driver_word<'de, D: Deserializer<'de>>(from: D) -> Result<Driver, D::Error> {
+    driver(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn input_word<'de, D: Deserializer<'de>>(from: D) -> Result<Input, D::Error> {
+    input(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
+    duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
+impl Member {
+    /// How it is run.
+    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+        let cwd = std::env::current_dir()?.join(&self.cwd);
+        Ok(Settings {
+            driver: self.driver,
+            program: self.command.clone(),
+            args: self.args.clone(),
+            env: self.env.clone(),
+            cwd,
+            input: self.input,
+            concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
+            deadline: self.deadline,
+            grace: self.grace,
+            progress: self.progress,
+            restart: if self.restart { Restart::Always } else { Restart::Never },
+            backoff: self.backoff,
+            lastword: std::env::current_exe()?,
+        })
+    }
+
+    /// Registers it where it is missing, brings its registration up to date where it is not, and gives its token:
+    /// the one at hand where that still holds, else a new one.
+    pub(crate) async fn enrol(&self, human: &Client, at_hand: Option<String>) -> Result<String, Failure> {
+        let known = match human.agent(&self.name).await {
+            Ok(agent) => Some(agent),
+            Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => None,
+            Err(error) => return Err(error.into()),
+        };
+        let Some(known) = known else {
+            let new = NewAgent {
+                name: self.name.clone(),
+                actions: self.actions.clone(),
+                groups: self.groups.clone(),
+                kind: Kind::Agent,
+                turns_max: self.concurrency,
+            };
+            return Ok(human.register(&new).await.map_err(of_a_human)?.token);
+        };
+        if known.kind == Kind::Human {
+            return Err(Failure::refused(format!("{} is a human, and no agent", self.name)));
+        }
+        let differs = |now: &[String], wanted: &[String]| !wanted.is_empty() && now != wanted;
+        let patch = AgentPatch {
+            actions: Some(self.actions.clone()).filter(|wanted| differs(&known.actions, wanted)),
+            groups: Some(self.groups.clone()).filter(|wanted| differs(&known.groups, wanted)),
+            turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
+        };
+        if patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some() {
+            human.amend(&self.name, &patch).await.map_err(of_a_human)?;
+        }
+        if let Some(token) = at_hand
+            && Client::new(human.url(), Some(Token::new(&token)?))?.limits().await.is_ok()
+        {
+            return Ok(token);
+        }
+        Ok(human.rekey(&self.name).await.map_err(of_a_human)?.token)
+    }
+}
+
+fn of_a_human(error: ClientError) -> Failure {
+    let forbidden = error.problem().is_some_and(|problem| problem.code == Code::Forbidden);
+    let failure = Failure::from(error);
+    if forbidden {
+        failure.hint("only a human's token registers agents; an agent's own token needs no --as")
+    } else {
+        failure
+    }
+}
+
+impl From<Failed> for Failure {
+    fn from(error: Failed) -> Self {
+        match error {
+            Failed::Settings(error) => Self::usage(&error).hint(error.hint),
+            Failed::Broker(error) => error.into(),
+            Failed::Human => {
+                Self::usage(Failed::Human).hint("name an agent's token with --token-file, or the agent with --as NAME")
+            }
+            Failed::Agent(reason) => {
+                Self::unavailable(reason).hint("start the command by hand, as it stands after --, to see what it says")
+            }
+        }
+    }
+}
+
+/// Tells of a runner: as lines for a program, or for a person; of one agent of several with its name.
+pub(crate) fn report(out: Out, name: Option<String>) -> Report {
+    Report::new(move |event: &Event| {
+        let told = match (&name, out.is_json()) {
+            (None, true) => out.json(event),
+            (None, false) => out.text(&escape(&event.to_string())),
+            (Some(name), true) => match serde_json::to_value(event) {
+                Ok(mut line) => {
+                    line["agent"] = json!(name);
+                    out.json(&line)
+                }
+                Err(_) => Ok(()),
+            },
+            (Some(name), false) => out.text(&escape(&format!("{name}: {event}"))),
+        };
+        // The work goes on where nobody listens any more.
+        drop(told);
+    })
+}
+
+/// The agents of a configuration, while the server runs.
+pub(crate) struct Team {
+    runners: JoinSet<()>,
+    stopping: Stopping,
+}
+
+impl Team {
+    /// Enrols every agent and starts its runner. One that can't be run is told of, and the others run.
+    pub(crate) async fn start(
+        members: &[Member],
+        url: &str,
+        operator: &str,
+        data: &Path,
+        out: Out,
+    ) -> Result<Self, Failure> {
+        let human = Client::new(url, Some(Token::new(operator)?))?;
+        let (mut runners, stopping) = (JoinSet::new(), Stopping::default());
+        for member in members {
+            let file = token_file(data, &member.name)?;
+            let at_hand = fs::read_to_string(&file).ok();
+            let token = member.enrol(&human, at_hand).await?;
+            keep(&file, token.trim())?;
+            let (name, settings) = (member.name.clone(), member.settings()?);
+            let (url, stopping) = (url.to_owned(), stopping.clone());
+            runners.spawn(async move {
+                let report = report(out, Some(name.clone()));
+                let ended = match Runner::start(settings, &url, &token, &stopping, report).await {
+                    Ok(runner) => runner.run().await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = ended {
+                    let failure = Failure::from(error);
+                    let message = escape(&format!("agent {name}: {}", failure.message));
+                    // A broken standard error leaves nobody to tell.
+                    let _told = complain(&message, failure.hint.as_deref());
+                }
+            });
+        }
+        Ok(Self { runners, stopping })
+    }
+
+    /// Lets what runs end; a second call ends it at once.
+    pub(crate) fn stop(&self) {
+        self.stopping.stop();
+    }
+
+    /// Resolves once all runners have ended.
+    pub(crate) async fn ended(&mut self) {
+        while self.runners.join_next().await.is_some() {}
+    }
+}
+
+fn token_file(data: &Path, name: &str) -> Result<PathBuf, Failure> {
+    AgentName::new(name).map_err(|error| Failure::usage(format!("the agent {name:?} of the configuration {error}")))?;
+    let folder = data.join(FOLDER_TOKENS);
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+    Ok(folder.join(format!("{name}.token")))
+}
+
+/// Writes a token where its owner alone can read it.
+fn keep(path: &Path, token: &str) -> io::Result<()> {
+    let draft = path.with_extension("token.new");
+    let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+    writeln!(file, "{token}")?;
+    fs::rename(draft, path)
+}
