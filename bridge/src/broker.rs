@@ -219,7 +219,13 @@ impl Broker {
         let Some(id) = served else { return ended(finish.status.is_none(), None) };
         let request = self.within(ANSWER, self.client.request_state(id)).await?;
         match request.response {
-            Some(response) if response.body == finish.answer => ended(false, Some(response.id)),
+            // The broker words an empty answer itself.
+            Some(response)
+                if response.from == delivery.message.to
+                    && (response.body == finish.answer || finish.answer.is_empty()) =>
+            {
+                ended(false, Some(response.id))
+            }
             // Another attempt is on its way: this one came too late, and has to hear it.
             None if request.attempts <= turn.attempt => ended(true, None),
             Some(_) | None => Ok(None),

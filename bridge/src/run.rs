@@ -23,6 +23,8 @@ const NOTES_MAX: usize = 16;
 const NOTE_CHARS_MAX: usize = 200;
 /// Time that a report of progress gets; the next one is not far.
 const PROGRESS: Duration = Duration::from_secs(5);
+/// Time in which the end of a turn is told of after it has come.
+const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// What all runs of a runner share.
 pub(crate) struct Shared {
@@ -92,7 +94,11 @@ pub(crate) async fn serve(shared: Arc<Shared>, delivery: Delivery, turn: TurnVie
     let ended = {
         let _watched = shared.watch.begin(&turn.id, signal.clone());
         let mut attending = pin!(attend(&shared, &turn, noted, &signal));
-        let mut running = pin!(shared.drive(&mut run));
+        let mut running = pin!(async {
+            let ended = shared.drive(&mut run).await;
+            catch_up(&shared, &turn, &mut run.signs).await;
+            ended
+        });
         tokio::select! {
             ended = &mut running => ended,
             () = &mut attending => Ended::failed("the runner lost the turn"),
@@ -108,7 +114,21 @@ pub(crate) async fn serve(shared: Arc<Shared>, delivery: Delivery, turn: TurnVie
             let reason = Some("its own tool finished the turn".to_owned());
             shared.report.tell(&Event::Finished { turn: turn.id, status: "finished", answer, reason });
         }
+        // An answer that was whole by then is still shown, as late.
+        (Some(Stop::Lost), _) if ended.status.is_some() || ended.answer.is_empty() => {
+            shared.report.tell(&Event::Withdrawn { turn: turn.id, reason: "its lease was lost" });
+        }
         (stop, false) => finish(&shared, &delivery, &turn, judged(ended, stop, shared.settings.deadline)).await,
+    }
+}
+
+/// Where the turn has ended already, hears why before anything is said in it: what a tool of the agent's own
+/// finished is not to be finished once more.
+async fn catch_up(shared: &Shared, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
+    if let Ok(false) = shared.broker.is_open(&turn.id).await {
+        let told = signs.wait_for(|signs| signs.finished || signs.stop.is_some());
+        // Where it is not told, the finish is refused, and recorded as late.
+        let _told = timeout(CATCH_UP, told).await;
     }
 }
 
@@ -134,7 +154,7 @@ fn tell_taken(report: &Report, delivery: &Delivery, turn: &TurnView) {
 /// A run that was cut short has failed, whatever it said until then.
 fn judged(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let reason = match stop {
-        None | Some(Stop::Withdrawn(_)) => return ended,
+        None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
         Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
         Some(Stop::Ending) => "the runner was stopped while the agent was at work".to_owned(),
     };

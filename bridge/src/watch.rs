@@ -22,6 +22,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 pub(crate) enum Stop {
     /// Its turn has ended: there is nothing to finish.
     Withdrawn(&'static str),
+    /// Its lease was lost: what it says is late.
+    Lost,
     /// It took too long.
     Deadline,
     /// The runner ends.
@@ -60,7 +62,7 @@ impl Signal {
     fn closed(&self, end: End) {
         match end {
             End::Finished => self.0.send_modify(|signs| signs.finished = true),
-            End::Lost => self.stop(Stop::Withdrawn("its lease was lost")),
+            End::Lost => self.stop(Stop::Lost),
             End::Withdrawn => self.stop(Stop::Withdrawn("cancelled, stopped or past its deadline")),
         }
     }

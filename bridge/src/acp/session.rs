@@ -180,7 +180,7 @@ impl Prompting<'_> {
             Over::Answered(Ok(response)) => response,
             Over::Answered(Err(error)) => return failed(format!("the agent gave an error: {}", said(&error))),
             Over::Gone(reason) => return failed(gone(&reason)),
-            Over::Stopped => return Ended { answer, ..Ended::default() },
+            Over::Stopped => return failed("it was cancelled".to_owned()),
         };
         let (status, reason) = match response.stop_reason {
             StopReason::EndTurn => (None, None),

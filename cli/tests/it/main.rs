@@ -8,3 +8,9 @@ mod offline;
 mod online;
 #[cfg(test)]
 mod program;
+#[cfg(test)]
+mod runner;
+#[cfg(test)]
+mod runner_acp;
+#[cfg(test)]
+mod running;

@@ -7,6 +7,9 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
+/// Where the programs are that agents of tests call.
+pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
 /// What a run of the program gave.
 #[derive(Debug)]
 pub(crate) struct Ended {
@@ -64,7 +67,13 @@ impl Server {
     }
 
     pub(crate) fn start_in(dir: TempDir) -> Self {
-        let mut child = lastword(dir.path()).args(["serve", "--listen", "127.0.0.1:0", "--json"]).spawn().unwrap();
+        Self::start_with(dir, &["--listen", "127.0.0.1:0"])
+    }
+
+    /// The same with these arguments.
+    pub(crate) fn start_with(dir: TempDir, args: &[&str]) -> Self {
+        let mut command = lastword(dir.path());
+        let mut child = command.args(["serve", "--json"]).args(args).env("PATH", PATH).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let first_line = serde_json::from_str(&line).unwrap_or_else(|error| {

@@ -1,0 +1,207 @@
+//! `lastword run --driver acp` with an agent that does what the message says.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+
+use serde_json::Value;
+
+use crate::program::{Server, lastword};
+use crate::running::{Running, answer, ask, process_in, runs, send, wait_for};
+
+#[test]
+fn what_an_agent_says_is_the_answer_and_its_session_stays() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &["--http"]);
+    let said = ask(&server, "fake", "say I'll look.\ntool look\nsay It is fine.\nusage 900 80");
+    assert_eq!(
+        (said["body"].as_str(), said["status"].as_str()),
+        (Some("I'll look.\n\nIt is fine."), Some("completed"))
+    );
+    assert_eq!(agent.until("session")["how"], "new");
+    assert_eq!(server.operator(&["--json", "agent", "show", "fake"]).json()["tokens_today"], 980);
+    let prompt = fs::read_to_string(server.path().join("prompt.txt")).unwrap();
+    assert!(
+        prompt.contains("[FROM:operator][TO:fake][TYPE:REQUEST][REF:") && prompt.contains("goes to whoever"),
+        "{prompt}"
+    );
+    let reference = said["ref"].as_str().unwrap();
+    let mcp: Value = serde_json::from_str(&fs::read_to_string(server.path().join("mcp.json")).unwrap()).unwrap();
+    let url = format!("{}/mcp", server.first_line["listening"].as_str().unwrap());
+    assert_eq!((mcp[0]["type"].as_str(), mcp[0]["url"].as_str()), (Some("http"), Some(url.as_str())));
+    send(&server, "fake", reference, "session");
+    answer(&server);
+    assert_eq!(agent.until("session")["how"], "kept", "one session a conversation");
+    send(&server, "fake", "OTHER-1", "session");
+    assert_eq!(agent.until("session")["how"], "new");
+    answer(&server);
+    assert_eq!(agent.terminate(), 0);
+}
+
+#[test]
+fn an_agent_without_mcp_over_http_gets_the_tools_over_standard_output() {
+    let server = Server::start();
+    let _agent = Running::acp(&server, "fake", &[], &[]);
+    ask(&server, "fake", "say hi");
+    let mcp: Value = serde_json::from_str(&fs::read_to_string(server.path().join("mcp.json")).unwrap()).unwrap();
+    assert_eq!(mcp[0]["args"][0], "mcp");
+    let token = mcp[0]["env"][0]["value"].as_str().unwrap();
+    assert_ne!(token, fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap().trim());
+}
+
+#[test]
+fn a_call_waits_for_a_human_and_goes_on_once_approved() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "permit rm -r build\nsay done");
+    let asked = agent.until("approval_asked");
+    let id = asked["approval"].as_str().unwrap();
+    let held = server.operator(&["--json", "approvals"]).json();
+    let call = &held["items"][0];
+    assert_eq!(
+        (call["tool"].as_str(), &call["arguments"]["input"]["command"]),
+        (Some("execute"), &"rm -r build".into())
+    );
+    server.operator(&["approve", id, "--digest", call["digest"].as_str().unwrap()]).ok();
+    let told = agent.until("approval_answered");
+    assert_eq!(told["allowed"], true);
+    assert_eq!(answer(&server)["body"], "allow_oncedone", "once, and never always");
+    let mut tail = lastword(server.path());
+    tail.args(["--token-file", ".lastword/operator.token", "--json", "tail", "--after", "0"]);
+    let mut tail = tail.spawn().unwrap();
+    let mut lines = BufReader::new(tail.stdout.take().unwrap()).lines().map_while(Result::ok);
+    assert!(lines.any(|line| line.contains("approval_used")), "the approval was used up");
+    tail.kill().unwrap();
+    tail.wait().unwrap();
+}
+
+#[test]
+fn a_rejected_call_is_told_to_the_agent_with_the_humans_words() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "permit deploy");
+    let asked = agent.until("approval_asked");
+    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--comment", "not on a Friday"]).ok();
+    assert_eq!(agent.until("approval_answered")["allowed"], false);
+    assert_eq!(answer(&server)["body"], "I was told: not on a Friday");
+    send(&server, "fake", "E-2", "permit deploy");
+    let asked = agent.until("approval_asked");
+    server.operator(&["reject", asked["approval"].as_str().unwrap()]).ok();
+    assert_eq!(answer(&server)["body"], "reject_once");
+}
+
+#[test]
+fn a_call_on_which_nobody_decides_is_denied() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\napproval_ms = 200\n").unwrap();
+    let server = Server::start_in(dir);
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    assert_eq!(ask(&server, "fake", "permit deploy")["body"], "reject_once");
+    let told = agent.until("approval_answered");
+    assert!(told["reason"].as_str().unwrap().contains("nobody decided in time"), "{told}");
+}
+
+#[test]
+fn a_stop_cancels_the_prompt_and_the_agent_stays() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &["--grace", "30s"], &[]);
+    send(&server, "fake", "E-1", "wait");
+    wait_for("the prompt", || server.path().join("waits").exists());
+    server.operator(&["stop", "E-1"]).ok();
+    agent.until("withdrawn");
+    wait_for("the cancel", || server.path().join("cancelled").exists());
+    assert_eq!(answer(&server)["status"], "cancelled");
+    assert_eq!(ask(&server, "fake", "say still here")["body"], "still here");
+}
+
+#[test]
+fn a_stop_takes_back_what_waits_for_a_human() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &["--grace", "30s"], &[]);
+    send(&server, "fake", "E-1", "permit deploy");
+    agent.until("approval_asked");
+    server.operator(&["stop", "E-1"]).ok();
+    agent.until("withdrawn");
+    assert_eq!(answer(&server)["status"], "cancelled");
+    assert_eq!(ask(&server, "fake", "say still here")["body"], "still here");
+}
+
+#[test]
+fn a_deaf_agent_is_killed_after_its_grace_and_started_again() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "hang");
+    let pid = process_in(&server.path().join("hung"));
+    server.operator(&["stop", "E-1"]).ok();
+    agent.until("withdrawn");
+    assert!(!runs(&pid));
+    agent.until("agent_started");
+    assert_eq!(answer(&server)["status"], "cancelled");
+    assert_eq!(ask(&server, "fake", "say anew")["body"], "anew");
+}
+
+#[test]
+fn a_crash_fails_the_turn_and_the_next_delivery_is_served() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "say half\ncrash");
+    let told = answer(&server);
+    assert_eq!((told["status"].as_str(), told["body"].as_str()), (Some("failed"), Some("half")));
+    assert!(told["reason"].as_str().unwrap().contains("exit code 3: out of memory"), "{told}");
+    let ended = agent.until("agent_ended");
+    assert_eq!(ended["restart_in_ms"], 10, "{ended}");
+    agent.until("agent_started");
+    send(&server, "fake", "E-1", "say anew");
+    assert_eq!(answer(&server)["body"], "anew");
+    let prompt = fs::read_to_string(server.path().join("prompt.txt")).unwrap();
+    assert!(prompt.contains("Your earlier session on this work item was lost"), "{prompt}");
+}
+
+#[test]
+fn an_agent_that_keeps_sessions_goes_on_in_its_own_after_a_crash() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &["--load"]);
+    send(&server, "fake", "E-1", "crash");
+    answer(&server);
+    agent.until("agent_ended");
+    send(&server, "fake", "E-1", "say anew");
+    assert_eq!(answer(&server)["body"], "anew", "what the session repeats is no answer");
+    assert_eq!(agent.until("session")["how"], "loaded");
+}
+
+#[test]
+fn a_runner_that_may_not_restart_ends_with_its_agent() {
+    let server = Server::start();
+    let agent = Running::acp(&server, "fake", &["--no-restart"], &[]);
+    assert_eq!(ask(&server, "fake", "crash")["status"], "failed");
+    let ended = agent.wait();
+    assert_eq!(ended.code, 3, "{ended:?}");
+    assert!(ended.stderr.contains("the agent's process ended: exit code 3"), "{ended:?}");
+}
+
+#[test]
+fn a_child_that_ignores_every_signal_ends_with_the_runner() {
+    let server = Server::start();
+    let agent = Running::acp(&server, "fake", &[], &[]);
+    assert_eq!(ask(&server, "fake", "fork kid\nsay forked")["body"], "forked");
+    let kid = process_in(&server.path().join("kid"));
+    assert!(runs(&kid));
+    assert_eq!(agent.terminate(), 0);
+    wait_for("its end", || !runs(&kid));
+}
+
+#[test]
+fn the_reason_for_which_an_agent_stops_is_the_status() {
+    let server = Server::start();
+    let _agent = Running::acp(&server, "fake", &[], &[]);
+    for (script, status, word) in [
+        ("say half\nstop max_tokens", "partial", "tokens ran out"),
+        ("stop max_tokens", "failed", "tokens ran out before"),
+        ("say no\nstop refusal", "rejected", "refused"),
+        ("error the model is down", "failed", "the model is down"),
+        ("say", "failed", "no answer at all"),
+    ] {
+        let said = ask(&server, "fake", script);
+        assert_eq!(said["status"], status, "{script}: {said}");
+        assert!(said["reason"].as_str().unwrap().contains(word), "{script}: {said}");
+    }
+}
