@@ -44,18 +44,18 @@ impl Agent {
         writeln!(out, "{message}").and_then(|()| out.flush()).unwrap_or_else(|_| std::process::exit(0));
     }
 
-    fn answer(&self, request: &Value, result: Value) {
+    fn answer(&self, request: &Value, result: &Value) {
         self.write(&json!({ "jsonrpc": "2.0", "id": request["id"], "result": result }));
     }
 
-    fn update(&self, session: &Value, update: Value) {
+    fn update(&self, session: &Value, update: &Value) {
         let params = json!({ "sessionId": session, "update": update });
         self.write(&json!({ "jsonrpc": "2.0", "method": "session/update", "params": params }));
     }
 
     fn say(&self, session: &Value, text: &str) {
         let content = json!({ "type": "text", "text": text });
-        self.update(session, json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
+        self.update(session, &json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
     }
 
     fn serve(&mut self, message: &Value) {
@@ -65,18 +65,18 @@ impl Agent {
                 let capabilities = json!({ "loadSession": self.load, "mcpCapabilities": { "http": self.http } });
                 let info = json!({ "name": "fake", "version": "1" });
                 let result = json!({ "protocolVersion": 1, "agentCapabilities": capabilities, "agentInfo": info });
-                self.answer(message, result);
+                self.answer(message, &result);
             }
             Some("session/new") => {
                 self.sessions += 1;
                 let id = format!("{}-{}", std::process::id(), self.sessions);
                 std::fs::write("mcp.json", params["mcpServers"].to_string()).ok();
-                self.answer(message, json!({ "sessionId": id }));
+                self.answer(message, &json!({ "sessionId": id }));
             }
             Some("session/load") => {
                 // An agent repeats what was said; none of it is an answer.
                 self.say(&params["sessionId"], "said before");
-                self.answer(message, json!({}));
+                self.answer(message, &json!({}));
             }
             Some("session/prompt") => self.prompt(message),
             Some(_) | None => {}
@@ -89,7 +89,7 @@ impl Agent {
         std::fs::write("prompt.txt", &text).ok();
         if let Some(words) = text.strip_prefix("The human who decided on your call says:\n") {
             self.say(&session, &format!("I was told: {words}"));
-            return self.answer(request, json!({ "stopReason": "end_turn" }));
+            return self.answer(request, &json!({ "stopReason": "end_turn" }));
         }
         let mut usage = Value::Null;
         let mut reason = "end_turn".to_owned();
@@ -105,7 +105,7 @@ impl Agent {
                     usage = json!({ "inputTokens": read, "outputTokens": written, "totalTokens": read + written });
                 }
                 "tool" => {
-                    self.update(&session, json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
+                    self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }
                 "permit" => {
                     let outcome = self.permit(&session, rest);
@@ -146,7 +146,7 @@ impl Agent {
                 _ => {}
             }
         }
-        self.answer(request, json!({ "stopReason": reason, "usage": usage }));
+        self.answer(request, &json!({ "stopReason": reason, "usage": usage }));
     }
 
     /// Asks and waits; a cancel that comes meanwhile is answered by the client itself.
