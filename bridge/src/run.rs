@@ -126,9 +126,15 @@ pub(crate) async fn serve(shared: Arc<Shared>, delivery: Delivery, turn: TurnVie
 /// finished is not to be finished once more.
 async fn catch_up(shared: &Shared, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
     if let Ok(false) = shared.broker.is_open(&turn.id).await {
-        let told = signs.wait_for(|signs| signs.finished || signs.stop.is_some());
         // Where it is not told, the finish is refused, and recorded as late.
-        let _told = timeout(CATCH_UP, told).await;
+        let _told = timeout(CATCH_UP, told(signs)).await;
+    }
+}
+
+/// Resolves once it is known how the turn ended.
+async fn told(signs: &mut watch::Receiver<Signs>) {
+    if signs.wait_for(|signs| signs.finished || signs.stop.is_some()).await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -266,8 +272,9 @@ async fn report(shared: &Shared, turn: &TurnView, note: String, signal: &Signal)
     let progress = Progress { note, eta_ms: None };
     match timeout(PROGRESS, shared.broker.client.progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
-            if !signal.signs().finished {
-                signal.stop(Stop::Withdrawn("the turn has ended"));
+            // Why is told by the events; where it is not, it counts as lost.
+            if timeout(CATCH_UP, told(&mut signal.listen())).await.is_err() {
+                signal.stop(Stop::Lost);
             }
         }
         Ok(Ok(_) | Err(_)) | Err(_) => {}

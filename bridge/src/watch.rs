@@ -59,6 +59,10 @@ impl Signal {
         *self.0.borrow()
     }
 
+    pub(crate) fn listen(&self) -> watch::Receiver<Signs> {
+        self.0.subscribe()
+    }
+
     fn closed(&self, end: End) {
         match end {
             End::Finished => self.0.send_modify(|signs| signs.finished = true),

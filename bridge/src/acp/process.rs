@@ -227,7 +227,7 @@ async fn own(
     };
     if !told {
         // Whoever left its group may hold the pipe open; what was said by then is enough.
-        let _over = timeout(Duration::from_millis(100), telling).await;
+        let _over = timeout(process::DRAIN, telling).await;
     }
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
     ended.send_replace(Some(process::with_tail(&process::ending(&status), &said)));

@@ -163,7 +163,7 @@ impl Prompting<'_> {
     /// An error of the agent's, or the end of its process.
     async fn lost(&self, error: Error) -> Over {
         let is_closed = agent_client_protocol::is_incoming_transport_closed(&error);
-        match timeout(DRAIN, self.process.ended()).await {
+        match timeout(DRAIN.saturating_mul(2), self.process.ended()).await {
             Ok(reason) => Over::Gone(reason),
             Err(_) if is_closed => {
                 self.process.end(self.shared.settings.grace).await;
