@@ -82,6 +82,9 @@ pub struct Settings {
     pub restart: Restart,
     /// Least pause before the agent's process is started again; doubled from one failure to the next.
     pub backoff: Duration,
+    /// Tools of an ACP agent that need no approval, by the name that the agent gives them; `*` at the end stands for
+    /// any rest.
+    pub allow: Vec<String>,
     /// The program `lastword`, for agents that take MCP servers over standard input and output alone.
     pub lastword: PathBuf,
 }
@@ -129,6 +132,14 @@ impl Settings {
         Ok(())
     }
 
+    /// Whether the tool of this name needs no approval.
+    pub(crate) fn allows(&self, tool: &str) -> bool {
+        self.allow.iter().any(|allowed| match allowed.strip_suffix('*') {
+            Some(beginning) => tool.starts_with(beginning),
+            None => tool == allowed,
+        })
+    }
+
     /// Whether an argument takes the message, so that standard input is left empty.
     pub(crate) fn message_in_args(&self) -> bool {
         self.args.iter().any(|arg| arg.contains("{message}") || arg.contains("{prompt}"))
@@ -157,6 +168,7 @@ mod tests {
             progress: Duration::from_secs(1),
             restart: Restart::Always,
             backoff: Duration::from_secs(1),
+            allow: vec!["read".into(), "mcp__lastword__*".into()],
             lastword: "lastword".into(),
         }
     }
@@ -175,5 +187,12 @@ mod tests {
         let mut settings = settings(Driver::Command, "cat", &[]);
         settings.env.insert("LASTWORD_TOKEN".to_owned(), "x".to_owned());
         assert!(settings.check().unwrap_err().message.contains("LASTWORD_TOKEN"));
+    }
+
+    #[test]
+    fn a_tool_is_allowed_by_its_whole_name_or_its_beginning() {
+        let settings = settings(Driver::Acp, "agent", &[]);
+        assert!(settings.allows("read") && settings.allows("mcp__lastword__send_agent_message"));
+        assert!(!settings.allows("read_secret") && !settings.allows("mcp__other__x") && !settings.allows(""));
     }
 }

@@ -1,8 +1,8 @@
 //! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
 //!
 //! The body of a message is a script, a step a line:
-//! `say TEXT` · `tool TITLE` · `permit TITLE` · `usage IN OUT` · `env NAME` · `fork FILE` · `stop REASON` ·
-//! `error TEXT` · `crash` · `hang` · `silent`.
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `usage IN OUT` · `env NAME` · `fork FILE` · `stop REASON` ·
+//! `error TEXT` · `session` · `wait` · `crash` · `hang`.
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is.
 
 use std::io::{BufRead as _, StdinLock, Write as _};
@@ -153,7 +153,8 @@ impl Agent {
     fn permit(&mut self, session: &Value, title: &str) -> String {
         self.asked += 1;
         let id = format!("ask-{}", self.asked);
-        let call = json!({ "toolCallId": id, "title": title, "kind": "execute", "rawInput": { "command": title } });
+        let name = title.split_once(" by ").map(|(name, _)| name);
+        let call = json!({ "toolCallId": id, "title": title, "name": name, "kind": "execute", "rawInput": { "command": title } });
         let option = |id: &str| json!({ "optionId": id, "name": id, "kind": id });
         let options = json!([option("allow_always"), option("allow_once"), option("reject_once")]);
         let params = json!({ "sessionId": session, "toolCall": call, "options": options });

@@ -73,6 +73,9 @@ pub(crate) struct Member {
     /// Least time between two notes of progress.
     #[serde(default = "progress", deserialize_with = "quantity")]
     pub(crate) progress: Duration,
+    /// Tools of an ACP agent that need no approval.
+    #[serde(default)]
+    pub(crate) allow: Vec<String>,
     /// Whether its process is started again when it ends.
     #[serde(default = "yes")]
     pub(crate) restart: bool,
@@ -156,6 +159,7 @@ impl Member {
             progress: self.progress,
             restart: if self.restart { Restart::Always } else { Restart::Never },
             backoff: self.backoff,
+            allow: self.allow.clone(),
             lastword: std::env::current_exe()?,
         })
     }

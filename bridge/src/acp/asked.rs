@@ -34,6 +34,8 @@ struct Held {
     turn: String,
     tool: String,
     arguments: Value,
+    /// Whoever runs the agent has allowed this tool once and for all.
+    allowed: bool,
 }
 
 /// What came of a wish.
@@ -47,11 +49,13 @@ enum Verdict {
 }
 
 impl Wish {
-    pub(super) fn new(run: &Run, route: &Route, asked: Asked) -> Self {
+    pub(super) fn new(shared: &Shared, run: &Run, route: &Route, asked: Asked) -> Self {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);
-        let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments };
+        // By its name alone: a title is the model's to choose.
+        let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
+        let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
         Self { held, signs: run.signs.clone(), asked }
     }
 
@@ -96,6 +100,9 @@ impl Held {
     }
 
     async fn decided(&self, shared: &Shared) -> Result<Verdict, ClientError> {
+        if self.allowed {
+            return Ok(Verdict::Allowed);
+        }
         let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None };
         let broker = &shared.broker;
         let held = broker.persist(|| self.client.hold(&call)).await?;

@@ -143,7 +143,7 @@ impl Prompting<'_> {
                 }
                 Some(note) = self.notes.recv() => self.run.note(&note),
                 Some(asked) = self.asked.recv() => {
-                    wishes.push(Wish::new(self.run, &self.route, asked).settle(self.shared));
+                    wishes.push(Wish::new(self.shared, self.run, &self.route, asked).settle(self.shared));
                 }
                 Some(words) = wishes.next(), if !wishes.is_empty() => self.words.extend(words),
                 _ = stopped(&mut signs), if patience.is_none() => {

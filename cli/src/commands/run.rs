@@ -44,6 +44,10 @@ pub(crate) struct Args {
     /// Least time between two notes of progress of one turn.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
     progress: Duration,
+    /// A tool of an ACP agent that needs no approval, by the agent's own name for it, such as `mcp__lastword__*`; may
+    /// be repeated.
+    #[arg(long, value_name = "TOOL")]
+    allow: Vec<String>,
     /// End when an ACP agent's process ends, instead of starting it again.
     #[arg(long)]
     no_restart: bool,
@@ -113,6 +117,7 @@ fn member(args: Args) -> Result<Member, Failure> {
         deadline: args.deadline,
         grace: args.grace,
         progress: args.progress,
+        allow: args.allow,
         restart: !args.no_restart,
         backoff: args.backoff,
     })

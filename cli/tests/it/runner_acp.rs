@@ -101,6 +101,16 @@ fn a_call_on_which_nobody_decides_is_denied() {
 }
 
 #[test]
+fn a_tool_that_was_allowed_by_name_needs_no_approval_and_its_title_alone_allows_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\napproval_ms = 100\n").unwrap();
+    let server = Server::start_in(dir);
+    let _agent = Running::acp(&server, "fake", &["--allow", "look_*"], &[]);
+    assert_eq!(ask(&server, "fake", "permit look_up by name")["body"], "allow_once");
+    assert_eq!(ask(&server, "fake", "permit look_up")["body"], "reject_once");
+}
+
+#[test]
 fn a_stop_cancels_the_prompt_and_the_agent_stays() {
     let server = Server::start();
     let mut agent = Running::acp(&server, "fake", &["--grace", "30s"], &[]);
