@@ -119,6 +119,7 @@ impl Step<'_> {
                 Ok(Reply::Done)
             }
             Input::Configure(limits) => self.configure(limits),
+            Input::ConfigurePolicy(policy) => self.configure_policy(policy),
             Input::Bootstrap(registration) => self.bootstrap(registration),
             Input::Register(by, registration) => self.register(by, registration),
             Input::Amend(by, agent, profile) => self.amend(by, agent, profile),

@@ -14,6 +14,7 @@ use crate::ids::{
 };
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref, Resource};
+use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
 
 mod parts;
@@ -396,6 +397,18 @@ pub enum Fact {
         from: AgentId,
         /// What.
         body: Box<str>,
+    },
+    /// The policy of held calls in force, from here on (H2).
+    PolicyConfigured {
+        /// All of its rules.
+        policy: Box<Policy>,
+    },
+    /// The policy has a rule for a call that was held.
+    ApprovalRuled {
+        /// Which call.
+        approval: ApprovalId,
+        /// The rule, as it was when the call was held.
+        rule: Box<ApprovalRule>,
     },
 }
 

@@ -10,6 +10,7 @@ use crate::fact::{
 use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref, RequestId, Resource};
+use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::state::Principal;
 
@@ -18,6 +19,8 @@ use crate::state::Principal;
 pub enum Input {
     /// Put these numbers into force. From the shell itself, at its start.
     Configure(Box<Limits>),
+    /// Put this policy of held calls into force. From the shell itself, at its start.
+    ConfigurePolicy(Box<Policy>),
     /// Register the workspace's first human. From the shell itself; refused once there is one.
     Bootstrap(Registration),
     /// Register an agent or a human.
@@ -133,6 +136,8 @@ pub struct HeldCall {
     pub reason: Option<Box<str>>,
     /// The digest, which the shell computed over the call, the agent and the task.
     pub digest: Digest,
+    /// What the arguments are about, as the policy's patterns see it: the command, the file, the address.
+    pub subjects: Vec<Box<str>>,
 }
 
 /// A decision on an approval (H2).

@@ -19,6 +19,7 @@ pub mod ids;
 pub mod input;
 pub mod limits;
 pub mod names;
+pub mod policy;
 pub mod refusal;
 pub mod rules;
 pub mod state;

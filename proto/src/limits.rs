@@ -150,7 +150,7 @@ impl From<Stored> for Limits {
 }
 
 /// Agents that may decide approvals (H3). Never the requester itself, nor one that works for it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approvers {
     /// Whoever asked for the task in which the call is held.

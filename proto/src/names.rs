@@ -9,7 +9,7 @@ pub const NAME_BYTES_MAX: usize = 64;
 /// Longest REF, request id or resource name, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
 /// Names that mean something else and can't be registered.
-pub const RESERVED: [&str; 5] = ["all", "user", "human", "system", "me"];
+pub const RESERVED: [&str; 6] = ["all", "user", "human", "system", "me", "policy"];
 
 /// Why a text is not a name of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

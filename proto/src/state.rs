@@ -10,6 +10,7 @@ use crate::ids::{
 };
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, RequestId};
+use crate::policy::Policy;
 
 mod fold;
 mod fold_people;
@@ -82,6 +83,8 @@ pub struct State {
     pub escalations: BTreeMap<EscalationId, Escalation>,
     /// Approvals.
     pub approvals: BTreeMap<ApprovalId, Approval>,
+    /// The policy of held calls.
+    pub policy: Policy,
     /// Leases on resources.
     pub claims: BTreeMap<ClaimId, Claim>,
     /// Rooms by number.
@@ -191,6 +194,7 @@ impl Default for State {
             keys: BTreeMap::new(),
             escalations: BTreeMap::new(),
             approvals: BTreeMap::new(),
+            policy: Policy::default(),
             claims: BTreeMap::new(),
             rooms: BTreeMap::new(),
             room_names: BTreeMap::new(),
@@ -290,7 +294,8 @@ impl State {
     /// one caused (H3). A human always may, and is not asked about here.
     #[must_use]
     pub fn may_decide(&self, agent: AgentId, approval: &Approval) -> bool {
-        let policy = &self.limits.approvers;
+        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
+        let policy = ruled.unwrap_or(&self.limits.approvers);
         let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
         let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
         let mut tasks = self.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);

@@ -11,9 +11,9 @@ mod work;
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
-    AgentPatch, AgentToken, AgentView, ClaimView, ConversationSummary, ConversationView, Counters, Distance, Event,
-    Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom, Post, Posted,
-    RequestView, RoomView, TreeNode,
+    AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,
+    Distance, Event, Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom,
+    Post, Posted, RequestView, RoomView, TreeNode,
 };
 pub use work::{
     ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,

@@ -303,7 +303,7 @@ impl Random {
 
     fn call(&mut self) -> HeldCall {
         let digest = [u8::try_from(self.below(3)).unwrap_or(0); 32];
-        HeldCall { tool: "shell".into(), arguments: "{}".into(), reason: None, digest }
+        HeldCall { tool: "shell".into(), arguments: "{}".into(), reason: None, digest, subjects: Vec::new() }
     }
 
     fn approval(&mut self, world: &World) -> ApprovalId {

@@ -7,6 +7,7 @@ use crate::envelope::JsonText;
 use crate::fact::{Decision, Digest, Fact, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, TurnId};
 use crate::input::{HeldCall, Reply, TaskUse, Verdict};
+use crate::policy::Ruling;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Approval, ApprovalState, Phase, Principal};
@@ -23,21 +24,37 @@ impl Step<'_> {
         if let Some((id, _)) = pending {
             return Ok(Reply::Held(*id));
         }
+        let rule = self.state().policy.first(self.state().name_of(agent), &call).cloned();
+        let ruling = rule.as_ref().map_or(Ruling::Ask, |rule| rule.ruling);
+        self.room_to_hold(agent, &call, ruling)?;
         let limits = &self.state().limits;
-        let (max, open) = (limits.approvals_open_max, self.state().agents[agent.0 as usize].approvals_open);
+        let given = rule.as_ref().and_then(|rule| rule.timeout_ms).unwrap_or(limits.approval_ms);
+        let expires_at = self.now.plus(if self.rule(Rule::ApprovalAge) { given } else { u64::MAX });
+        let approval = ApprovalId(self.state().last_approval() + 1);
+        let HeldCall { tool, arguments, reason, digest, subjects: _ } = call;
+        self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
+        if let Some(rule) = rule {
+            self.record(Fact::ApprovalRuled { approval, rule: Box::new(rule) });
+        }
+        match ruling {
+            Ruling::Ask => {}
+            Ruling::Allow => self.decided(approval, Some(SYSTEM), Decision::Approve, None, None),
+            Ruling::Deny => self.decided(approval, Some(SYSTEM), Decision::Reject, None, None),
+        }
+        Ok(Reply::Held(approval))
+    }
+
+    fn room_to_hold(&self, agent: AgentId, call: &HeldCall, ruling: Ruling) -> Result<(), Refusal> {
+        let limits = &self.state().limits;
         let longest = call.arguments.len().max(call.tool.len()) as u64;
         if longest > limits.body_bytes_max {
             return Err(Refusal::new(Code::TooLarge).numbers(limits.body_bytes_max, longest));
         }
-        if open >= max {
+        let (max, open) = (limits.approvals_open_max, self.state().agents[agent.0 as usize].approvals_open);
+        if ruling == Ruling::Ask && open >= max {
             return Err(Refusal::new(Code::ApprovalsOpen).numbers(max, open + 1));
         }
-        let age_max = if self.rule(Rule::ApprovalAge) { limits.approval_ms } else { u64::MAX };
-        let expires_at = self.now.plus(age_max);
-        let approval = ApprovalId(self.state().last_approval() + 1);
-        let HeldCall { tool, arguments, reason, digest } = call;
-        self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
-        Ok(Reply::Held(approval))
+        Ok(())
     }
 
     pub(super) fn decide(&mut self, by: Principal, id: ApprovalId, verdict: Verdict) -> Outcome {

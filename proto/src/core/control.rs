@@ -9,6 +9,7 @@ use crate::fact::{Answer, Control, Extension, Fact, GrantEnd, Latched, Outcome a
 use crate::ids::{ConvId, GrantId};
 use crate::input::{Effect, Reply};
 use crate::limits::Limits;
+use crate::policy::Policy;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::Principal;
@@ -17,6 +18,13 @@ impl Step<'_> {
     pub(super) fn configure(&mut self, limits: Box<Limits>) -> Outcome {
         if *limits != self.state().limits || self.state().seq.0 == 0 {
             self.record(Fact::Configured { limits });
+        }
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn configure_policy(&mut self, policy: Box<Policy>) -> Outcome {
+        if *policy != self.state().policy {
+            self.record(Fact::PolicyConfigured { policy });
         }
         Ok(Reply::Done)
     }

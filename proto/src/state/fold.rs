@@ -61,9 +61,11 @@ impl State {
             Fact::LatchSet { .. } | Fact::LatchLifted { .. } => self.fold_latch(at, fact),
             Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
             Fact::EscalationOpened { .. } | Fact::EscalationNoted { .. } => self.fold_escalation(at, fact),
-            Fact::ApprovalAsked { .. } | Fact::ApprovalDecided { .. } | Fact::ApprovalUsed { .. } => {
-                self.fold_approval(at, fact);
-            }
+            Fact::PolicyConfigured { policy } => self.policy.clone_from(policy),
+            Fact::ApprovalAsked { .. }
+            | Fact::ApprovalRuled { .. }
+            | Fact::ApprovalDecided { .. }
+            | Fact::ApprovalUsed { .. } => self.fold_approval(at, fact),
             Fact::Claimed { .. } | Fact::Released { .. } => self.fold_claim(fact),
             Fact::RoomOpened { .. } | Fact::Posted { .. } => self.fold_room(fact),
         }
@@ -88,11 +90,12 @@ impl State {
             | Fact::TurnClosed { turn, .. }
             | Fact::Late { turn, .. } => of_turn(*turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
-            Fact::ApprovalDecided { approval, .. } | Fact::ApprovalUsed { approval } => {
-                self.approvals.get(approval).and_then(|a| a.task).and_then(of_task)
-            }
+            Fact::ApprovalRuled { approval, .. }
+            | Fact::ApprovalDecided { approval, .. }
+            | Fact::ApprovalUsed { approval } => self.approvals.get(approval).and_then(|a| a.task).and_then(of_task),
             Fact::Refused { turn, .. } => turn.and_then(of_turn),
             Fact::Configured { .. }
+            | Fact::PolicyConfigured { .. }
             | Fact::Registered { .. }
             | Fact::Amended { .. }
             | Fact::Rekeyed { .. }

@@ -11,7 +11,7 @@ use super::{
     Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Room, RootLine, Running,
     State, Timer,
 };
-use crate::fact::{Decision, EscalationCause, Fact};
+use crate::fact::{Decision, EscalationCause, Fact, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, Time};
 use crate::names::RequestId;
 
@@ -127,6 +127,11 @@ impl State {
                     self.human_wait(at, grant, true);
                 }
             }
+            Fact::ApprovalRuled { approval, rule } => {
+                if let Some(approval) = self.approvals.get_mut(approval) {
+                    approval.rule = Some(rule.clone());
+                }
+            }
             Fact::ApprovalDecided { approval: id, by, decision, comment, edited } => {
                 self.end_approval(at, *id, decided_state(*decision));
                 let Some(approval) = self.approvals.get_mut(id) else { return };
@@ -136,6 +141,10 @@ impl State {
                 if let Some((arguments, digest)) = edited {
                     approval.arguments.clone_from(arguments);
                     approval.digest = *digest;
+                }
+                if *by == Some(SYSTEM) {
+                    // The policy decided, and the reply to the asking says so.
+                    return;
                 }
                 let (agent, task) = (approval.agent, approval.task);
                 let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);

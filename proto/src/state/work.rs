@@ -10,6 +10,7 @@ use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, O
 use crate::fsm::RequestState;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use crate::names::{Label, Ref, RequestId, Resource};
+use crate::policy::ApprovalRule;
 use crate::refusal::Code;
 
 /// Who waits for a task's answer.
@@ -319,6 +320,8 @@ pub struct Approval {
     pub by: Option<AgentId>,
     /// In which words.
     pub comment: Option<Box<str>>,
+    /// The rule that the policy has for it.
+    pub rule: Option<Box<ApprovalRule>>,
 }
 
 impl Approval {
@@ -339,6 +342,7 @@ impl Approval {
             decision: None,
             by: None,
             comment: None,
+            rule: None,
         })
     }
 }

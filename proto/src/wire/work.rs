@@ -455,9 +455,15 @@ pub struct ApprovalView {
     /// The decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// Who decided.
+    /// Who decided; `policy` where a rule of it did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// The rule of the policy that is about the call, such as `Bash(rm *)`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// The tier of that rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
     /// In which words.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,

@@ -1,20 +1,22 @@
 //! Transcripts: an input a line, what it came to in indented lines below.
 //!
 //! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and
-//! `observe GUARD` configure; `agent NAME [action=…] [group=…]` and `human NAME` register. `clock MS` sets the
-//! clock alone: the tick is late. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
+//! `observe GUARD` configure; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held
+//! calls; `agent NAME [action=…] [group=…]` and `human NAME` register. `clock MS` sets the clock alone: the tick is
+//! late. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
 use lastword_proto::fact::{
-    ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, Scope,
+    ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, SYSTEM, Scope,
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, Seq, Time, TurnId};
 use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
-use lastword_proto::limits::Limits;
+use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::rules::Off;
 use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
 
@@ -24,6 +26,7 @@ pub(crate) struct World {
     pub(crate) log: Vec<Entry>,
     now: Time,
     limits: Limits,
+    policy: Policy,
     turns: BTreeMap<String, TurnId>,
     proofs: BTreeMap<String, Principal>,
 }
@@ -46,6 +49,7 @@ pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
         log: Vec::new(),
         now: Time(0),
         limits: Limits::default(),
+        policy: Policy::default(),
         turns: BTreeMap::new(),
         proofs: BTreeMap::new(),
     };
@@ -119,6 +123,10 @@ impl World {
                 let named = who.iter().filter(|w| **w != "asker").map(|w| AgentName::new(w).unwrap());
                 self.limits.approvers.agents = named.collect();
                 self.give(Input::Configure(Box::new(self.limits.clone())))
+            }
+            ["policy", ruling, rest @ ..] => {
+                self.policy.rules.push(rule(ruling, rest));
+                self.give(Input::ConfigurePolicy(Box::new(self.policy.clone())))
             }
             ["agent", name, rest @ ..] => self.register(name, Kind::Agent, rest),
             ["human", name] => self.register(name, Kind::Human, &[]),
@@ -260,6 +268,10 @@ impl World {
             Fact::RootEnded { task, status } => format!("{task} ended: {status}"),
             Fact::Requeued { agent, why, .. } => format!("runs again: {} ({why})", self.name(*agent)),
             Fact::EscalationOpened { escalation, body, cause, .. } => format!("{escalation} {cause}: {body}"),
+            Fact::ApprovalRuled { approval, rule } => format!("{approval} ruled: {} {}", rule.ruling, rule.call),
+            Fact::ApprovalDecided { approval, decision, by: Some(SYSTEM), .. } => {
+                format!("{approval} decided by policy: {decision}")
+            }
             Fact::ApprovalDecided { approval, decision, .. } => format!("{approval} decided: {decision}"),
             Fact::ApprovalUsed { approval } => format!("{approval} used up"),
             Fact::Late { turn, body, .. } => format!("late: {turn} \"{body}\""),
@@ -365,6 +377,25 @@ fn call(tool: &str, words: &[&str]) -> HeldCall {
         arguments: arguments.into(),
         reason: None,
         digest: credential(&format!("{tool}({arguments})")),
+        subjects: vec![arguments.replace('_', " ").into()],
+    }
+}
+
+/// `PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]`, where `_` in the pattern is a space.
+fn rule(ruling: &str, words: &[&str]) -> ApprovalRule {
+    let names = |list: &str| list.split(',').map(|n| AgentName::new(n).unwrap()).collect::<Vec<_>>();
+    let who = option(words, "who=").map(|list| {
+        let others: Vec<&str> = list.split(',').filter(|who| !matches!(*who, "human" | "asker")).collect();
+        let agents = if others.is_empty() { Vec::new() } else { names(&others.join(",")) };
+        Approvers { asker: list.split(',').any(|who| who == "asker"), agents }
+    });
+    ApprovalRule {
+        call: CallPattern::parse(&words[0].replace('_', " ")).unwrap(),
+        agents: option(words, "agents=").map(names).unwrap_or_default(),
+        ruling: Ruling::from_word(ruling).unwrap(),
+        tier: option(words, "tier=").map(|t| Label::new(t).unwrap()),
+        who,
+        timeout_ms: option(words, "timeout=").map(|n| n.parse().unwrap()),
     }
 }
 

@@ -14,7 +14,9 @@ use lastword_proto::fact::{
 use lastword_proto::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
 };
+use lastword_proto::limits::Approvers;
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::{
     Address, AnswerStatus, Code, Entry, Fact, FinishStatus, Limits, MessageType, Priority, Refusal, Seq, Time,
 };
@@ -80,7 +82,7 @@ fn the_numbers_that_stand_for_words_never_change() {
         )*};
     }
     list!(MessageType Priority AnswerStatus FinishStatus Kind Outcome Rerun TurnEnd GrantEnd Control Crossing Decision);
-    list!(ClaimMode EscalationCause Code);
+    list!(ClaimMode EscalationCause Code Ruling);
     // Each kind has a file part of its own, so that one may grow without moving the others.
     let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
     kinds.dedup();
@@ -99,6 +101,7 @@ fn samples() -> Vec<(&'static str, Entry)> {
     samples.push(("Refused", refused(30, 2, Code::PairRate)));
     samples.push(("Posted", post(40, 5, "a post")));
     samples.push(("without a grant", Entry { at: Time(0), grant: None, fact: Fact::Removed { agent: AgentId(4) } }));
+    samples.extend(policy().into_iter().map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
 
@@ -257,6 +260,23 @@ fn shared() -> Vec<(&'static str, Fact)> {
         ),
         ("Released", Fact::Released { claim }),
         ("RoomOpened", Fact::RoomOpened { room, name: reference(), members: vec![AgentId(1), AgentId(200)] }),
+    ]
+}
+
+fn policy() -> [(&'static str, Fact); 2] {
+    let kilo = AgentName::new("kilo").unwrap();
+    let rule = ApprovalRule {
+        call: CallPattern::parse("Bash(rm *)").unwrap(),
+        agents: vec![kilo.clone()],
+        ruling: Ruling::Ask,
+        tier: Some(label("high")),
+        who: Some(Approvers { asker: true, agents: vec![kilo] }),
+        timeout_ms: Some(60_000),
+    };
+    let policy = Box::new(Policy { rules: vec![rule.clone()] });
+    [
+        ("PolicyConfigured", Fact::PolicyConfigured { policy }),
+        ("ApprovalRuled", Fact::ApprovalRuled { approval: ApprovalId(3), rule: Box::new(rule) }),
     ]
 }
 

@@ -1,0 +1,218 @@
+//! The policy of held calls: which of them a rule decides, who decides the others, and within what time (H2, H3).
+//!
+//! A pattern is for people who mean well: it tells calls apart by how they are written. So a rule that allows reads a
+//! command as narrowly as it can, and one that asks or denies as widely.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+use crate::envelope::words;
+use crate::input::HeldCall;
+use crate::limits::Approvers;
+use crate::names::{AgentName, Label};
+
+words! {
+    /// What a rule of the policy says of a call (H2).
+    Ruling {
+        /// Somebody decides.
+        Ask = "ask",
+        /// It may be made, and is on record.
+        Allow = "allow",
+        /// It may not, and is on record.
+        Deny = "deny",
+    }
+}
+
+/// The rules, in order; the first that is about a call holds. A call that none is about is asked about.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Policy {
+    /// The rules.
+    pub rules: Vec<ApprovalRule>,
+}
+
+/// One rule of the policy.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalRule {
+    /// The calls that it is about.
+    pub call: CallPattern,
+    /// Whose calls; everybody's where it names nobody.
+    pub agents: Vec<AgentName>,
+    /// What it says of them.
+    pub ruling: Ruling,
+    /// The name of the tier from which who and time were taken.
+    pub tier: Option<Label>,
+    /// Who may decide besides humans, where that differs from what holds for all.
+    pub who: Option<Approvers>,
+    /// Time to decide, where that differs.
+    pub timeout_ms: Option<u64>,
+}
+
+/// `Bash`, `mcp__github__*` or `Bash(rm *)`: a tool, and what its call is about; `*` is any run of characters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallPattern {
+    tool: Box<str>,
+    argument: Option<Box<str>>,
+}
+
+impl Policy {
+    /// The rule that holds for a call of this agent.
+    #[must_use]
+    pub fn first(&self, agent: &str, call: &HeldCall) -> Option<&ApprovalRule> {
+        self.rules.iter().find(|rule| {
+            let named = rule.agents.is_empty() || rule.agents.iter().any(|name| name.as_str() == agent);
+            named && rule.call.covers(rule.ruling, &call.tool, &call.subjects)
+        })
+    }
+
+    /// Every agent that the rules name.
+    pub fn names(&self) -> impl Iterator<Item = &AgentName> + '_ {
+        self.rules.iter().flat_map(|rule| rule.agents.iter().chain(rule.who.iter().flat_map(|who| &who.agents)))
+    }
+}
+
+impl CallPattern {
+    /// Reads a pattern; `None` where there is no tool in it, or its parenthesis is left open.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        let (tool, argument) = match text.split_once('(') {
+            Some((tool, rest)) => (tool, Some(rest.strip_suffix(')')?)),
+            None => (text, None),
+        };
+        let plain = !tool.is_empty() && !tool.contains([')', ' ']);
+        plain.then(|| Self { tool: tool.into(), argument: argument.map(Into::into) })
+    }
+
+    fn covers(&self, ruling: Ruling, tool: &str, subjects: &[Box<str>]) -> bool {
+        if !fits(&self.tool, tool, |_, _| true) {
+            return false;
+        }
+        let Some(argument) = &self.argument else { return true };
+        match ruling {
+            // What it doesn't see it can't have allowed: a second subject, a second command, another folder.
+            Ruling::Allow => matches!(subjects, [only] if fits(argument, only, stays_within)),
+            Ruling::Ask | Ruling::Deny => subjects.iter().any(|subject| {
+                let any = |text: &str| fits(argument, text.trim(), |_, _| true);
+                any(subject) || subject.split(SEPARATORS).any(any)
+            }),
+        }
+    }
+}
+
+impl fmt::Display for CallPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.argument {
+            Some(argument) => write!(f, "{}({argument})", self.tool),
+            None => f.write_str(&self.tool),
+        }
+    }
+}
+
+/// What ends one command of a shell and begins another.
+const SEPARATORS: [char; 11] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{', '}'];
+
+/// Whether the `*` of a rule that allows may stand for this character: nothing with which a shell starts something
+/// else or writes somewhere else, and no way up to another folder.
+fn stays_within(c: char, next: Option<char>) -> bool {
+    let leads_out = SEPARATORS.contains(&c) || matches!(c, '<' | '>') || (c == '.' && next == Some('.'));
+    !leads_out
+}
+
+/// Whether a text is as a pattern says, where each `*` stands only for characters that `free` lets through.
+fn fits(pattern: &str, text: &str, free: impl Fn(char, Option<char>) -> bool) -> bool {
+    let (mut pattern, mut text) = (pattern.chars(), text.chars());
+    // Where the last `*` was, and how far what it stands for reaches.
+    let mut star = None;
+    loop {
+        let (mut rest, mut left) = (pattern.clone(), text.clone());
+        match (rest.next(), left.next()) {
+            (Some('*'), _) => {
+                star = Some((rest.clone(), text.clone()));
+                pattern = rest;
+            }
+            (None, None) => return true,
+            (Some(wanted), Some(found)) if wanted == found => (pattern, text) = (rest, left),
+            _ => {
+                let Some((after, mut taken)) = star.take() else { return false };
+                let Some(c) = taken.next() else { return false };
+                if !free(c, taken.clone().next()) {
+                    return false;
+                }
+                (pattern, text) = (after.clone(), taken.clone());
+                star = Some((after, taken));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(ruling: Ruling, pattern: &str, tool: &str, subjects: &[&str]) -> bool {
+        let subjects: Vec<Box<str>> = subjects.iter().map(|s| (*s).into()).collect();
+        CallPattern::parse(pattern).unwrap().covers(ruling, tool, &subjects)
+    }
+
+    #[test]
+    fn a_star_is_any_run_of_characters() {
+        for (pattern, text, fit) in [
+            ("Bash", "Bash", true),
+            ("Bash", "BashOutput", false),
+            ("mcp__*", "mcp__github__merge", true),
+            ("mcp__*__merge", "mcp__git__hub__merge", true),
+            ("*", "", true),
+            ("a*b*c", "abbc", true),
+            ("a*b*c", "acb", false),
+            ("", "x", false),
+        ] {
+            assert_eq!(fits(pattern, text, |_, _| true), fit, "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_rule_that_allows_lets_no_second_command_through() {
+        let allows = |command: &str| covers(Ruling::Allow, "Bash(git log*)", "Bash", &[command]);
+        assert!(allows("git log --oneline -5"));
+        for more in [
+            "git log; rm -rf /",
+            "git log && curl x",
+            "git log | sh",
+            "git log $(rm x)",
+            "git log `rm x`",
+            "git log > ~/.bashrc",
+            "git log\nrm x",
+            "git log ../../secret",
+            "sudo git log",
+        ] {
+            assert!(!allows(more), "{more}");
+        }
+        assert!(covers(Ruling::Allow, "Bash(git log | head)", "Bash", &["git log | head"]), "what it says itself");
+        assert!(!covers(Ruling::Allow, "Bash(ls *)", "Bash", &["ls x", "/etc/shadow"]), "a second subject");
+        assert!(!covers(Ruling::Allow, "Bash(*)", "Bash", &[]), "nothing to look at");
+        assert!(!covers(Ruling::Allow, "Write(src/*)", "Write", &["src/../../.bashrc"]));
+    }
+
+    #[test]
+    fn a_rule_that_denies_looks_into_every_command() {
+        let denies = |command: &str| covers(Ruling::Deny, "Bash(rm *)", "Bash", &[command]);
+        for command in ["rm -rf /", "cd /tmp && rm x", "echo $(rm x)", "true;rm x", "ls | rm x"] {
+            assert!(denies(command), "{command}");
+        }
+        assert!(!denies("ls"));
+        assert!(covers(Ruling::Ask, "Bash", "Bash", &[]), "the tool alone");
+    }
+
+    #[test]
+    fn a_pattern_is_printed_as_it_was_written() {
+        for text in ["Bash", "mcp__*", "Bash(rm *)", "Bash(echo (x))"] {
+            let pattern = CallPattern::parse(text).unwrap();
+            assert_eq!(alloc::format!("{pattern}"), text);
+        }
+        for text in ["", "(x)", "Bash(rm", "a b", "a)"] {
+            assert_eq!(CallPattern::parse(text), None, "{text}");
+        }
+    }
+}
