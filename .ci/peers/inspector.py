@@ -6,7 +6,7 @@ from broker import Broker
 from node import run
 
 CALLS = [
-    ("tools/list", "tools", 13, ["--strict"]),
+    ("tools/list", "tools", 15, ["--strict"]),
     ("resources/list", "resources", 2, []),
     ("resources/templates/list", "resourceTemplates", 1, []),
     ("resources/read", "contents", 1, ["--uri", "lastword://inbox"]),

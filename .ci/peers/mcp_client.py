@@ -15,7 +15,7 @@ from mcp_types import ElicitResult
 warnings.filterwarnings("ignore", message="resources/subscribe is removed")
 
 SECONDS_MAX = 60
-TOOLS = 13
+TOOLS = 15
 INBOX = "lastword://inbox"
 
 

@@ -9,6 +9,7 @@ pub(crate) mod canonical;
 pub(crate) mod control;
 pub(crate) mod desk;
 pub(crate) mod messages;
+pub(crate) mod permission;
 pub(crate) mod registry;
 pub(crate) mod rooms;
 pub(crate) mod turns;

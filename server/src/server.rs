@@ -12,6 +12,7 @@ use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
+use lastword_proto::policy::Policy;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
 use tokio::net::TcpListener;
@@ -40,6 +41,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The numbers in force.
     pub limits: Limits,
+    /// The policy of held calls.
+    pub policy: Policy,
     /// Host names under which it may be called, besides addresses and `localhost`.
     pub hosts: Vec<String>,
     /// Replaces the first human's token by a new one, for who lost it.
@@ -58,6 +61,7 @@ impl Config {
             data_dir: data_dir.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             limits: Limits::default(),
+            policy: Policy::default(),
             hosts: Vec::new(),
             renew_operator_token: false,
             seats: BTreeMap::new(),
@@ -95,6 +99,12 @@ pub enum StartError {
         /// Where it was to listen.
         address: SocketAddr,
     },
+    /// The policy of held calls names agents that there never were.
+    #[error("the policy of held calls names {}, and no agent is called so", names.join(", "))]
+    Policy {
+        /// Whom.
+        names: Vec<String>,
+    },
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -121,8 +131,16 @@ impl Server {
     /// # Errors
     /// See [`StartError`]; nothing is left running.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let Config { data_dir, listen: address, limits, hosts, renew_operator_token, seats, conformance_fixtures } =
-            config;
+        let Config {
+            data_dir,
+            listen: address,
+            limits,
+            policy,
+            hosts,
+            renew_operator_token,
+            seats,
+            conformance_fixtures,
+        } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
             return Err(StartError::Fixtures { address });
         }
@@ -143,6 +161,7 @@ impl Server {
         let addr = listener.local_addr().map_err(unusable)?;
         let (handle, broker) = broker::boot(Box::new(log), signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
+        configure(&handle, policy).await?;
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
@@ -223,6 +242,25 @@ impl Server {
 
 /// Registers a human where there is none, as at the first start, and writes the token down. Later the file may
 /// be elsewhere: a human who moved the token away from where agents could read it gets no second one.
+/// Puts the policy of held calls into force. A name in it that nobody ever had is a slip of the pen, which would leave a
+/// rule without effect; but where no agent was registered yet, the names are those to come.
+async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
+    let named = policy.clone();
+    let unknown = handle.query(move |live| {
+        let agents = live.state.agents.iter().filter(|agent| !agent.is_human()).count();
+        let unknown = named.names().filter(|name| !live.state.names.contains_key(*name));
+        // The first row of the table is the broker itself.
+        (agents > 1, unknown.map(ToString::to_string).collect::<Vec<_>>())
+    });
+    match unknown.await? {
+        (_, names) if names.is_empty() => {}
+        (true, names) => return Err(StartError::Policy { names }),
+        (false, names) => tracing::warn!(?names, "the policy of held calls names agents that are not registered yet"),
+    }
+    handle.submit(Input::ConfigurePolicy(Box::new(policy))).await?;
+    Ok(())
+}
+
 async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, StartError> {
     let path = dir.join(FILE_OPERATOR_TOKEN);
     let failed = |source| StartError::File { path: path.clone(), source };

@@ -15,4 +15,4 @@ pub(crate) use self::desk::{approval, claim, escalation, incident, room};
 pub(crate) use self::events::{EventDraft, event};
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::notices::notices;
-pub(crate) use self::people::{agent, limits, request};
+pub(crate) use self::people::{agent, request};

@@ -44,6 +44,19 @@ fn list<T>(
     out.push(close);
 }
 
+/// The members of a tool's arguments that say what a call is about, as the tools of agents name them.
+const SUBJECTS: [&str; 6] = ["command", "cmd", "file_path", "notebook_path", "path", "url"];
+
+/// What a call is about: the command, the file, the address. The policy's argument patterns look at nothing else.
+pub(crate) fn subjects(arguments: &Value) -> Vec<Box<str>> {
+    let found = SUBJECTS.iter().filter_map(|name| arguments.get(name)).filter_map(|value| match value {
+        Value::String(text) => Some(text.as_str().into()),
+        Value::Array(words) => Some(words.iter().map_while(Value::as_str).collect::<Vec<_>>().join(" ").into()),
+        Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    });
+    found.collect()
+}
+
 /// The digest of a call: tool, arguments, who makes it and in which task.
 pub(crate) fn digest(tool: &str, arguments: &Value, agent: &str, task: Option<&str>) -> Digest {
     let call = serde_json::json!({ "tool": tool, "arguments": arguments, "agent": agent, "task": task });
@@ -58,6 +71,16 @@ mod tests {
     fn keys_are_sorted_at_every_level() {
         let value: Value = serde_json::from_str(r#"{"b":[{"z":1,"a":"é\n"}],"a":null}"#).unwrap();
         assert_eq!(canonical(&value), r#"{"a":null,"b":[{"a":"é\n","z":1}]}"#);
+    }
+
+    #[test]
+    fn a_call_is_about_its_command_its_file_or_its_address() {
+        let about = |arguments: Value| subjects(&arguments).join("|");
+        assert_eq!(about(serde_json::json!({"command": "ls", "description": "x"})), "ls");
+        assert_eq!(about(serde_json::json!({"command": ["git", "log"]})), "git log");
+        assert_eq!(about(serde_json::json!({"file_path": "/a", "content": "x", "command": 1})), "/a");
+        assert_eq!(about(serde_json::json!({"path": "/a", "url": "b"})), "/a|b");
+        assert_eq!(about(serde_json::json!([])), "");
     }
 
     #[test]

@@ -89,5 +89,5 @@ fn concerns(live: &Live<'_>, on: lastword_proto::fact::Latched, agent: lastword_
 
 /// The numbers in force.
 pub(crate) async fn limits(ctx: &Context) -> Result<LimitsView, Fault> {
-    Ok(ctx.handle.query(|live| views::limits(&live.state.limits)).await?)
+    Ok(ctx.handle.query(|live| LimitsView::of(&live.state.limits, &live.state.policy)).await?)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::fact::Decision;
+use lastword_proto::fact::{Decision, Digest};
 use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
 use lastword_proto::names::Ref;
 use lastword_proto::state::{Approval, ApprovalState};
@@ -13,7 +13,7 @@ use lastword_proto::wire::{
 use lastword_proto::{Input, Principal, Reply, Seq, input};
 use serde_json::Value;
 
-use super::canonical::{canonical, digest};
+use super::canonical::{canonical, digest, subjects};
 use super::registry::checked;
 use super::{Caller, Context, admitted, fits, rang, total};
 use crate::broker::Live;
@@ -122,11 +122,12 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
         return Err(FieldError::new("tool", "is empty").into());
     }
     fits(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
-    let (agent, task) = ctx.handle.query(move |live| asker(live, caller)).await?;
-    let digest = digest(&call.tool, &call.arguments, &agent, task.map(|t| t.to_string()).as_deref());
+    let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
+    let digest = ctx.handle.query(move |live| digest_of(live, caller, &tool, &arguments)).await?;
     let held = input::HeldCall {
         tool: call.tool.into(),
         arguments: canonical(&call.arguments).into(),
+        subjects: subjects(&call.arguments),
         reason: call.reason.map(Into::into),
         digest,
     };
@@ -135,6 +136,12 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
         Reply::Held(id) => approval(ctx, caller, id, Duration::ZERO).await,
         other => Err(Fault::unexpected(&other)),
     }
+}
+
+/// The digest of a call that the caller would make now.
+pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Value) -> Digest {
+    let (agent, task) = asker(live, caller);
+    digest(tool, arguments, &agent, task.map(|t| t.to_string()).as_deref())
 }
 
 /// Who asks, and in which task: that of the named turn, or of the only open one.
@@ -223,7 +230,7 @@ async fn edit(
     ctx: &Context,
     id: ApprovalId,
     arguments: Value,
-) -> Result<(lastword_proto::envelope::JsonText, lastword_proto::fact::Digest), Fault> {
+) -> Result<(lastword_proto::envelope::JsonText, Digest), Fault> {
     let call = ctx.handle.query(move |live| held(live, id)).await?;
     let (tool, agent, task) = call.ok_or_else(|| Fault::unknown(&id.to_string()))?;
     Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))

@@ -52,6 +52,12 @@ pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, Fault> {
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
+/// Whoever asks.
+pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, Fault> {
+    let agent = caller.principal.agent();
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown("me"))
+}
+
 /// One of them.
 pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, Fault> {
     let agent = find(ctx, name).await?;

@@ -6,6 +6,7 @@ mod door;
 mod elicit;
 mod fixtures;
 mod inbox;
+mod permit;
 mod prompts;
 mod remote;
 mod resources;
@@ -112,6 +113,9 @@ impl ServerHandler for Surface {
                 Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
                 Backend::Remote(remote) => {
                     let arguments = request.arguments.unwrap_or_default();
+                    if request.name == permit::TOOL {
+                        return Ok(permit::remote(remote, arguments, &trace, &context).await.into());
+                    }
                     remote.call(&request.name, arguments, &trace).await.map(Into::into)
                 }
             }
@@ -303,6 +307,9 @@ async fn call(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResponse {
     let name = request.name.clone();
+    if name == permit::TOOL {
+        return permit::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
+    }
     let result = async {
         let caller = who(ctx, context)?;
         let human = elicit::human(ctx, caller, &name, context).await?;

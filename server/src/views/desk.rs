@@ -1,6 +1,6 @@
 //! What lies before humans: escalations, approvals, incidents; and rooms and claims.
 
-use lastword_proto::fact::{Latched, Place, hex};
+use lastword_proto::fact::{Latched, Place, SYSTEM, hex};
 use lastword_proto::ids::{ApprovalId, ClaimId, EscalationId, IncidentId, RoomId, TaskId};
 use lastword_proto::state::Incident;
 use lastword_proto::wire::{ApprovalView, ClaimView, EscalationView, IncidentView, RoomView, rfc3339};
@@ -70,7 +70,9 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         request_id: request_of(state, known.task),
         created_at: rfc3339(known.at),
         decision: known.decision,
-        by: known.by.map(|by| state.name_of(by).to_owned()),
+        by: known.by.map(|by| if by == SYSTEM { "policy" } else { state.name_of(by) }.to_owned()),
+        policy: known.rule.as_ref().map(|rule| rule.call.to_string()),
+        tier: known.rule.as_ref().and_then(|rule| rule.tier.as_ref()).map(ToString::to_string),
         comment: known.comment.as_ref().map(ToString::to_string),
     })
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{Latched, Place, Scope};
+use lastword_proto::fact::{Latched, Place, SYSTEM, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
 use lastword_proto::wire::{Event, rfc3339};
 use lastword_proto::{Entry, Fact, Principal, Seq, State};
@@ -224,8 +224,14 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
             let about = of_approval(state, About::new("approval_asked"), *approval);
             about.agent(*agent).with("tool", &**tool)
         }
-        Fact::ApprovalDecided { approval, decision, .. } => {
-            of_approval(state, About::new("approval_decided"), *approval).with("decision", decision.word())
+        Fact::ApprovalRuled { approval, rule } => {
+            let about = of_approval(state, About::new("approval_ruled"), *approval);
+            about.with("rule", rule.call.to_string()).with("ruling", rule.ruling.word())
+        }
+        Fact::ApprovalDecided { approval, decision, by, .. } => {
+            let by = by.map_or("nobody", |by| if by == SYSTEM { "policy" } else { state.name_of(by) });
+            let about = of_approval(state, About::new("approval_decided"), *approval);
+            about.with("decision", decision.word()).with("by", by)
         }
         Fact::ApprovalUsed { approval } => of_approval(state, About::new("approval_used"), *approval),
         Fact::Claimed { claim, agent, resource, .. } => {

@@ -1,11 +1,9 @@
 //! Agents, requests and limits.
 
-use lastword_proto::guards::GUARDS;
+use lastword_proto::State;
 use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::limits::LIMITS;
 use lastword_proto::state::{Phase, Request, Task};
-use lastword_proto::wire::{AgentView, HistoryItem, LimitView, LimitsView, RequestView, rfc3339};
-use lastword_proto::{Limits, State};
+use lastword_proto::wire::{AgentView, HistoryItem, RequestView, rfc3339};
 
 use crate::broker::Live;
 
@@ -77,21 +75,4 @@ fn history(state: &State, task: &Task, request: &Request) -> Vec<HistoryItem> {
         items.push(item(at, "settled", task.agent, Some(task.attempt)));
     }
     items
-}
-
-/// The numbers in force.
-pub(crate) fn limits(limits: &Limits) -> LimitsView {
-    let row = |row: &lastword_proto::limits::LimitRow| LimitView {
-        name: row.name.to_owned(),
-        rule: row.rule.to_owned(),
-        value: limits.value(row.name).unwrap_or(row.default),
-        default: row.default,
-        meaning: row.meaning.to_owned(),
-    };
-    let mode = |name: &str| if limits.observed.observes(name) { "observe" } else { "enforce" };
-    LimitsView {
-        items: LIMITS.iter().map(row).collect(),
-        guards: GUARDS.iter().map(|guard| (guard.name.to_owned(), mode(guard.name).to_owned())).collect(),
-        bound_messages: limits.bound_messages(),
-    }
 }

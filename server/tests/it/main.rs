@@ -9,5 +9,6 @@ mod exchange;
 mod mcp;
 mod mcp_elicit;
 mod mcp_wire;
+mod permit;
 mod watching;
 mod world;

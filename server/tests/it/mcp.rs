@@ -36,7 +36,7 @@ async fn a_client_shakes_hands_and_sees_the_tools() {
     assert_eq!(info["serverInfo"]["name"], "lastword");
     let tools = rpc(&world, "kilo", "tools/list", json!({})).await;
     let names: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|tool| id(tool, "name")).collect();
-    assert_eq!(names.len(), 13, "{names:?}");
+    assert_eq!(names.len(), 15, "{names:?}");
     let told = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mcp.md")).unwrap();
     for name in names {
         assert!(told.contains(&format!("| `{name}` |")), "docs/mcp.md has no {name}");

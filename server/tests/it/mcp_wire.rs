@@ -284,7 +284,7 @@ async fn a_session_is_its_owners_and_ends() {
     let world = World::with(&["kilo", "hive"]).await;
     let session = Session::begin(&world, "kilo").await;
     let tools = session.call("tools/list", json!({})).await;
-    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 13);
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 15);
     for method in [Method::POST, Method::GET, Method::DELETE] {
         let stolen = session.named(world.request("hive", method, "/mcp")).header("accept", "text/event-stream");
         answer(stolen).await.is(404);
@@ -320,7 +320,7 @@ async fn after_a_restart_an_old_session_is_good_for_calls_but_not_for_a_stream()
     let world = world.restart().await;
     let session = Session { world: &world, who: "kilo", id };
     let tools = result(session.named(call(&world, "kilo", "tools/list", &json!({})))).await;
-    assert_eq!(tools["tools"].as_array().unwrap().len(), 13);
+    assert_eq!(tools["tools"].as_array().unwrap().len(), 15);
     answer(session.request(Method::GET).header("accept", "text/event-stream")).await.is(404);
     let subscribe = call(&world, "kilo", "resources/subscribe", &json!({ "uri": INBOX }));
     let refused = answer(session.named(subscribe)).await;

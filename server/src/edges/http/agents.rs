@@ -25,11 +25,17 @@ pub(super) async fn add(
     Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
 }
 
+/// The reserved name under which everybody finds itself.
+const OWN_NAME: &str = "me";
+
 pub(super) async fn show(
     State(ctx): State<Context>,
-    _caller: Caller,
+    caller: Caller,
     Path(name): Path<String>,
 ) -> Result<Out<AgentView>, Fault> {
+    if name == OWN_NAME {
+        return registry::own(&ctx, caller).await.map(Out);
+    }
     registry::show(&ctx, &name).await.map(Out)
 }
 

@@ -42,7 +42,7 @@ pub(super) const CALLS: &[Row] = &[
     ("post", "/workspace/stop", "Stop everything", "", "", 204, ""),
     ("get", "/agents", "List agents and humans", "", "", 200, "Page_AgentView"),
     ("post", "/agents", "Register an agent or human; its token is shown this once", "", "NewAgent", 201, "AgentToken"),
-    ("get", "/agents/{name}", "One agent", "", "", 200, "AgentView"),
+    ("get", "/agents/{name}", "One agent; `me` is whoever asks", "", "", 200, "AgentView"),
     ("patch", "/agents/{name}", "Change what an agent may do", "", "AgentPatch", 200, "AgentView"),
     ("delete", "/agents/{name}", "Remove an agent", "", "", 204, ""),
     ("post", "/agents/{name}/token", "Replace an agent's token", "", "", 201, "AgentToken"),

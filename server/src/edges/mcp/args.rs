@@ -39,6 +39,7 @@ pub(super) struct Resolve {
     pub(super) decision: Decision,
     pub(super) digest: Option<String>,
     pub(super) comment: Option<String>,
+    pub(super) input: Option<Value>,
 }
 
 #[derive(Deserialize)]
@@ -80,6 +81,23 @@ pub(super) struct Approve {
     pub(super) input: Value,
     pub(super) reason: Option<String>,
     pub(super) turn: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Use {
+    pub(super) approval_id: String,
+    pub(super) tool_name: String,
+    #[serde(default)]
+    pub(super) input: Value,
+}
+
+/// What Claude Code asks its permission-prompt tool; what else a later version says is none of ours.
+#[derive(Deserialize)]
+pub(super) struct Permit {
+    pub(super) tool_name: String,
+    #[serde(default)]
+    pub(super) input: Value,
 }
 
 #[derive(Deserialize)]

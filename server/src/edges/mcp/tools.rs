@@ -7,14 +7,15 @@ use lastword_proto::fact::ClaimMode;
 use lastword_proto::ids::{ApprovalId, ClaimId};
 use lastword_proto::wire::{
     DecideApproval, Envelope, EscalationView, Finish, HeldCall, Metadata, NewClaim, NewEscalation, Progress, To,
+    UseApproval,
 };
 use rmcp::model::{JsonObject, Tool};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
-use super::args;
 use super::trace::Trace;
+use super::{args, permit};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, WAIT_MAX, audit, control, desk, registry, rooms, turns};
 use crate::edges::Fault;
@@ -68,9 +69,10 @@ const TOOLS: &[Row] = &[
         "Decide another agent's held tool call, where you may.",
         &[
             ("approval_id", "string", "apr-…", true),
-            ("decision", "string", "approve, reject, respond or ignore", true),
+            ("decision", "string", "approve, reject, respond (reject with words), edit or ignore", true),
             ("digest", "string", "Digest of the call that you looked at; required to approve", false),
             ("comment", "string", "Why", false),
+            ("input", "object", "With edit: the arguments to use instead", false),
         ],
     ),
     (
@@ -104,6 +106,24 @@ const TOOLS: &[Row] = &[
             ("input", "object", "Its exact arguments", true),
             ("reason", "string", "Why it is needed", false),
             TURN,
+        ],
+    ),
+    (
+        "use_approval",
+        "Right before you make an approved call: checks that it is that very call, and uses the approval up.",
+        &[
+            ("approval_id", "string", "apr-…", true),
+            ("tool_name", "string", "The tool", true),
+            ("input", "object", "Its exact arguments", true),
+        ],
+    ),
+    (
+        permit::TOOL,
+        "For agent programs that ask before each tool call (Claude Code's --permission-prompt-tool). Not for you to call.",
+        &[
+            ("tool_name", "string", "The tool", true),
+            ("input", "object", "Its arguments", true),
+            ("tool_use_id", "string", "The program's id of the call", false),
         ],
     ),
     (
@@ -175,6 +195,7 @@ pub(super) async fn call(
         "finish_turn" => finish(ctx, caller, read(arguments)?).await,
         "report_progress" => report(ctx, caller, read(arguments)?).await,
         "request_approval" => approve(ctx, caller, read(arguments)?).await,
+        "use_approval" => spend(ctx, caller, read(arguments)?).await,
         "check_request" => check(ctx, caller, read(arguments)?).await,
         "cancel_request" => {
             let args::ById { request_id } = read(arguments)?;
@@ -198,7 +219,7 @@ pub(super) async fn call(
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
+pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
     serde_path_to_error::deserialize(Value::Object(arguments))
         .map_err(|error| Fault::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner())))
 }
@@ -250,7 +271,8 @@ pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObjec
 
 async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, Fault> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| Fault::unknown(&args.approval_id))?;
-    let decision = DecideApproval { decision: args.decision, comment: args.comment, input: None, digest: args.digest };
+    let decision =
+        DecideApproval { decision: args.decision, comment: args.comment, input: args.input, digest: args.digest };
     value(&desk::decide(ctx, caller, id, decision).await?)
 }
 
@@ -287,6 +309,11 @@ async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<V
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason };
     value(&desk::hold(ctx, caller, call).await?)
+}
+
+async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, Fault> {
+    let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| Fault::unknown(&args.approval_id))?;
+    value(&desk::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
 }
 
 async fn check(ctx: &Context, caller: Caller, args: args::ById) -> Result<Value, Fault> {

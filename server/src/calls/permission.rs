@@ -1,0 +1,111 @@
+//! A call that a client holds until it is decided: it asks once, and gets a yes or a no. Whatever goes wrong is a no.
+
+use std::time::Duration;
+
+use lastword_proto::fact::Decision;
+use lastword_proto::ids::ApprovalId;
+use lastword_proto::state::ApprovalState;
+use lastword_proto::wire::{ApprovalView, HeldCall, Progress, UseApproval};
+use serde_json::Value;
+
+use super::{Caller, Context, desk, turns};
+use crate::broker::Live;
+use crate::edges::Fault;
+
+/// How long one look at the approval waits.
+const LOOK: Duration = Duration::from_secs(15);
+/// Looks between two renewals of the turn's lease.
+const RENEWED_EVERY: u32 = 4;
+
+/// What a client is told of a call that it holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Permission {
+    /// It may be made now, once, with these arguments.
+    Allow(Value),
+    /// It may not, and why, in words for the model.
+    Deny(String),
+}
+
+/// Holds a call until it is decided, and uses the approval up.
+pub(crate) async fn permission(ctx: &Context, caller: Caller, call: HeldCall) -> Permission {
+    match decided(ctx, caller, call).await {
+        Ok(permission) => permission,
+        Err(fault) => {
+            let problem = &fault.0;
+            Permission::Deny(format!("Not allowed: {} ({}). {}", problem.detail, problem.code, problem.hint))
+        }
+    }
+}
+
+async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permission, Fault> {
+    if let Some(id) = approved_before(ctx, caller, &call).await? {
+        return spend(ctx, caller, id, call.tool, call.arguments).await;
+    }
+    let mut view = desk::hold(ctx, caller, call.clone()).await?;
+    let id = ApprovalId::parse(&view.id).ok_or_else(|| Fault::unknown(&view.id))?;
+    for look in 1_u32.. {
+        if view.state != ApprovalState::Pending {
+            break;
+        }
+        if *ctx.stopping.borrow() {
+            return Ok(Permission::Deny(format!("Not allowed: the server stopped before {id} was decided.")));
+        }
+        view = desk::approval(ctx, caller, id, LOOK).await?;
+        caller.again(&ctx.handle)?;
+        if look % RENEWED_EVERY == 0 {
+            // Outside a turn there is no lease to renew, which is no reason to give up.
+            let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
+        }
+    }
+    match (view.state, view.decision) {
+        (ApprovalState::Approved, Some(Decision::Edit)) => spend(ctx, caller, id, call.tool, view.arguments).await,
+        (ApprovalState::Approved | ApprovalState::Used, _) => spend(ctx, caller, id, call.tool, call.arguments).await,
+        _ => Ok(Permission::Deny(denial(&view))),
+    }
+}
+
+/// An approval that the agent was given earlier in this task for this very call, and has not used.
+async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, Fault> {
+    let call = call.clone();
+    let find = move |live: &Live<'_>| {
+        let digest = desk::digest_of(live, caller, &call.tool, &call.arguments);
+        let mut known = live.state.approvals.iter().rev();
+        let agent = caller.principal.agent();
+        let fits = |a: &lastword_proto::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
+        known.find(|(_, a)| a.state == ApprovalState::Approved && fits(a)).map(|(id, _)| *id)
+    };
+    Ok(ctx.handle.query(find).await?)
+}
+
+async fn spend(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    tool: String,
+    arguments: Value,
+) -> Result<Permission, Fault> {
+    desk::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
+    Ok(Permission::Allow(arguments))
+}
+
+/// Why a call may not be made, in words for the model.
+fn denial(view: &ApprovalView) -> String {
+    let by = view.by.as_deref().unwrap_or("nobody");
+    let said = view.comment.as_deref().map(|words| format!(": \"{words}\"")).unwrap_or_default();
+    match view.decision {
+        Some(Decision::Reject) if view.by.as_deref() == Some("policy") => {
+            let rule = view.policy.as_deref().unwrap_or_default();
+            format!("The policy denies {rule}. Do not make this call in another form; do without it, or ask the user.")
+        }
+        Some(Decision::Respond) => {
+            format!("{by} did not allow this call and says{said}. Act on that; you may ask again with another call.")
+        }
+        Some(Decision::Reject) => {
+            format!("{by} rejected this call{said}. Do not make it in another form; do without it.")
+        }
+        Some(Decision::Ignore) => format!("{by} does not look into this call{said}. Do without it."),
+        Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
+            format!("Nobody decided {} in time, which is a denial. Do without this call, or ask the user.", view.id)
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! The permission-prompt tool of Claude Code: the program asks it before each tool call that its own settings leave open.
+//! It answers in that program's form, one text that is JSON, and never with an error: what isn't allowed is denied.
+
+use std::time::Duration;
+
+use lastword_proto::wire::HeldCall;
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Value, json};
+
+use super::remote::Remote;
+use super::trace::Trace;
+use super::{args, tools, who};
+use crate::calls::Context;
+use crate::calls::permission::{Permission, permission};
+use crate::edges::Fault;
+
+/// Its name.
+pub(super) const TOOL: &str = "approve_tool_use";
+/// After what time a client is first told that the call waits: what the policy decides is answered before.
+const TOLD_FIRST: Duration = Duration::from_secs(1);
+/// How often it is told again.
+const TOLD_EVERY: Duration = Duration::from_secs(15);
+
+/// Answers for the broker of this process.
+pub(super) async fn local(
+    ctx: &Context,
+    arguments: JsonObject,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
+    let asked = async {
+        let caller = who(ctx, context)?;
+        let asked: args::Permit = tools::read(arguments)?;
+        let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None };
+        Ok::<_, Fault>((permission(ctx, caller, call).await, asked.input))
+    };
+    match telling(context, asked).await {
+        Ok((permission, input)) => answer(permission, &input),
+        Err(fault) => deny(&format!("Not allowed: {}", fault.0.detail)),
+    }
+}
+
+/// Answers for a running server; where that can't be reached, or says anything but what it should, it is a no.
+pub(super) async fn remote(
+    remote: &Remote,
+    arguments: JsonObject,
+    trace: &Trace,
+    context: &RequestContext<RoleServer>,
+) -> CallToolResult {
+    match telling(context, remote.call(TOOL, arguments, trace)).await {
+        Ok(result) if result.is_error != Some(true) && !result.content.is_empty() => result,
+        Ok(_) => deny("Not allowed: the Lastword server refused to look at this call."),
+        Err(error) => deny(&format!("Not allowed: {}", error.message)),
+    }
+}
+
+/// Waits for `answer`, and tells a client that wants to know that it still waits. The first time makes a stream of the
+/// response, whose head then comes at once: Claude Code gives a head 60 s, and a silent stream 5 min.
+async fn telling<T>(context: &RequestContext<RoleServer>, answer: impl Future<Output = T>) -> T {
+    let Some(token) = context.meta.get_progress_token() else { return answer.await };
+    let mut answer = std::pin::pin!(answer);
+    let (mut told, mut pause) = (0_u32, TOLD_FIRST);
+    loop {
+        tokio::select! {
+            answer = &mut answer => return answer,
+            () = tokio::time::sleep(pause) => {}
+        }
+        (told, pause) = (told.saturating_add(1), TOLD_EVERY);
+        let progress = ProgressNotificationParam::new(token.clone(), f64::from(told));
+        // A client that is gone is noticed elsewhere.
+        let _told = context.peer.notify_progress(progress.with_message("waits for a decision")).await;
+    }
+}
+
+fn answer(permission: Permission, asked: &Value) -> CallToolResult {
+    match permission {
+        // That program takes no arguments at all for "as they were": it would make the call that was not approved.
+        Permission::Allow(input) if input != *asked && input.as_object().is_none_or(serde_json::Map::is_empty) => {
+            deny("The call was approved with other arguments, which this program can't be given. Do without it.")
+        }
+        Permission::Allow(input) => said(&json!({ "behavior": "allow", "updatedInput": input })),
+        Permission::Deny(message) => deny(&message),
+    }
+}
+
+fn deny(message: &str) -> CallToolResult {
+    said(&json!({ "behavior": "deny", "message": message }))
+}
+
+fn said(answer: &Value) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(answer.to_string())])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(result: &CallToolResult) -> Value {
+        let told = serde_json::to_value(result).unwrap();
+        assert_eq!(told["structuredContent"], Value::Null, "a client may prefer it to the text");
+        serde_json::from_str(told["content"][0]["text"].as_str().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn arguments_that_the_client_would_take_for_the_old_ones_are_denied() {
+        let asked = json!({ "command": "rm -rf build" });
+        for edited in [json!({}), json!(null), json!("x")] {
+            let told = text(&answer(Permission::Allow(edited), &asked));
+            assert_eq!(told["behavior"], "deny", "{told}");
+        }
+        let told = text(&answer(Permission::Allow(json!({ "command": "ls" })), &asked));
+        assert_eq!(told, json!({ "behavior": "allow", "updatedInput": { "command": "ls" } }));
+        let told = text(&answer(Permission::Allow(json!({})), &json!({})));
+        assert_eq!(told["behavior"], "allow", "a call without arguments");
+    }
+}
