@@ -99,7 +99,7 @@ pub(crate) enum Command {
     /// Pause a conversation, an agent or the workspace
     Pause(target::Args),
     /// Lift a pause, a stop or a latch
-    Resume(target::Args),
+    Resume(resume::Args),
     /// Stop a conversation, an agent or the workspace
     Stop(target::Args),
     /// Give more to the work of a conversation

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS};
+use lastword_proto::policy::Policy;
 use serde::Deserialize;
 
 use crate::failure::Failure;
+use crate::policy;
 use crate::team::Member;
 
 /// The file that is read from the working directory where `--config` names none.
@@ -21,13 +23,15 @@ pub(crate) const DATA_DIR: &str = ".lastword";
 pub(crate) const LISTEN: &str = "127.0.0.1:7171";
 
 /// Variables that tell that a program of agents runs us.
-const AGENT_VARIABLES: [&str; 14] = [
+const AGENT_VARIABLES: [&str; 16] = [
     "LASTWORD_AGENT",
     "AGENT",
     "AI_AGENT",
     "AUGMENT_AGENT",
     "CLAUDECODE",
+    "CLAUDE_CODE_CHILD_SESSION",
     "CLAUDE_CODE_ENTRYPOINT",
+    "CLAUDE_CODE_SESSION_ID",
     "CLINE_ACTIVE",
     "CODEX_SANDBOX",
     "CODEX_SANDBOX_NETWORK_DISABLED",
@@ -103,6 +107,10 @@ struct File {
     observe: Vec<String>,
     /// Agents that may decide approvals besides humans (H3).
     approvers: Approvers,
+    /// The policy of held calls: the first rule that is about a call holds (H2).
+    approval: Vec<policy::Rule>,
+    /// What several rules of it share.
+    tier: BTreeMap<String, policy::Tier>,
     /// Agents at whose own MCP client a human sits, and which human (H1).
     seats: BTreeMap<String, String>,
     /// Agents that `serve --with-agents` runs.
@@ -135,6 +143,8 @@ pub(crate) struct Settings {
     pub(crate) token: TokenSource,
     /// The numbers.
     pub(crate) limits: Limits,
+    /// The policy of held calls.
+    pub(crate) policy: Policy,
     /// Agents at whose own MCP client a human sits, and which human.
     pub(crate) seats: BTreeMap<String, String>,
     /// Agents that the server may run.
@@ -146,6 +156,7 @@ impl Settings {
     pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
         let (file, base) = read_file(global.config.as_deref())?;
         let limits = limits_of(&file)?;
+        let policy = policy::policy(&file.approval, &file.tier, &limits)?;
         let relative = |path: PathBuf| base.join(path);
         let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
         let team = file.agent.into_iter().map(in_place).collect();
@@ -165,6 +176,7 @@ impl Settings {
             url: global.url.clone().or(file.url),
             token,
             limits,
+            policy,
             seats: file.seats,
             team,
         })
@@ -259,6 +271,7 @@ mod tests {
             ("observe = [\"nonsense\"]", "nonsense"),
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),
+            ("[[approval]]\ntool = \"Bash\"\ntier = \"none\"", "tier.none"),
         ] {
             let (_dir, global) = written(text);
             let failure = Settings::resolve(&global, &Environment::default()).unwrap_err();

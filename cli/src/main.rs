@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod failure;
 mod out;
+mod policy;
 mod quantity;
 mod render;
 mod replay;

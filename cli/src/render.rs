@@ -182,6 +182,14 @@ pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
     if let Some(reason) = &view.reason {
         append_body(&mut text, &format!("because: {reason}"), "    ", usize::MAX);
     }
+    if let Some(rule) = &view.policy {
+        let tier = view.tier.as_ref().map(|tier| format!(", tier {tier}")).unwrap_or_default();
+        append_body(&mut text, &format!("policy: {rule}{tier}"), "    ", usize::MAX);
+    }
+    if let (Some(decision), Some(by)) = (view.decision, &view.by) {
+        let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+        append_body(&mut text, &format!("{decision} by {by}{words}"), "    → ", usize::MAX);
+    }
     text.push_str(&format!("\n    digest {}", view.digest));
     text.push_str(&out.tone(Tone::Faint, &format!("\n    denied by itself at {}", view.expires_at)));
     text

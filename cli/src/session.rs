@@ -1,10 +1,11 @@
 //! Finding the server, and the token to act with.
 
 use std::fs;
-use std::io::{IsTerminal as _, stderr, stdin, stdout};
+use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::Path;
 
 use lastword_client::{Client, Token};
+use lastword_proto::fact::Kind;
 use serde::Deserialize;
 
 use crate::commands::Context;
@@ -81,6 +82,17 @@ impl Context {
         read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
     }
 
+    /// A client for a verb that decides in a human's name. A shell that came by a human's token is no human: there has
+    /// to be a terminal, or somebody who answers for the script with `--yes`, and never an agent around it. An agent's
+    /// own token passes, and the broker says what that agent may decide.
+    pub(crate) async fn deciding(&self, yes: bool) -> Result<Client, Failure> {
+        let client = self.client(Authority::Act)?;
+        if client.agent(OWN_NAME).await?.kind == Kind::Human {
+            may_decide(self.environment.agent, stdin().is_terminal(), yes)?;
+        }
+        Ok(client)
+    }
+
     /// The address that was named, else that of the server running on the data directory, else the usual.
     pub(crate) fn server_url(&self) -> String {
         self.server().unwrap_or_else(usual)
@@ -94,6 +106,9 @@ impl Context {
 fn usual() -> String {
     format!("http://{LISTEN}")
 }
+
+/// Whoever has the token, as a name.
+const OWN_NAME: &str = "me";
 
 const NAME_A_TOKEN: &str = "name a token with --token-file FILE or LASTWORD_TOKEN";
 
@@ -130,6 +145,34 @@ fn may_use_operator_token(authority: Authority, presence: &Presence, server: Opt
         .hint(NAME_A_TOKEN))
 }
 
+/// Whether a human's token may decide here.
+fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
+    if let Some(variable) = agent {
+        let message = format!("an agent is running this ({variable} is set), and the token is a human's");
+        return Err(Failure::refused(message).hint(
+            "decide in a terminal of your own; an agent that may decide has a token of its own. \
+             Agents that must not reach yours need another user account: docs/approvals.md",
+        ));
+    }
+    if terminal || yes {
+        return Ok(());
+    }
+    Err(Failure::refused("nobody sits at a terminal here, and this decides in a human's name")
+        .hint("run it at a terminal, or answer for the script yourself with --yes"))
+}
+
+/// Asks the person at the terminal, unless the command line says yes already.
+pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
+    if yes || !stdin().is_terminal() {
+        return Ok(yes);
+    }
+    // On standard error, so that --json leaves standard output to the answer.
+    stderr().lock().write_all(format!("{question} [y/N] ").as_bytes())?;
+    let mut line = String::new();
+    stdin().lock().read_line(&mut line)?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
+}
+
 fn is_loopback(url: &str) -> bool {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
     let host = host.split('/').next().unwrap_or_default();
@@ -157,6 +200,17 @@ mod tests {
         assert!(may(Authority::Read, presence(false, false, true)), "`lastword audit | less`");
         assert!(!may(Authority::Read, presence(false, false, false)), "no terminal anywhere");
         assert!(!may(Authority::Read, presence(true, true, true)));
+    }
+
+    #[test]
+    fn a_humans_token_decides_at_a_terminal_or_for_a_script_and_never_for_an_agent() {
+        let may = |agent, terminal, yes| may_decide(agent, terminal, yes).is_ok();
+        assert!(may(None, true, false));
+        assert!(may(None, false, true));
+        assert!(!may(None, false, false), "a shell without anybody");
+        for (terminal, yes) in [(true, false), (false, true), (true, true)] {
+            assert!(!may(Some("CLAUDECODE"), terminal, yes), "an agent says yes as easily as a person");
+        }
     }
 
     #[test]

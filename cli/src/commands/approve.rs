@@ -1,15 +1,16 @@
-//! `lastword approve`: allows the very call that was looked at, once (H2).
+//! `lastword approve`: allows the very call that was looked at, or one with other arguments, once (H2).
 
-use std::io::{BufRead as _, IsTerminal as _, stderr, stdin};
+use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 
 use lastword_client::wire::{ApprovalView, DecideApproval};
 use lastword_proto::fact::Decision;
+use serde_json::Value;
 
 use super::Context;
 use crate::failure::Failure;
 use crate::out::{Out, escape_line};
 use crate::render;
-use crate::session::Authority;
+use crate::session::confirmed;
 
 /// Shortest beginning of a digest that says which call was looked at.
 const DIGEST_CHARS_MIN: usize = 8;
@@ -21,22 +22,32 @@ pub(crate) struct Args {
     /// Digest of the call that was looked at, or its first 8 characters; asked for at a terminal.
     #[arg(long)]
     digest: Option<String>,
+    /// Allow the call with these arguments instead.
+    #[arg(long, value_name = "JSON", value_parser = json)]
+    edit: Option<Value>,
     /// Words for the agent.
     #[arg(long)]
     comment: Option<String>,
+    /// Decide without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = cx.client(Authority::Act)?;
+    let client = cx.deciding(args.yes).await?;
     let view = client.approval(&args.id, None).await?;
     match &args.digest {
         Some(digest) => check_digest(&view, digest)?,
-        None => confirm(&view, &cx.out)?,
+        None => confirm(&view, args.edit.as_ref(), &cx.out)?,
     }
-    let decision =
-        DecideApproval { decision: Decision::Approve, comment: args.comment, input: None, digest: Some(view.digest) };
+    let decision = if args.edit.is_some() { Decision::Edit } else { Decision::Approve };
+    let decision = DecideApproval { decision, comment: args.comment, input: args.edit, digest: Some(view.digest) };
     let decided = client.decide(&args.id, &decision).await?;
     cx.out.show(&decided, |decided, _| format!("{} {}", decided.id, render::word(&decided.state)))
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 fn check_digest(view: &ApprovalView, digest: &str) -> Result<(), Failure> {
@@ -47,21 +58,19 @@ fn check_digest(view: &ApprovalView, digest: &str) -> Result<(), Failure> {
         .hint("look at the call with `lastword approvals`, then name its digest"))
 }
 
-fn confirm(view: &ApprovalView, out: &Out) -> Result<(), Failure> {
+fn confirm(view: &ApprovalView, edit: Option<&Value>, out: &Out) -> Result<(), Failure> {
     if !stdin().is_terminal() {
         return Err(Failure::usage("which call is approved? name its digest with --digest")
             .hint("`lastword approvals` shows the calls and their digests"));
     }
-    // On standard error, so that --json leaves standard output to the answer.
-    let mut shown = stderr().lock();
-    std::io::Write::write_all(&mut shown, format!("{}\n", render::approval(view, out)).as_bytes())?;
-    let question = format!("Allow {} to make this call, once? [y/N] ", escape_line(&view.agent));
-    std::io::Write::write_all(&mut shown, question.as_bytes())?;
-    drop(shown);
-    let mut line = String::new();
-    stdin().lock().read_line(&mut line)?;
-    match line.trim() {
-        "y" | "Y" | "yes" => Ok(()),
-        _ => Err(Failure::refused("not approved").hint(format!("`lastword reject {}` refuses it now", view.id))),
+    stderr().lock().write_all(format!("{}\n", render::approval(view, out)).as_bytes())?;
+    let agent = escape_line(&view.agent);
+    let question = match edit {
+        Some(edit) => format!("Allow {agent} to make it with {} instead, once?", escape_line(&edit.to_string())),
+        None => format!("Allow {agent} to make this call, once?"),
+    };
+    if confirmed(&question, false)? {
+        return Ok(());
     }
+    Err(Failure::refused("not approved").hint(format!("`lastword reject {}` refuses it now", view.id)))
 }

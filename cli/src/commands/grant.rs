@@ -6,8 +6,9 @@ use lastword_client::wire::Extend;
 
 use super::Context;
 use crate::failure::Failure;
+use crate::out::escape_line;
 use crate::quantity::{duration, milliseconds};
-use crate::session::Authority;
+use crate::session::confirmed;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -16,6 +17,9 @@ pub(crate) struct Args {
     reference: String,
     #[command(flatten)]
     more: More,
+    /// Grant it without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -55,6 +59,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         cost_usd: more.cost.unwrap_or(0.0),
         time_ms: more.time.map_or(0, milliseconds),
     };
-    let answer = cx.client(Authority::Act)?.grant(&args.reference, &extend).await?;
+    let client = cx.deciding(args.yes).await?;
+    if !confirmed(&format!("Give the work of {} more?", escape_line(&args.reference)), args.yes)? {
+        return Err(Failure::refused("not granted"));
+    }
+    let answer = client.grant(&args.reference, &extend).await?;
     cx.out.show(&answer, |_, _| format!("granted more to {}", args.reference))
 }

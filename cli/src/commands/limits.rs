@@ -1,9 +1,7 @@
 //! `lastword limits`: every number, from the running server or from the configuration.
 
-use lastword_client::wire::{LimitView, LimitsView};
-use lastword_proto::Limits;
-use lastword_proto::guards::GUARDS;
-use lastword_proto::limits::LIMITS;
+use lastword_client::wire::{ApprovalRuleView, LimitView, LimitsView};
+use lastword_proto::policy::Ruling;
 
 use super::Context;
 use crate::failure::Failure;
@@ -22,24 +20,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let view = if named && !args.offline {
         cx.client(Authority::Read)?.limits().await?
     } else {
-        configured(&cx.settings.limits)
+        LimitsView::of(&cx.settings.limits, &cx.settings.policy)
     };
     cx.out.show(&view, words)
-}
-
-fn configured(limits: &Limits) -> LimitsView {
-    let items = LIMITS.iter().map(|row| LimitView {
-        name: row.name.to_owned(),
-        rule: row.rule.to_owned(),
-        value: limits.value(row.name).unwrap_or(row.default),
-        default: row.default,
-        meaning: row.meaning.to_owned(),
-    });
-    let guards = GUARDS.iter().enumerate().map(|(i, guard)| {
-        let mode = if limits.observed.contains(i) { "observe" } else { "enforce" };
-        (guard.name.to_owned(), mode.to_owned())
-    });
-    LimitsView { items: items.collect(), guards: guards.collect(), bound_messages: limits.bound_messages() }
 }
 
 fn words(view: &LimitsView, out: &Out) -> String {
@@ -49,10 +32,22 @@ fn words(view: &LimitsView, out: &Out) -> String {
     };
     let limits: Vec<_> = view.items.iter().map(row).collect();
     let guards: Vec<_> = view.guards.iter().map(|(name, mode)| vec![name.clone(), mode.clone()]).collect();
+    let approvals: Vec<_> = view.approvals.iter().map(approval).collect();
     format!(
-        "{}\n\n{}\n\nA grant can cause {} waking messages at most (`lastword bound`).",
+        "{}\n\n{}\n\n{}\n\nA grant can cause {} waking messages at most (`lastword bound`).",
         table(&["limit", "value", "default", "rule", "what it bounds"], &limits, out),
         table(&["guard", "mode"], &guards, out),
+        table(&["held call", "of", "decision", "tier", "decided by", "within"], &approvals, out),
         view.bound_messages,
     )
+}
+
+fn approval(rule: &ApprovalRuleView) -> Vec<String> {
+    let agents = if rule.agents.is_empty() { "everybody".to_owned() } else { rule.agents.join(", ") };
+    let (who, within) = match rule.decision {
+        Ruling::Ask => (rule.who.join(", "), format!("{} s", rule.timeout_ms / 1000)),
+        Ruling::Allow | Ruling::Deny => ("policy".to_owned(), String::new()),
+    };
+    let tier = rule.tier.clone().unwrap_or_default();
+    vec![rule.call.clone(), agents, rule.decision.to_string(), tier, who, within]
 }

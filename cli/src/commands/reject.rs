@@ -1,4 +1,4 @@
-//! `lastword reject`: refuses a held call, with words for the agent where there are some (H2).
+//! `lastword reject`: refuses a held call: for good, with words to go on by, or by not looking into it (H2).
 
 use lastword_client::wire::DecideApproval;
 use lastword_proto::fact::Decision;
@@ -6,20 +6,33 @@ use lastword_proto::fact::Decision;
 use super::Context;
 use crate::failure::Failure;
 use crate::render;
-use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The approval: apr-1.
     id: String,
-    /// What the agent should do instead.
+    /// Why, in words for the agent.
     #[arg(long)]
     comment: Option<String>,
+    /// Neither yes nor no: not this call, and here is what to do; the agent may ask anew.
+    #[arg(long, value_name = "WORDS", conflicts_with_all = ["comment", "ignore"])]
+    respond: Option<String>,
+    /// Don't look into it.
+    #[arg(long)]
+    ignore: bool,
+    /// Decide without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let decision = if args.comment.is_some() { Decision::Respond } else { Decision::Reject };
-    let decision = DecideApproval { decision, comment: args.comment, input: None, digest: None };
-    let decided = cx.client(Authority::Act)?.decide(&args.id, &decision).await?;
+    let client = cx.deciding(args.yes).await?;
+    let (decision, comment) = match (args.respond, args.ignore) {
+        (Some(words), _) => (Decision::Respond, Some(words)),
+        (None, true) => (Decision::Ignore, args.comment),
+        (None, false) => (Decision::Reject, args.comment),
+    };
+    let decision = DecideApproval { decision, comment, input: None, digest: None };
+    let decided = client.decide(&args.id, &decision).await?;
     cx.out.show(&decided, |decided, _| format!("{} {}", decided.id, render::word(&decided.state)))
 }

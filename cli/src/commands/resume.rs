@@ -3,9 +3,24 @@
 use lastword_client::{Client, Target};
 
 use super::Context;
-use super::target::{Args, control};
+use super::target::{self, apply};
 use crate::failure::Failure;
+use crate::session::confirmed;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    target: target::Args,
+    /// Resume without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
+}
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    control(&args, cx, "resumed", async |client: &Client, target: Target<'_>| client.resume(target).await).await
+    let client = cx.deciding(args.yes).await?;
+    if !confirmed("Let it go on, with all that was held?", args.yes)? {
+        return Err(Failure::refused("not resumed"));
+    }
+    apply(&client, &args.target, cx, "resumed", async |client: &Client, target: Target<'_>| client.resume(target).await)
+        .await
 }

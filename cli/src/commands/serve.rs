@@ -66,6 +66,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         data_dir: cx.settings.data.clone(),
         listen,
         limits: cx.settings.limits.clone(),
+        policy: cx.settings.policy.clone(),
         hosts,
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),
@@ -187,6 +188,7 @@ impl From<StartError> for Failure {
             StartError::Open(error) => error.into(),
             StartError::Listen { .. } => Self::unavailable(message)
                 .hint("is a server running there already? --listen 127.0.0.1:0 picks a free port"),
+            StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
             StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` looks at the data directory")

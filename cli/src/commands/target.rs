@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
-#[group(required = true, multiple = false)]
+#[group(id = "target", required = true, multiple = false)]
 pub(crate) struct Args {
     /// A conversation.
     #[arg(value_name = "REF")]
@@ -21,8 +21,19 @@ pub(crate) struct Args {
     workspace: bool,
 }
 
-/// Does `verb` to what the arguments name, and says that it was `done`.
+/// Does `verb` to what the arguments name, with whatever token there is, and says that it was `done`.
 pub(super) async fn control(
+    args: &Args,
+    cx: &Context,
+    done: &str,
+    verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<Value, ClientError>,
+) -> Result<(), Failure> {
+    apply(&cx.client(Authority::Act)?, args, cx, done, verb).await
+}
+
+/// Does `verb` to what the arguments name, and says that it was `done`.
+pub(super) async fn apply(
+    client: &Client,
     args: &Args,
     cx: &Context,
     done: &str,
@@ -33,7 +44,6 @@ pub(super) async fn control(
         (None, Some(agent)) => (Target::Agent(agent), agent.as_str()),
         (None, None) => (Target::Workspace, "the workspace"),
     };
-    let client = cx.client(Authority::Act)?;
-    let answer = verb(&client, target).await?;
+    let answer = verb(client, target).await?;
     cx.out.show(&answer, |_, _| format!("{done} {name}"))
 }

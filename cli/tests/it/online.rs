@@ -175,11 +175,89 @@ fn an_approval_needs_the_digest_of_the_call_that_was_looked_at() {
     let held = hold(url, token.trim(), r#"{"tool":"shell","arguments":{"cmd":"rm -r build"}}"#);
     let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
     assert!(server.operator(&["approvals"]).ok().contains("rm -r build"));
-    assert_eq!(server.operator(&["approve", id]).code, 2, "no terminal to ask at");
-    assert_eq!(server.operator(&["approve", id, "--digest", "00000000"]).code, 1);
-    assert_eq!(server.as_agent("hive", &["approve", id, "--digest", digest]).code, 1, "its own call");
-    let approved = server.operator(&["approve", id, "--digest", &digest[..8]]).ok();
+    assert_eq!(server.operator(&["approve", id, "--yes"]).code, 2, "no terminal to ask at");
+    assert_eq!(server.operator(&["approve", id, "--digest", "00000000", "--yes"]).code, 1);
+    let own = server.as_agent("hive", &["approve", id, "--digest", digest]);
+    assert!(own.code == 1 && own.stderr.contains("(approver_not_allowed)"), "its own call: {own:?}");
+    let approved = server.operator(&["approve", id, "--digest", &digest[..8], "--yes"]).ok();
     assert!(approved.contains("approved"), "{approved}");
+}
+
+#[test]
+fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
+    let server = Server::start();
+    server.agent("hive");
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    let held = hold(url, token.trim(), r#"{"tool":"shell","arguments":{"cmd":"rm -r build"}}"#);
+    let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
+    let deciding = [
+        &["approve", id, "--digest", digest][..],
+        &["approve", id, "--digest", digest, "--edit", "{}"],
+        &["reject", id],
+        &["answer", "esc-1", "x"],
+        &["grant", "E-1", "--messages", "1"],
+        &["resume", "--workspace"],
+    ];
+    for args in deciding {
+        let alone = server.operator(args);
+        assert!(alone.code == 1 && alone.stderr.contains("--yes"), "{args:?}: {alone:?}");
+        let mut command = lastword(server.path());
+        command.args(["--token-file", ".lastword/operator.token"]).args(args).arg("--yes").env("CLAUDECODE", "1");
+        let agent = finish(&mut command, "");
+        assert!(agent.code == 1 && agent.stderr.contains("CLAUDECODE"), "{args:?}: {agent:?}");
+    }
+    assert!(server.operator(&["approvals"]).ok().contains("pending"), "nothing was decided");
+}
+
+#[test]
+fn each_answer_to_a_held_call_is_a_command() {
+    let server = Server::start();
+    server.agent("hive");
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    for (args, state, decision) in [
+        (&["approve", "--edit", r#"{"cmd":"ls"}"#, "--digest"][..], "approved", "edit"),
+        (&["reject", "--comment", "not on a Friday"], "rejected", "reject"),
+        (&["reject", "--respond", "which region?"], "rejected", "respond"),
+        (&["reject", "--ignore"], "ignored", "ignore"),
+    ] {
+        let held = hold(url, token.trim(), &format!(r#"{{"tool":"shell","arguments":{{"cmd":"{decision}"}}}}"#));
+        let digest = if decision == "edit" { held["digest"].as_str() } else { None };
+        let id = held["id"].as_str();
+        let args: Vec<&str> = args.iter().copied().chain(digest).chain(id).chain(["--yes", "--json"]).collect();
+        let decided = server.operator(&args).json();
+        assert_eq!(
+            (decided["state"].as_str(), decided["decision"].as_str()),
+            (Some(state), Some(decision)),
+            "{decided}"
+        );
+    }
+    let shown = server.operator(&["approvals", "--all"]).ok();
+    assert!(shown.contains("respond by operator: which region?") && shown.contains(r#""cmd": "ls""#), "{shown}");
+}
+
+#[test]
+fn the_policy_decides_and_is_shown_with_the_limits() {
+    let dir = tempfile::tempdir().unwrap();
+    let toml = "[[approval]]\ntool = \"shell(rm *)\"\ndecision = \"deny\"\n[[approval]]\ntool = \"deploy\"\n\
+                tier = \"high\"\n[tier.high]\nwho = [\"lead\"]\ntimeout = \"10s\"\n";
+    fs::write(dir.path().join("lastword.toml"), toml).unwrap();
+    let offline = run(dir.path(), &["limits"]).ok();
+    assert!(offline.contains("shell(rm *)") && offline.contains("human, lead"), "{offline}");
+    let server = Server::start_in(dir);
+    server.agent("hive");
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    let denied = hold(url, token.trim(), r#"{"tool":"shell","arguments":{"command":"cd / && rm -r x"}}"#);
+    assert_eq!((denied["state"].as_str(), denied["by"].as_str()), (Some("rejected"), Some("policy")), "{denied}");
+    let held = hold(url, token.trim(), r#"{"tool":"deploy","arguments":{}}"#);
+    assert_eq!((held["state"].as_str(), held["tier"].as_str()), (Some("pending"), Some("high")), "{held}");
+    assert!(server.operator(&["limits"]).ok().contains("high"));
+
+    let (_, dir) = server.terminate();
+    let refused = run(dir.path(), &["serve", "--listen", "127.0.0.1:0"]);
+    assert!(refused.code == 2 && refused.stderr.contains("names lead"), "{refused:?}");
 }
 
 #[test]
@@ -188,11 +266,13 @@ fn a_conversation_is_paused_resumed_and_stopped() {
     server.agent("kilo");
     server.agent("hive");
     server.as_agent("kilo", &["send", "hive", "x", "--ref", "E-1"]).ok();
-    for (verb, state) in [("pause", "paused"), ("resume", "active"), ("stop", "stopped")] {
-        server.operator(&[verb, "E-1"]).ok();
+    for (args, state) in
+        [(&["pause", "E-1"][..], "paused"), (&["resume", "E-1", "--yes"], "active"), (&["stop", "E-1"], "stopped")]
+    {
+        server.operator(args).ok();
         assert_eq!(server.operator(&["tree", "E-1", "--json"]).json()["state"], state);
     }
-    server.operator(&["grant", "E-1", "--messages", "5", "--time", "1h"]);
+    server.operator(&["grant", "E-1", "--messages", "5", "--time", "1h", "--yes"]);
     server.operator(&["pause", "--agent", "hive"]).ok();
     assert!(server.operator(&["agent", "show", "hive"]).ok().contains("paused"));
 }
