@@ -333,7 +333,7 @@ mod tests {
     use super::*;
 
     /// Bytes of compact JSON to a token, on the low side: the tokenizers `o200k_base` and `cl100k_base` were seen to
-    /// make 1 201 and 1 159 tokens of these tools, at 4.5 bytes each.
+    /// make 1 201 and 1 159 tokens of the first 13 of these tools, at 4.5 bytes each.
     const BYTES_PER_TOKEN: usize = 4;
 
     #[test]
