@@ -155,7 +155,13 @@ impl Prompting<'_> {
                     self.process.end(self.shared.settings.grace).await;
                     return Over::Stopped;
                 }
-                reason = self.process.ended() => return Over::Gone(reason),
+                reason = self.process.ended() => {
+                    // What it said before may still be on its way, its answer included.
+                    return match timeout(DRAIN, &mut answer).await {
+                        Ok(Ok(response)) if patience.is_none() => Over::Answered(Ok(response)),
+                        Ok(Ok(_) | Err(_)) | Err(_) => Over::Gone(reason),
+                    };
+                }
             }
         }
     }
