@@ -1,7 +1,7 @@
 //! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
 //!
 //! The body of a message is a script, a step a line:
-//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `usage IN OUT` · `env NAME` · `fork FILE` · `stop REASON` ·
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
 //! `error TEXT` · `session` · `wait` · `crash` · `hang`.
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is.
 
@@ -114,6 +114,11 @@ impl Agent {
                         reason = "cancelled".to_owned();
                         break;
                     }
+                }
+                "run" => {
+                    // What a tool of the agent's would do.
+                    let ran = Command::new("sh").args(["-c", rest]).stdin(Stdio::null()).output();
+                    assert!(ran.as_ref().is_ok_and(|ran| ran.status.success()), "{ran:?}");
                 }
                 "fork" => fork(rest),
                 "stop" => rest.clone_into(&mut reason),

@@ -38,6 +38,20 @@ fn what_an_agent_says_is_the_answer_and_its_session_stays() {
 }
 
 #[test]
+fn an_answer_comes_into_the_session_of_the_task_that_asked() {
+    let server = Server::start();
+    let lastword = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let mut agent = Running::acp(&server, "fake", &["--env", &lastword], &[]);
+    let _hive = Running::start(&server, "hive", &["--", "sed", "s/.*/say hive answered/"]);
+    send(&server, "fake", "E-1", "run \"$L\" send hive look\nsay asked");
+    assert_eq!(agent.until("session")["how"], "new");
+    assert_eq!(agent.until("finished")["status"], "waiting");
+    assert_eq!(agent.until("taken")["ref"], "E-1/1", "the answer has a conversation of its own");
+    assert_eq!(agent.until("session")["how"], "kept");
+    assert_eq!(answer(&server)["body"], "hive answered");
+}
+
+#[test]
 fn an_agent_without_mcp_over_http_gets_the_tools_over_standard_output() {
     let server = Server::start();
     let _agent = Running::acp(&server, "fake", &[], &[]);

@@ -103,11 +103,13 @@ impl Drop for Running {
     }
 }
 
-/// The example beside the test's own folder, which `cargo test` builds.
+/// The example beside the test's own folder, which `cargo test` builds, but not where it is given a filter.
 pub(crate) fn fake_acp() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().and_then(Path::parent).unwrap().join("examples/fake_acp");
-    assert!(path.exists(), "cargo build -p lastword-cli --example fake_acp");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/fake_acp.rs");
+    let changed = |path: &Path| path.metadata().and_then(|file| file.modified()).ok();
+    assert!(changed(&path) >= changed(&source), "cargo build -p lastword-cli --example fake_acp");
     path
 }
 
