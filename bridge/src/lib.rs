@@ -8,6 +8,7 @@ mod acp;
 mod broker;
 mod command;
 mod event;
+mod hook;
 mod process;
 mod run;
 mod runner;
@@ -16,5 +17,6 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, Report};
+pub use crate::hook::{HookError, Occasion, claude as hook};
 pub use crate::runner::{Failed, Runner, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError};

@@ -16,9 +16,11 @@ mod escalations;
 mod explain;
 mod finish;
 mod grant;
+mod hook;
 mod inbox;
 mod incidents;
 mod init;
+mod init_clients;
 mod limits;
 mod man;
 mod mcp;
@@ -59,7 +61,7 @@ pub(crate) struct Cli {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Write a lastword.toml and say what to do next
+    /// Write a lastword.toml, or add Lastword to an agent program's configuration
     Init(init::Args),
     /// Run the server
     Serve(serve::Args),
@@ -120,6 +122,8 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Explain a refusal's code or a rule
     Explain(explain::Args),
+    /// Called by an agent program at the edges of its turns: deliveries come into its session
+    Hook(hook::Args),
     /// Serve the tools for a model to an MCP client, over standard input and output
     Mcp(mcp::Args),
     /// Print the primer for an agent's system prompt
@@ -172,6 +176,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Verify(args) => verify::run(&args, cx),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => explain::run(&args, cx),
+        Command::Hook(args) => wait(hook::run(args, cx)),
         Command::Mcp(args) => wait(mcp::run(args, cx)),
         Command::Prompt(args) => prompt::run(&args, cx),
         Command::Bench(args) => bench::run(&args, cx),

@@ -1,4 +1,4 @@
-//! `lastword init`: a configuration file to start from.
+//! `lastword init`: a configuration file to start from, or Lastword in an agent program's own.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -6,13 +6,40 @@ use std::io::{ErrorKind, Write as _};
 use serde_json::json;
 
 use super::Context;
+use super::init_clients::{Program, set_up};
 use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Add Lastword to Claude Code, in this folder: .mcp.json, and hooks in .claude/settings.local.json.
+    #[arg(long)]
+    claude: bool,
+    /// Add Lastword to Codex: config.toml in CODEX_HOME or ~/.codex.
+    #[arg(long)]
+    codex: bool,
+    /// Add Lastword to opencode, in this folder: opencode.json.
+    #[arg(long)]
+    opencode: bool,
+    /// Show what would be added, and add nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
 
-pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
+pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
+    let programs = [(args.claude, Program::Claude), (args.codex, Program::Codex), (args.opencode, Program::Opencode)];
+    let programs: Vec<Program> = programs.into_iter().filter(|(wanted, _)| *wanted).map(|(_, p)| p).collect();
+    if programs.is_empty() {
+        return configuration(cx);
+    }
+    let mut changes = Vec::new();
+    for program in programs {
+        changes.extend(set_up(program, args.dry_run, cx)?);
+    }
+    cx.out.show(&changes, |changes, _| changes.iter().map(super::init_clients::Change::words).collect())
+}
+
+fn configuration(cx: &Context) -> Result<(), Failure> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(CONFIG_FILE).map_err(|error| {
         if error.kind() == ErrorKind::AlreadyExists {
             Failure::refused(format!("{CONFIG_FILE} is there already")).hint("edit it, or move it away first")

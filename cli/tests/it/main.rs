@@ -3,8 +3,9 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
-mod offline;
+mod hooks;
 #[cfg(test)]
+mod offline;
 mod online;
 #[cfg(test)]
 mod program;

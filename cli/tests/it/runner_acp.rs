@@ -75,7 +75,7 @@ fn a_call_waits_for_a_human_and_goes_on_once_approved() {
         (call["tool"].as_str(), &call["arguments"]["input"]["command"]),
         (Some("execute"), &"rm -r build".into())
     );
-    server.operator(&["approve", id, "--digest", call["digest"].as_str().unwrap()]).ok();
+    server.operator(&["approve", id, "--yes", "--digest", call["digest"].as_str().unwrap()]).ok();
     let told = agent.until("approval_answered");
     assert_eq!(told["allowed"], true);
     assert_eq!(answer(&server)["body"], "allow_oncedone", "once, and never always");
@@ -94,12 +94,12 @@ fn a_rejected_call_is_told_to_the_agent_with_the_humans_words() {
     let mut agent = Running::acp(&server, "fake", &[], &[]);
     send(&server, "fake", "E-1", "permit deploy");
     let asked = agent.until("approval_asked");
-    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--comment", "not on a Friday"]).ok();
+    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes", "--comment", "not on a Friday"]).ok();
     assert_eq!(agent.until("approval_answered")["allowed"], false);
     assert_eq!(answer(&server)["body"], "I was told: not on a Friday");
     send(&server, "fake", "E-2", "permit deploy");
     let asked = agent.until("approval_asked");
-    server.operator(&["reject", asked["approval"].as_str().unwrap()]).ok();
+    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes"]).ok();
     assert_eq!(answer(&server)["body"], "reject_once");
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
+use crate::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Priority};
 use crate::ids::Seq;
 use crate::names::{AgentName, Label, NameError, Ref, RequestId};
 
@@ -172,7 +172,7 @@ impl Envelope {
         draft.depth = self.depth;
         draft.request_id = name("request_id", self.request_id.as_deref(), RequestId::new)?;
         draft.action = name("action", self.action.as_deref(), Label::new)?;
-        draft.payload = self.payload.filter(|p| !p.is_null()).map(|p| p.to_string().into());
+        draft.payload = self.payload.filter(|p| !p.is_null()).map(canonical);
         draft.priority = self.metadata.priority.unwrap_or(Priority::Normal);
         draft.timeout_ms = self.metadata.timeout_ms;
         draft.deadline_ms = self.metadata.deadline_ms;
@@ -213,7 +213,13 @@ fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, Fiel
 
 fn passed_on(mut kept: Map<String, Value>, mut unknown: Map<String, Value>) -> Option<Box<str>> {
     kept.append(&mut unknown);
-    if kept.is_empty() { None } else { Some(Value::Object(kept).to_string().into()) }
+    if kept.is_empty() { None } else { Some(canonical(Value::Object(kept))) }
+}
+
+/// The text of a value, its members in one order: a retry is the same, in whatever order it names them.
+fn canonical(mut value: Value) -> JsonText {
+    value.sort_all_objects();
+    value.to_string().into()
 }
 
 #[cfg(test)]
@@ -223,12 +229,16 @@ mod tests {
     #[test]
     fn unknown_members_are_kept_and_delivery_terms_are_read() {
         let json = r##"{"type":"request","to":"#review","ref":"E-1","trace":"t1",
-            "metadata":{"priority":"high","timeout_ms":400,"team":"red"},"payload":{"b":1}}"##;
+            "metadata":{"priority":"high","timeout_ms":400,"team":"red"},"payload":{"b":1,"a":{"d":2,"c":3}}}"##;
         let envelope: Envelope = serde_json::from_str(json).unwrap();
         let draft = envelope.draft().unwrap();
         assert_eq!((draft.priority, draft.timeout_ms), (Priority::High, Some(400)));
         assert_eq!(draft.metadata.as_deref(), Some(r#"{"team":"red","trace":"t1"}"#));
-        assert_eq!(draft.payload.as_deref(), Some(r#"{"b":1}"#));
+        assert_eq!(
+            draft.payload.as_deref(),
+            Some(r#"{"a":{"c":3,"d":2},"b":1}"#),
+            "in one order, whatever the sender's"
+        );
         assert!(matches!(draft.to, Address::Action(_)));
     }
 

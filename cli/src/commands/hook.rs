@@ -1,0 +1,49 @@
+//! `lastword hook`: what an agent program calls at the edges of its turns; speaks JSON with it.
+
+use std::io::{Read as _, stdin};
+use std::path::PathBuf;
+
+use lastword_bridge::{Occasion, hook};
+
+use super::Context;
+use crate::failure::{Exit, Failure};
+use crate::session::Authority;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Folder for what is known of sessions [default: lastword/hooks in the state folder of the user].
+    #[arg(long, value_name = "DIR", env = "LASTWORD_HOOK_STATE")]
+    state: Option<PathBuf>,
+}
+
+/// Whatever goes wrong is no reason to hold the agent up: the exit code is never the one by which a hook does that.
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    answer(args, cx).await.map_err(|failure| match failure.exit {
+        Exit::Usage => Failure { exit: Exit::Refused, ..failure },
+        Exit::Done | Exit::Refused | Exit::Unavailable | Exit::Bug => failure,
+    })
+}
+
+async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
+    let mut text = String::new();
+    stdin().read_to_string(&mut text)?;
+    let occasion: Occasion = serde_json::from_str(&text).map_err(|error| {
+        Failure::usage(format!("standard input is not what a hook is given: {error}"))
+            .hint("this command is called by an agent program; `lastword init --claude` sets it up")
+    })?;
+    let folder = args.state.or_else(state_folder).ok_or_else(|| {
+        Failure::usage("there is no folder for what is known of sessions").hint("name one with --state, or set HOME")
+    })?;
+    let client = cx.client(Authority::Act)?;
+    let said = hook(&client, &folder, &occasion).await.map_err(Failure::refused)?;
+    match said {
+        Some(said) => cx.out.text(&format!("{said}\n")),
+        None => Ok(()),
+    }
+}
+
+fn state_folder() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
+    Some(state.join("lastword/hooks"))
+}

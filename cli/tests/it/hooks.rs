@@ -1,0 +1,163 @@
+//! Deliveries come into a session that sits there, by way of hooks.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::program::{Ended, Server, finish, lastword, run};
+
+/// A session of an agent program.
+struct Session<'a> {
+    server: &'a Server,
+    id: &'a str,
+    token: &'a str,
+}
+
+impl Session<'_> {
+    /// What the hook says to an event; nothing is null.
+    fn hook(&self, event: &str, more: &Value) -> Value {
+        let ended = self.ended(event, more);
+        assert_eq!(ended.code, 0, "{ended:?}");
+        if ended.stdout.is_empty() { Value::Null } else { ended.json() }
+    }
+
+    fn ended(&self, event: &str, more: &Value) -> Ended {
+        let mut occasion = json!({
+            "hook_event_name": event, "session_id": self.id, "transcript_path": "/nowhere", "cwd": "/", "later": 1,
+        });
+        occasion.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap_or_default());
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", self.token, "hook"]).env("XDG_STATE_HOME", self.server.path().join("state"));
+        finish(&mut command, &occasion.to_string())
+    }
+
+    fn stop(&self, said: &str) -> Value {
+        self.hook("Stop", &json!({ "last_assistant_message": said, "stop_hook_active": false }))
+    }
+
+    fn typed(&self, prompt: &str) -> Value {
+        self.hook("UserPromptSubmit", &json!({ "prompt": prompt }))
+    }
+}
+
+fn context(said: &Value) -> &str {
+    said["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_else(|| panic!("{said}"))
+}
+
+fn reason(said: &Value) -> &str {
+    assert_eq!(said["decision"], "block", "{said}");
+    said["reason"].as_str().unwrap()
+}
+
+/// The body of the next answer in the human's inbox.
+fn answer(server: &Server) -> String {
+    let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
+    delivery["message"]["body"].as_str().unwrap_or_else(|| panic!("{delivery}")).to_owned()
+}
+
+#[test]
+fn a_delivery_comes_when_a_turn_ends_and_the_next_end_is_its_answer() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    assert!(context(&session.hook("SessionStart", &json!({ "source": "startup" }))).contains("Lastword"));
+    assert_eq!(session.stop("nothing asked"), Value::Null, "what is the user's stays the user's");
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    let said = session.stop("done with the user's work");
+    assert!(reason(&said).contains("is the parser fast?") && reason(&said).contains("[REF:P-1]"), "{said}");
+    server.operator(&["send", "kilo", "and the lexer?", "--ref", "P-2"]).ok();
+    let next =
+        session.hook("Stop", &json!({ "last_assistant_message": "as fast as it gets", "stop_hook_active": true }));
+    assert_eq!(answer(&server), "as fast as it gets");
+    assert!(reason(&next).contains("and the lexer?"), "{next}");
+    assert_eq!(session.stop("faster"), Value::Null);
+    assert_eq!(answer(&server), "faster");
+    assert_eq!(session.stop("something else"), Value::Null, "nothing is answered twice");
+    assert!(server.as_agent("kilo", &["inbox"]).ok().contains("nothing to do"));
+}
+
+#[test]
+fn a_turn_in_which_somebody_typed_is_finished_by_the_model_alone() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    server.operator(&["send", "kilo", "count the tests", "--ref", "P-1"]).ok();
+    session.stop("ready");
+    let said = session.typed("what is the weather?");
+    assert!(context(&said).contains("finish_turn"), "{said}");
+    let said = session.stop("sunny");
+    assert!(reason(&said).contains("still open"), "told once: {said}");
+    assert_eq!(
+        session.hook("Stop", &json!({ "last_assistant_message": "sunny", "stop_hook_active": true })),
+        Value::Null
+    );
+    let agent = server.operator(&["agent", "show", "kilo", "--json"]).json();
+    let turn = agent["turns"][0].as_str().unwrap_or_else(|| panic!("{agent}")).to_owned();
+    server.as_agent("kilo", &["finish", &turn, "41"]).ok();
+    assert_eq!(answer(&server), "41", "and not the weather");
+    assert_eq!(session.stop("41 tests"), Value::Null);
+}
+
+#[test]
+fn what_waits_comes_with_what_is_typed_and_wants_a_finish() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    server.operator(&["send", "kilo", "count the tests", "--ref", "P-1"]).ok();
+    assert!(context(&session.hook("SessionStart", &json!({}))).contains("1 of them wait"));
+    let said = session.typed("good morning");
+    assert!(context(&said).contains("count the tests") && context(&said).contains("finish_turn"), "{said}");
+    let resumed = session.hook("SessionStart", &json!({ "source": "resume" }));
+    assert!(context(&resumed).contains("still open"), "{resumed}");
+    let other = Session { server: &server, id: "s-2", token: "kilo.token" };
+    assert!(!context(&other.hook("SessionStart", &json!({}))).contains("still open"), "another session has none");
+}
+
+#[test]
+fn what_goes_wrong_never_holds_the_agent_up() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "../s", token: "kilo.token" };
+    let bad = session.ended("Stop", &json!({}));
+    assert_eq!((bad.code, bad.stdout.as_str()), (1, ""), "{bad:?}");
+    let mut command = lastword(server.path());
+    let bad = finish(command.args(["--token-file", "kilo.token", "hook"]).env("HOME", server.path()), "no JSON");
+    assert!(bad.code == 1 && bad.stderr.contains("init --claude"), "exit code 2 would make the agent go on: {bad:?}");
+    let human = Session { server: &server, id: "s-1", token: ".lastword/operator.token" };
+    let bad = human.ended("Stop", &json!({}));
+    assert!(bad.code != 0 && bad.code != 2, "{bad:?}");
+    let url = "http://127.0.0.1:9";
+    let mut command = lastword(server.path());
+    command.args(["--url", url, "--token-file", "kilo.token", "hook"]).env("HOME", server.path());
+    let down = finish(&mut command, r#"{"hook_event_name": "Stop", "session_id": "s"}"#);
+    assert!(down.code != 0 && down.code != 2 && down.stdout.is_empty(), "{down:?}");
+}
+
+#[test]
+fn init_adds_itself_to_claude_code_and_shows_what_it_added() {
+    let server = Server::start();
+    server.agent("kilo");
+    let dir = server.path();
+    let refused = run(dir, &["init", "--claude"]);
+    assert!(refused.code == 2 && refused.stderr.contains("lastword agent add NAME > NAME.token"), "{refused:?}");
+    let dry = run(dir, &["--token-file", "kilo.token", "init", "--claude", "--opencode", "--dry-run"]).ok();
+    assert!(dry.contains("+  \"mcpServers\"") && !dir.join(".mcp.json").exists(), "{dry}");
+    run(dir, &["--token-file", "kilo.token", "init", "--claude"]).ok();
+    let again = run(dir, &["--token-file", "kilo.token", "init", "--claude"]).ok();
+    assert_eq!(again.matches("nothing to add").count(), 2, "{again}");
+    let read = |path: &Path| serde_json::from_str::<Value>(&fs::read_to_string(path).unwrap()).unwrap();
+    let servers = read(&dir.join(".mcp.json"));
+    let program = servers["mcpServers"]["lastword"].clone();
+    assert!(program["args"].as_array().unwrap().contains(&json!("mcp")), "{program}");
+    assert!(!fs::read_to_string(dir.join(".mcp.json")).unwrap().contains("lw_"), "the token itself is in no file");
+    let hooks = read(&dir.join(".claude/settings.local.json"));
+    let command = hooks["hooks"]["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+    // The very line, as the program's shell runs it.
+    let mut shell = std::process::Command::new("/bin/sh");
+    shell.args(["-c", &command]).env_clear().env("HOME", dir).current_dir("/");
+    shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    server.operator(&["send", "kilo", "is it set up?", "--ref", "S-1"]).ok();
+    let said = finish(&mut shell, r#"{"hook_event_name": "Stop", "session_id": "s-9"}"#).json();
+    assert!(reason(&said).contains("is it set up?"), "{said}");
+}
