@@ -6,6 +6,7 @@ mod crash;
 mod hooks;
 #[cfg(test)]
 mod offline;
+#[cfg(test)]
 mod online;
 #[cfg(test)]
 mod program;
