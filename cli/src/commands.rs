@@ -122,7 +122,7 @@ pub(crate) enum Command {
     Doctor(doctor::Args),
     /// Explain a refusal's code or a rule
     Explain(explain::Args),
-    /// Called by an agent program at the edges of its turns: deliveries come into its session
+    /// Called by an agent program: deliveries come into its session
     Hook(hook::Args),
     /// Serve the tools for a model to an MCP client, over standard input and output
     Mcp(mcp::Args),

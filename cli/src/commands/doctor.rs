@@ -4,10 +4,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lastword_client::{Client, ClientError};
+use lastword_client::{Client, ClientError, Token};
+use lastword_proto::fact::Kind;
 use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader};
 use serde::Serialize;
 
+use super::init_clients::Program;
 use super::{Context, bound};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, escape_line};
@@ -42,6 +44,9 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
         checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
     }
     checks.push(server(cx).await);
+    for program in Program::ALL {
+        checks.push(client(program, cx).await);
+    }
     cx.out.show(&checks, |checks, out| words(checks, out))?;
     match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
         0 => Ok(()),
@@ -124,4 +129,52 @@ async fn server(cx: &Context) -> Check {
         }
         Err(error) => check("server", Grade::Failed, format!("{url} is taken, and not ready: {error}")),
     }
+}
+
+/// An agent program: whether it is there, whether it knows of Lastword here, and whether its token works.
+async fn client(program: Program, cx: &Context) -> Check {
+    let (name, command, flag) = program.names();
+    let set_up = format!("`lastword agent add NAME > NAME.token`, then `lastword --token-file NAME.token init {flag}`");
+    let call = match program.configured() {
+        Ok(Some(call)) => call,
+        Ok(None) if on_path(command) => {
+            return check(name, Grade::Ok, format!("`{command}` is here and knows nothing of Lastword: {set_up}"));
+        }
+        Ok(None) => return check(name, Grade::Ok, format!("not set up, and no `{command}` on PATH")),
+        Err(problem) => return check(name, Grade::Warning, problem),
+    };
+    let named = |flag: &str| call.iter().position(|word| word == flag).and_then(|at| call.get(at + 1));
+    let Some(token) = named("--token-file") else {
+        return check(name, Grade::Ok, "set up, in a way of its own".to_owned());
+    };
+    let again = format!("make a new token with `lastword agent token NAME > {token}`");
+    let url = named("--url").cloned().unwrap_or_else(|| cx.server_url());
+    let client = fs::read_to_string(token).map_err(|error| error.to_string()).and_then(|text| {
+        let token = Token::new(text.trim()).map_err(|error| error.to_string())?;
+        Client::new(&url, Some(token)).map_err(|error| error.to_string())
+    });
+    let me = match client {
+        Ok(client) => client.agent("me").await,
+        Err(problem) => return check(name, Grade::Failed, format!("{token}: {problem}; {again}")),
+    };
+    match me {
+        Ok(me) if me.kind == Kind::Human => {
+            check(name, Grade::Failed, format!("{token} is a human's token, which no agent may have: {set_up}"))
+        }
+        Ok(me) if !on_path(command) => {
+            check(name, Grade::Warning, format!("set up as {}, and there is no `{command}` on PATH", me.name))
+        }
+        Ok(me) => match mode(name, Path::new(token), 0o600) {
+            Check { grade: Grade::Ok, .. } => check(name, Grade::Ok, format!("set up as {}", me.name)),
+            open => check(name, Grade::Warning, format!("set up as {}; {}", me.name, open.finding)),
+        },
+        Err(ClientError::Unreachable { .. }) => {
+            check(name, Grade::Warning, format!("set up, and no server answers at {url}; `lastword serve` starts one"))
+        }
+        Err(error) => check(name, Grade::Failed, format!("{token}: {error}; {again}")),
+    }
+}
+
+fn on_path(command: &str) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(command).is_file()))
 }

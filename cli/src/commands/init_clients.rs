@@ -5,9 +5,10 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use jsonc_parser::ParseOptions;
 use jsonc_parser::cst::{CstInputValue, CstObject, CstRootNode};
+use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use serde::Serialize;
+use serde_json::Value;
 use similar::TextDiff;
 
 use super::Context;
@@ -20,6 +21,42 @@ pub(super) enum Program {
     Claude,
     Codex,
     Opencode,
+}
+
+impl Program {
+    pub(super) const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Opencode];
+
+    /// Its name, its command, and the flag that sets it up.
+    pub(super) const fn names(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Claude => ("Claude Code", "claude", "--claude"),
+            Self::Codex => ("Codex", "codex", "--codex"),
+            Self::Opencode => ("opencode", "opencode", "--opencode"),
+        }
+    }
+
+    /// The call that stands in its configuration here, as words; none where there is none.
+    pub(super) fn configured(self) -> Result<Option<Vec<String>>, String> {
+        let (file, servers) = match self {
+            Self::Claude => (PathBuf::from(".mcp.json"), "mcpServers"),
+            Self::Codex => (codex_file().map_err(|failure| failure.message)?, "mcp_servers"),
+            Self::Opencode => (PathBuf::from("opencode.json"), "mcp"),
+        };
+        let told = |problem: &dyn std::fmt::Display| format!("{}: {problem}", file.display());
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(told(&error)),
+        };
+        let value: Value = if self == Self::Codex {
+            toml::from_str(&text).map_err(|error| told(&error))?
+        } else {
+            parse_to_serde_value(&text, &ParseOptions::default()).map_err(|error| told(&error))?
+        };
+        let Some(server) = value.get(servers).and_then(|servers| servers.get("lastword")) else { return Ok(None) };
+        let lists = [&server["command"], &server["args"]].into_iter().filter_map(Value::as_array).flatten();
+        Ok(Some(lists.filter_map(Value::as_str).map(str::to_owned).collect()))
+    }
 }
 
 /// What became of a file.

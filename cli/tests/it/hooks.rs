@@ -1,6 +1,7 @@
 //! Deliveries come into a session that sits there, by way of hooks.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
@@ -160,4 +161,47 @@ fn init_adds_itself_to_claude_code_and_shows_what_it_added() {
     server.operator(&["send", "kilo", "is it set up?", "--ref", "S-1"]).ok();
     let said = finish(&mut shell, r#"{"hook_event_name": "Stop", "session_id": "s-9"}"#).json();
     assert!(reason(&said).contains("is it set up?"), "{said}");
+}
+
+#[test]
+fn doctor_says_what_each_agent_program_lacks() {
+    let server = Server::start();
+    let dir = server.path();
+    let bin = tempfile::tempdir().unwrap();
+    for program in ["claude", "codex"] {
+        fs::write(bin.path().join(program), "").unwrap();
+    }
+    let doctor = || {
+        let mut command = lastword(dir);
+        command.args(["doctor", "--json"]).env("PATH", bin.path()).env("HOME", dir);
+        let ended = finish(&mut command, "");
+        let checks: Value = serde_json::from_str(ended.stdout.lines().next().unwrap()).unwrap();
+        let of = |name: &str| {
+            let check = checks.as_array().unwrap().iter().find(|check| check["what"] == name).unwrap();
+            (check["grade"].as_str().unwrap().to_owned(), check["finding"].as_str().unwrap().to_owned())
+        };
+        (ended.code, of("Claude Code"), of("Codex"), of("opencode"))
+    };
+    let (code, claude, codex, opencode) = doctor();
+    assert_eq!(code, 0, "what is not set up is no failure");
+    assert!(claude.1.contains("init --claude") && codex.1.contains("init --codex"), "{claude:?} {codex:?}");
+    assert!(opencode.1.contains("no `opencode` on PATH"), "{opencode:?}");
+    server.agent("kilo");
+    let mut init = lastword(dir);
+    init.args(["--token-file", "kilo.token", "init", "--claude", "--codex", "--opencode"]).env("HOME", dir);
+    finish(&mut init, "").ok();
+    let private = |mode| fs::set_permissions(dir.join("kilo.token"), fs::Permissions::from_mode(mode)).unwrap();
+    private(0o644);
+    let (code, claude, ..) = doctor();
+    assert!(code == 0 && claude.0 == "warning" && claude.1.contains("chmod 600"), "{claude:?}");
+    private(0o600);
+    let (_, claude, codex, opencode) = doctor();
+    assert_eq!((claude.1.as_str(), codex.1.as_str()), ("set up as kilo", "set up as kilo"));
+    assert_eq!(opencode.0, "warning", "{opencode:?}");
+    server.operator(&["agent", "token", "kilo"]).ok();
+    let (code, claude, ..) = doctor();
+    assert!(code == 1 && claude.0 == "failed" && claude.1.contains("lastword agent token NAME"), "{claude:?}");
+    fs::copy(dir.join(".lastword/operator.token"), dir.join("kilo.token")).unwrap();
+    let (_, claude, ..) = doctor();
+    assert!(claude.0 == "failed" && claude.1.contains("human's token"), "{claude:?}");
 }
