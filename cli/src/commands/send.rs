@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use lastword_client::wire::{Envelope, To};
+use lastword_client::wire::{Envelope, EscalationView, Finished, To};
 use lastword_client::{Client, SendTerms, Sent};
 use lastword_proto::{MessageType, Priority};
+use serde::Deserialize as _;
 use serde_json::Value;
 
 use super::{Context, text_or_stdin};
@@ -86,7 +87,21 @@ fn words(sent: &Sent, out: &Out) -> String {
             render::messages(std::iter::once(message.as_ref()).chain(response.as_deref()), out)
         }
         Sent::Many { messages, .. } => render::messages(messages, out),
-        Sent::Other(value) => crate::out::escape(&value.to_string()),
+        Sent::Other(value) => other(value),
+    }
+}
+
+/// What is no message: a question that is with a human now, or the end of a turn.
+fn other(value: &Value) -> String {
+    if let Ok(question) = EscalationView::deserialize(value) {
+        let id = question.id;
+        return format!("{id} is with a human, who answers it with `lastword answer {id}`");
+    }
+    match Finished::deserialize(value) {
+        Ok(Finished { answer: Some(answer), .. }) => format!("the task ended with {answer}"),
+        Ok(Finished { answer: None, open: true, .. }) => "the task goes on".to_owned(),
+        Ok(Finished { answer: None, open: false, .. }) => "noted".to_owned(),
+        Err(_) => crate::out::escape(&value.to_string()),
     }
 }
 

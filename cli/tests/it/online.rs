@@ -261,6 +261,16 @@ fn the_policy_decides_and_is_shown_with_the_limits() {
 }
 
 #[test]
+fn a_question_to_the_user_is_told_in_words() {
+    let server = Server::start();
+    server.agent("kilo");
+    let said = server.as_agent("kilo", &["send", "user", "which colour?", "--ref", "C-1"]).ok();
+    assert!(said.contains("esc-1 is with a human") && said.contains("lastword answer esc-1"), "{said}");
+    let said = server.as_agent("kilo", &["send", "user", "which size?", "--ref", "C-1", "--json"]).json();
+    assert_eq!(said["id"], "esc-2");
+}
+
+#[test]
 fn a_conversation_is_paused_resumed_and_stopped() {
     let server = Server::start();
     server.agent("kilo");
