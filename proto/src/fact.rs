@@ -410,6 +410,15 @@ pub enum Fact {
         /// The rule, as it was when the call was held.
         rule: Box<ApprovalRule>,
     },
+    /// A question to a human was sent as a message with a key: a retry is this question again (Q1).
+    EscalationKeyed {
+        /// Which.
+        escalation: EscalationId,
+        /// Who asked.
+        agent: AgentId,
+        /// The key.
+        key: Key,
+    },
 }
 
 /// What the first run of a partly done request gave.

@@ -73,8 +73,7 @@ impl Step<'_> {
         }
         let sending = self.sending(by.agent(), draft);
         if self.goes_to_human(&sending) {
-            let Draft { body, turn, reference, .. } = sending.draft;
-            return self.escalate(by, turn, Question { body, options: Vec::new(), reference });
+            return self.send_question(by, sending.draft);
         }
         self.admit(sending)
     }
@@ -109,9 +108,21 @@ impl Step<'_> {
         let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
         let Some(known) = self.state().keys.get(id) else { return Ok(None) };
         if known.sender == sender && known.fingerprint == Some(draft.fingerprint()) {
-            return Ok(Some(Reply::Again(known.messages.clone())));
+            let question = known.escalation.map(Reply::Escalated);
+            return Ok(Some(question.unwrap_or_else(|| Reply::Again(known.messages.clone()))));
         }
         Err(Refusal::new(Code::IdempotencyConflict).about(id))
+    }
+
+    /// A REQUEST to a human is a question to it; its key is remembered like that of any other (H1, Q1).
+    fn send_question(&mut self, by: Principal, draft: Draft) -> Outcome {
+        let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
+        let Draft { body, turn, reference, .. } = draft;
+        let reply = self.escalate(by, turn, Question { body, options: Vec::new(), reference })?;
+        if let (Reply::Escalated(escalation), Some(key)) = (&reply, key) {
+            self.record(Fact::EscalationKeyed { escalation: *escalation, agent: by.agent(), key });
+        }
+        Ok(reply)
     }
 
     fn goes_to_human(&self, sending: &Sending) -> bool {

@@ -60,7 +60,9 @@ impl State {
             }
             Fact::LatchSet { .. } | Fact::LatchLifted { .. } => self.fold_latch(at, fact),
             Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
-            Fact::EscalationOpened { .. } | Fact::EscalationNoted { .. } => self.fold_escalation(at, fact),
+            Fact::EscalationOpened { .. } | Fact::EscalationNoted { .. } | Fact::EscalationKeyed { .. } => {
+                self.fold_escalation(at, fact);
+            }
             Fact::PolicyConfigured { policy } => self.policy.clone_from(policy),
             Fact::ApprovalAsked { .. }
             | Fact::ApprovalRuled { .. }
@@ -95,6 +97,7 @@ impl State {
             | Fact::ApprovalUsed { approval } => self.approvals.get(approval).and_then(|a| a.task).and_then(of_task),
             Fact::Refused { turn, .. } => turn.and_then(of_turn),
             Fact::Configured { .. }
+            | Fact::EscalationKeyed { .. }
             | Fact::PolicyConfigured { .. }
             | Fact::Registered { .. }
             | Fact::Amended { .. }

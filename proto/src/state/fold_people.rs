@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::fold::misdirected;
 use super::{
-    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Room, RootLine, Running,
-    State, Timer,
+    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Known, Room, RootLine,
+    Running, State, Timer,
 };
 use crate::fact::{Decision, EscalationCause, Fact, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, Time};
@@ -73,6 +73,13 @@ impl State {
                     let grant = waiting.grant;
                     self.human_wait(at, grant, true);
                 }
+            }
+            Fact::EscalationKeyed { escalation, agent, key } => {
+                let (sender, fingerprint) = (*agent, Some(key.fingerprint));
+                let known =
+                    Known { sender, fingerprint, messages: Vec::new(), task: None, escalation: Some(*escalation) };
+                self.keys.insert(key.id.clone(), known);
+                self.closed.push_back((at, Closed::Key(key.id.clone())));
             }
             Fact::EscalationNoted { escalation, by, .. } => {
                 let answer = self.seq;

@@ -75,7 +75,7 @@ impl State {
             Some(known) => known.messages.push(seq),
             None => {
                 let (sender, fingerprint) = (message.from, Some(key.fingerprint));
-                let known = Known { sender, fingerprint, messages: alloc::vec![seq], task: None };
+                let known = Known { sender, fingerprint, messages: alloc::vec![seq], task: None, escalation: None };
                 self.keys.insert(key.id.clone(), known);
                 self.closed.push_back((at, Closed::Key(key.id.clone())));
             }
@@ -170,7 +170,7 @@ impl State {
     }
 
     fn know_request(&mut self, id: &RequestId, sender: AgentId, seq: Seq, task: TaskId) {
-        let fresh = Known { sender, fingerprint: None, messages: alloc::vec![seq], task: None };
+        let fresh = Known { sender, fingerprint: None, messages: alloc::vec![seq], task: None, escalation: None };
         let known = self.keys.entry(id.clone()).or_insert(fresh);
         known.task = Some(task);
     }

@@ -236,6 +236,8 @@ pub struct Known {
     pub messages: Vec<Seq>,
     /// The task of the request with this id.
     pub task: Option<TaskId>,
+    /// The question to a human that was sent under it.
+    pub escalation: Option<EscalationId>,
 }
 
 /// Where an escalation stands.

@@ -263,7 +263,7 @@ fn shared() -> Vec<(&'static str, Fact)> {
     ]
 }
 
-fn policy() -> [(&'static str, Fact); 2] {
+fn policy() -> [(&'static str, Fact); 3] {
     let kilo = AgentName::new("kilo").unwrap();
     let rule = ApprovalRule {
         call: CallPattern::parse("Bash(rm *)").unwrap(),
@@ -277,6 +277,10 @@ fn policy() -> [(&'static str, Fact); 2] {
     [
         ("PolicyConfigured", Fact::PolicyConfigured { policy }),
         ("ApprovalRuled", Fact::ApprovalRuled { approval: ApprovalId(3), rule: Box::new(rule) }),
+        ("EscalationKeyed", {
+            let key = Key { id: RequestId::new("which-colour").unwrap(), fingerprint: 7 };
+            Fact::EscalationKeyed { escalation: EscalationId(2), agent: AgentId(1), key }
+        }),
     ]
 }
 
