@@ -23,7 +23,7 @@ pub(crate) const DATA_DIR: &str = ".lastword";
 pub(crate) const LISTEN: &str = "127.0.0.1:7171";
 
 /// Variables that tell that a program of agents runs us.
-const AGENT_VARIABLES: [&str; 16] = [
+const AGENT_VARIABLES: [&str; 18] = [
     "LASTWORD_AGENT",
     "AGENT",
     "AI_AGENT",
@@ -33,8 +33,10 @@ const AGENT_VARIABLES: [&str; 16] = [
     "CLAUDE_CODE_ENTRYPOINT",
     "CLAUDE_CODE_SESSION_ID",
     "CLINE_ACTIVE",
+    "CODEX_CI",
     "CODEX_SANDBOX",
     "CODEX_SANDBOX_NETWORK_DISABLED",
+    "CODEX_THREAD_ID",
     "CURSOR_AGENT",
     "GEMINI_CLI",
     "GOOSE_TERMINAL",
