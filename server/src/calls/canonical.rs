@@ -48,8 +48,11 @@ fn list<T>(
 const SUBJECTS: [&str; 6] = ["command", "cmd", "file_path", "notebook_path", "path", "url"];
 
 /// What a call is about: the command, the file, the address. The policy's argument patterns look at nothing else.
+/// A runner of ACP agents holds what the agent says of the call, with the tool's own arguments as its `input`.
 pub(crate) fn subjects(arguments: &Value) -> Vec<Box<str>> {
-    let found = SUBJECTS.iter().filter_map(|name| arguments.get(name)).filter_map(|value| match value {
+    let places = [Some(arguments), arguments.get("input")].into_iter().flatten();
+    let named = places.flat_map(|place| SUBJECTS.iter().filter_map(|name| place.get(name)));
+    let found = named.filter_map(|value| match value {
         Value::String(text) => Some(text.as_str().into()),
         Value::Array(words) => Some(words.iter().map_while(Value::as_str).collect::<Vec<_>>().join(" ").into()),
         Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
@@ -81,6 +84,10 @@ mod tests {
         assert_eq!(about(serde_json::json!({"file_path": "/a", "content": "x", "command": 1})), "/a");
         assert_eq!(about(serde_json::json!({"path": "/a", "url": "b"})), "/a|b");
         assert_eq!(about(serde_json::json!([])), "");
+        let held = serde_json::json!({"title": "x", "kind": "execute", "input": {"command": "git push"}});
+        assert_eq!(about(held), "git push", "as an ACP agent's runner holds it");
+        assert_eq!(about(serde_json::json!({"path": "/a", "input": {"command": "ls"}})), "/a|ls", "two things");
+        assert_eq!(about(serde_json::json!({"input": "git push"})), "");
     }
 
     #[test]
