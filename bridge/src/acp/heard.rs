@@ -54,12 +54,14 @@ impl Route {
             SessionUpdate::ToolCall(call) => {
                 let title = call.title.clone();
                 let update = ToolCallUpdate::from(call);
-                heard.call(&update.tool_call_id.0, update.fields);
+                let (id, fields) = named(update);
+                heard.call(&id, fields);
                 Some(title)
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 let title = update.fields.title.clone();
-                heard.call(&update.tool_call_id.0, update.fields);
+                let (id, fields) = named(update);
+                heard.call(&id, fields);
                 title
             }
             SessionUpdate::UsageUpdate(usage) => {
@@ -109,6 +111,14 @@ impl Route {
     }
 }
 
+/// A call with its tool's name, which claude-agent-acp says beside the protocol's own members only.
+fn named(update: ToolCallUpdate) -> (String, ToolCallUpdateFields) {
+    let mut fields = update.fields;
+    let beside = update.meta.as_ref().and_then(|meta| meta.get("claudeCode")?.get("toolName")?.as_str());
+    fields.name = fields.name.or_else(|| beside.map(ToOwned::to_owned));
+    (update.tool_call_id.0.to_string(), fields)
+}
+
 impl Heard {
     fn say(&mut self, text: &str) {
         if std::mem::take(&mut self.called) && !self.text.is_empty() {
@@ -150,6 +160,16 @@ mod tests {
         heard.say("It is ");
         heard.say("fine.");
         assert_eq!(heard.text, "I'll look.\n\nIt is fine.");
+    }
+
+    #[test]
+    fn a_tool_is_known_by_the_name_that_is_said_beside_the_protocol() {
+        let meta = serde_json::json!({"claudeCode": {"toolName": "Bash"}}).as_object().cloned();
+        let call = ToolCallUpdate::new("1", ToolCallUpdateFields::new().title("rm")).meta(meta.clone());
+        assert_eq!(named(call).1.name.as_deref(), Some("Bash"));
+        let own = ToolCallUpdate::new("1", ToolCallUpdateFields::new().name("look".to_owned())).meta(meta);
+        assert_eq!(named(own).1.name.as_deref(), Some("look"), "the protocol's own name goes first");
+        assert_eq!(named(ToolCallUpdate::new("1", ToolCallUpdateFields::new().title("rm"))).1.name, None);
     }
 
     #[test]
