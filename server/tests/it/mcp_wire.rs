@@ -254,6 +254,30 @@ async fn a_subscription_without_a_session_tells_of_each_new_delivery() {
     assert_eq!(told.next().await, None);
 }
 
+/// With the empty event before it, Gemini CLI 0.61 closes the connection and has no tools.
+#[tokio::test]
+async fn a_stream_begins_with_an_empty_event_for_those_only_who_know_it() {
+    let world = World::with(&["kilo"]).await;
+    let session = Session::begin(&world, "kilo").await;
+    session.call("resources/subscribe", json!({ "uri": INBOX })).await;
+    world.send("operator", "kilo", "T-1", "waits").await.is(201);
+    for (version, empty) in [(Some(OLDER), true), (Some("2025-06-18"), false), (None, false)] {
+        let request = world.request("kilo", Method::GET, "/mcp").header("mcp-session-id", &session.id);
+        let request = request.header("accept", "text/event-stream");
+        let request = match version {
+            Some(version) => request.header("mcp-protocol-version", version),
+            None => request,
+        };
+        let mut stream = request.send().await.unwrap();
+        let mut text = String::new();
+        while !text.contains("notifications/resources/updated") {
+            let bytes = tokio::time::timeout(PATIENCE, stream.chunk()).await.expect("nothing came").unwrap().unwrap();
+            text.push_str(std::str::from_utf8(&bytes).unwrap());
+        }
+        assert_eq!(text.lines().any(|line| line.trim_end() == "data:"), empty, "{version:?}: {text}");
+    }
+}
+
 #[tokio::test]
 async fn a_subscription_in_a_session_tells_of_each_new_delivery() {
     let world = World::with(&["kilo"]).await;

@@ -48,6 +48,8 @@ pub(super) struct Wire<H> {
     single: StreamableHttpService<H, NeverSessionManager>,
     /// Serves what a session is made of.
     lasting: StreamableHttpService<H, LocalSessionManager>,
+    /// The same, for clients that can't read the empty event with which a stream begins.
+    unprimed: StreamableHttpService<H, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
     sessions: Arc<Sessions>,
     within: Within,
@@ -66,12 +68,17 @@ impl<H: ServerHandler> Wire<H> {
         // A model may think for hours between two calls; sessions are bounded by their number.
         manager.session_config.keep_alive = None;
         let manager = Arc::new(manager);
-        let again = make.clone();
+        let (again, once_more) = (make.clone(), make.clone());
         Self {
             single: StreamableHttpService::new(
                 move || Ok(make()),
                 Arc::new(NeverSessionManager::default()),
                 config().with_legacy_session_mode(false),
+            ),
+            unprimed: StreamableHttpService::new(
+                move || Ok(once_more()),
+                Arc::clone(&manager),
+                config().with_legacy_session_mode(true).with_sse_retry(None),
             ),
             lasting: StreamableHttpService::new(
                 move || Ok(again()),
@@ -146,7 +153,12 @@ impl<H: ServerHandler> Wire<H> {
     /// A request that is part of an open session.
     async fn lasting(&self, id: &str, request: Request) -> Response {
         let method = request.method().clone();
-        let response = self.lasting.handle(request).await.map(Body::new);
+        let service = if method == Method::GET && !takes_empty_events(request.headers()) {
+            &self.unprimed
+        } else {
+            &self.lasting
+        };
+        let response = service.handle(request).await.map(Body::new);
         let over = method == Method::DELETE && response.status().is_success();
         if over || response.status() == StatusCode::NOT_FOUND {
             self.sessions.end(id);
@@ -193,6 +205,13 @@ struct Peek<'a> {
 /// The session that a request names, where its revision has sessions.
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
     if self_contained(headers) { None } else { headers.get(SESSION_HEADER)?.to_str().ok() }
+}
+
+/// Whether a client knows the empty event with which a stream begins since 2025-11-25; others read it as a message, and
+/// fail. One that names no revision is of the oldest.
+fn takes_empty_events(headers: &HeaderMap) -> bool {
+    let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
+    version.is_some_and(|version| version >= ProtocolVersion::V_2025_11_25.as_str())
 }
 
 /// Whether a request is of a revision without sessions.
