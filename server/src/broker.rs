@@ -114,6 +114,10 @@ impl Broker {
             }
             self.batch.commands += 1;
         }
+        if self.batch.is_empty() {
+            // Nothing came of them, so nothing is handed over that would make room for others.
+            self.batch.commands = 0;
+        }
     }
 
     /// Handles one command; gives what its caller is told once the facts are durable.

@@ -63,9 +63,16 @@ impl Shared {
     /// Nothing is served any more. Dropping the commands tells everybody who waits that there will be no
     /// answer.
     pub(super) fn fail(&self, failed: Failed) {
-        tracing::error!(reason = %failed.reason, "the broker stops");
         self.queue.close();
-        self.failed.send_replace(Some(failed));
+        // The first reason is the one to act on: what was judged before it fails behind it.
+        self.failed.send_if_modified(|first| {
+            let fresh = first.is_none();
+            if fresh {
+                tracing::error!(reason = %failed.reason, "the broker stops");
+                *first = Some(failed);
+            }
+            fresh
+        });
         self.queue.clear();
         // The judge is told by the end of the writer, for which it may be waiting.
         self.queue.writer_idle();
@@ -408,6 +415,19 @@ mod tests {
         assert_eq!(again.delivery(), Some(&delivery));
         again.accept();
         assert!(handle.unread(agent, None).is_none());
+        handle.close();
+        thread.join().unwrap();
+    }
+
+    #[tokio::test]
+    async fn commands_of_which_nothing_comes_do_not_fill_a_batch() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        for _ in 0..3 * crate::broker::BATCH_MAX {
+            handle.cast(Input::Attach(AgentId(1), false));
+        }
+        let served = tokio::time::timeout(std::time::Duration::from_secs(20), handle.query(|_live| ())).await;
+        assert!(served.is_ok(), "the broker waits for nothing");
         handle.close();
         thread.join().unwrap();
     }
