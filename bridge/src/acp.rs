@@ -15,6 +15,7 @@ use lastword_proto::MessageType;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
+pub(crate) use self::asked::Denial;
 use self::process::Process;
 use crate::event::Event;
 use crate::run::{Ended, Run, Shared};

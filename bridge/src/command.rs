@@ -1,9 +1,12 @@
 //! The command driver: a process per delivery, text in, text out.
 
+use std::collections::VecDeque;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lastword_proto::FinishStatus;
+use lastword_client::Client;
+use lastword_client::wire::{Delivery, StoredMessage};
+use lastword_proto::{FinishStatus, MessageType};
 use tokio::io::AsyncWriteExt as _;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -18,12 +21,16 @@ use crate::wording::{self, Memory};
 /// serves the action is tried.
 const REJECTED: i32 = 75;
 
+/// Earlier messages that a prompt repeats.
+const EARLIER_MAX: usize = 16;
+
 /// Runs the command for one delivery.
 pub(crate) async fn run(shared: &Shared, run: &mut Run) -> Ended {
     let settings = &shared.settings;
     let by_args = settings.message_in_args();
+    let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
     let mut command = process::command(settings);
-    command.args(settings.args.iter().map(|arg| wording::fill(arg, &run.delivery)));
+    command.args(settings.args.iter().map(|arg| wording::fill(arg, &run.delivery, &earlier)));
     identify(&mut command, shared, run);
     if by_args {
         command.stdin(Stdio::null());
@@ -36,7 +43,7 @@ pub(crate) async fn run(shared: &Shared, run: &mut Run) -> Ended {
     let input = match settings.input {
         _ if by_args => String::new(),
         Input::Message => run.delivery.message.body.clone(),
-        Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None),
+        Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None, &earlier),
     };
     let said = Arc::new(Mutex::new(String::new()));
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -72,6 +79,24 @@ pub(crate) async fn run(shared: &Shared, run: &mut Run) -> Ended {
     let (bytes, total) = output.unwrap_or_default();
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
     judged(&status, answer(&bytes, total), &said)
+}
+
+/// What was said in a task before the answer that comes to it, oldest first: what the agent was asked, and what it
+/// asked others. A command remembers nothing from one run to the next.
+async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
+    let mut said = VecDeque::new();
+    let mut answer = delivery.message.clone();
+    while answer.kind == MessageType::Response && said.len() < EARLIER_MAX {
+        let Some(id) = &answer.in_reply_to else { break };
+        let Ok(asked) = client.message(id).await else { break };
+        let cause = asked.cause.clone();
+        said.push_front(asked);
+        let Some(cause) = cause else { break };
+        let Ok(cause) = client.message(&cause).await else { break };
+        said.push_front(cause.clone());
+        answer = cause;
+    }
+    said.into()
 }
 
 /// The agent's own token and what the delivery is, for tools that the command calls.

@@ -130,7 +130,7 @@ async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, 
     }
     let Some(delivery) = next(client, session).await? else { return Ok(None) };
     session.mixed = true;
-    let worded = prompt(&delivery, Memory::Kept, None);
+    let worded = prompt(&delivery, Memory::Kept, None, &[]);
     let text = format!(
         "Besides what the user typed a message has come from the team. Its turn is not finished by itself: call \
          finish_turn with the answer for {}, and answer the user as usual.\n\n{worded}",
@@ -156,7 +156,7 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
     let Some(delivery) = next(client, session).await? else { return Ok(None) };
     let memory = if session.told { Memory::Kept } else { Memory::Fresh };
     session.told = true;
-    Ok(Some(go_on(&prompt(&delivery, memory, None))))
+    Ok(Some(go_on(&prompt(&delivery, memory, None, &[]))))
 }
 
 /// The next delivery, without waiting; its turn is the session's from now on.

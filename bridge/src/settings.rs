@@ -7,7 +7,8 @@ use std::time::Duration;
 /// Variables of this beginning are ours: what the parent has of them never reaches an agent.
 pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
 /// What an argument may hold, and a delivery fills in.
-pub(crate) const PLACEHOLDERS: [&str; 5] = ["{message}", "{prompt}", "{ref}", "{from}", "{request_id}"];
+pub(crate) const PLACEHOLDERS: [&str; 5] = ["{message}", PROMPT, "{ref}", "{from}", "{request_id}"];
+const PROMPT: &str = "{prompt}";
 /// Programs that would take a filled-in message for commands.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash"];
 
@@ -142,7 +143,13 @@ impl Settings {
 
     /// Whether an argument takes the message, so that standard input is left empty.
     pub(crate) fn message_in_args(&self) -> bool {
-        self.args.iter().any(|arg| arg.contains("{message}") || arg.contains("{prompt}"))
+        self.args.iter().any(|arg| arg.contains("{message}") || arg.contains(PROMPT))
+    }
+
+    /// Whether the command gets the message worded for a model.
+    pub(crate) fn wants_prompt(&self) -> bool {
+        let in_args = self.args.iter().any(|arg| arg.contains(PROMPT));
+        in_args || (self.input == Input::Prompt && !self.message_in_args())
     }
 }
 

@@ -1,10 +1,13 @@
 //! A delivery in words: for a model as a prompt, for a command as placeholders and variables.
 
+use std::borrow::Cow;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use lastword_client::wire::{Delivery, Notice, StoredMessage};
 use lastword_proto::MessageType;
+
+use crate::acp::Denial;
 
 /// What a model is told once in each session.
 const CONDUCT: &str = "You work in a team of agents. What you say last in this turn is your answer, and goes to whoever \
@@ -14,6 +17,13 @@ const CONDUCT: &str = "You work in a team of agents. What you say last in this t
 
 /// What a model is told once where it lost an earlier session.
 const LOST: &str = "Your earlier session on this work item was lost; get_conversation shows what was said.";
+
+/// Comes before what was said earlier in the task.
+const EARLIER: &str = "You are in the middle of a task. What was said in it so far, the oldest first:";
+/// Comes between that and the delivery.
+const NOW: &str = "And this comes now, for you to go on with:";
+/// Bytes that are repeated of each earlier message.
+const EARLIER_BYTES_MAX: usize = 16 << 10;
 
 /// What a session knows already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +36,28 @@ pub(crate) enum Memory {
     Kept,
 }
 
-/// The delivery as a prompt. `turn_token` is named where the agent may have several turns open.
-pub(crate) fn prompt(delivery: &Delivery, memory: Memory, turn_token: Option<&str>) -> String {
+/// What an agent is told of a call that was denied; nothing where it was told and has gone on.
+pub(crate) fn denied(denial: &Denial, speechless: bool) -> Option<String> {
+    if let Some(words) = &denial.words {
+        return Some(format!("The human who decided on your call says:\n{words}"));
+    }
+    speechless.then(|| {
+        format!(
+            "Your call of {} was not allowed: {}. Don't try it again another way. Do what can be done without it, \
+             then say what was done and what was not, and why: that is your answer.",
+            denial.tool, denial.reason
+        )
+    })
+}
+
+/// The delivery as a prompt. `turn_token` is named where the agent may have several turns open; `earlier` is what an
+/// agent without a memory has to be told again of the task that it goes on with.
+pub(crate) fn prompt(
+    delivery: &Delivery,
+    memory: Memory,
+    turn_token: Option<&str>,
+    earlier: &[StoredMessage],
+) -> String {
     let message = &delivery.message;
     let mut text = String::new();
     match memory {
@@ -45,13 +75,34 @@ pub(crate) fn prompt(delivery: &Delivery, memory: Memory, turn_token: Option<&st
         let mark = boundary();
         paragraph(&mut text, &format!("{}\n{mark}\n{}\n{mark}", notice_header(notice), notice.body));
     }
+    if !earlier.is_empty() {
+        paragraph(&mut text, EARLIER);
+        for message in earlier {
+            paragraph(&mut text, &told(message, &shortened(&message.body)));
+        }
+        paragraph(&mut text, NOW);
+    }
+    text.push_str(&told(message, &message.body));
+    text
+}
+
+/// A message with its header, between two lines that its body can't hold.
+fn told(message: &StoredMessage, body: &str) -> String {
     let mark = boundary();
-    text.push_str(&header(message));
-    text.push_str(&format!("\n{mark}\n{}\n{mark}", message.body));
+    let mut text = format!("{}\n{mark}\n{body}\n{mark}", header(message));
     if let Some(payload) = &message.payload {
         text.push_str(&format!("\nPayload: {payload}"));
     }
     text
+}
+
+/// The beginning of an earlier message, which says what is missing of it.
+fn shortened(body: &str) -> Cow<'_, str> {
+    if body.len() <= EARLIER_BYTES_MAX {
+        return Cow::Borrowed(body);
+    }
+    let end = body.floor_char_boundary(EARLIER_BYTES_MAX);
+    Cow::Owned(format!("{}\n[cut: it has {} bytes; get_conversation shows it]", &body[..end], body.len()))
 }
 
 fn paragraph(text: &mut String, part: &str) {
@@ -99,8 +150,8 @@ fn boundary() -> String {
     format!("-----{:016x}-----", RandomState::new().build_hasher().finish())
 }
 
-/// The values of the placeholders, in the order of [`PLACEHOLDERS`](crate::settings::PLACEHOLDERS).
-pub(crate) fn fill(argument: &str, delivery: &Delivery) -> String {
+/// An argument with its [`PLACEHOLDERS`](crate::settings::PLACEHOLDERS) filled in.
+pub(crate) fn fill(argument: &str, delivery: &Delivery, earlier: &[StoredMessage]) -> String {
     let message = &delivery.message;
     // Filled in by one pass over the argument: what a message holds is never taken for a placeholder.
     let mut out = String::with_capacity(argument.len());
@@ -116,7 +167,7 @@ pub(crate) fn fill(argument: &str, delivery: &Delivery) -> String {
         };
         match *placeholder {
             "{message}" => out.push_str(&message.body),
-            "{prompt}" => out.push_str(&prompt(delivery, Memory::Fresh, None)),
+            "{prompt}" => out.push_str(&prompt(delivery, Memory::Fresh, None, earlier)),
             "{ref}" => out.push_str(&message.reference),
             "{from}" => out.push_str(&message.from),
             _ => out.push_str(message.request_id.as_deref().unwrap_or_default()),
@@ -167,13 +218,20 @@ mod tests {
     #[test]
     fn a_message_is_filled_in_once_and_stays_what_it_is() {
         let delivery = delivery("{from} {ref}");
-        assert_eq!(fill("--x={message}/{ref}{nothing}{", &delivery), "--x={from} {ref}/E-1{nothing}{");
+        assert_eq!(fill("--x={message}/{ref}{nothing}{", &delivery, &[]), "--x={from} {ref}/E-1{nothing}{");
+    }
+
+    #[test]
+    fn an_earlier_message_that_is_long_is_cut_between_characters_and_says_so() {
+        let long = shortened(&"é".repeat(EARLIER_BYTES_MAX)).into_owned();
+        assert!(long.len() < EARLIER_BYTES_MAX + 100 && long.ends_with("get_conversation shows it]"));
+        assert_eq!(shortened("short"), "short");
     }
 
     #[test]
     fn no_body_can_close_its_own_boundary() {
-        let first = prompt(&delivery("x"), Memory::Kept, None);
-        let second = prompt(&delivery("x"), Memory::Kept, None);
+        let first = prompt(&delivery("x"), Memory::Kept, None, &[]);
+        let second = prompt(&delivery("x"), Memory::Kept, None, &[]);
         assert_ne!(first, second, "it is made afresh for each delivery");
         let lines: Vec<&str> = first.lines().collect();
         assert_eq!((lines[0], lines[2]), ("[FROM:kilo][TO:][TYPE:REQUEST][REF:E-1][DEPTH:0]", "x"));

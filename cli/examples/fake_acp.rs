@@ -1,9 +1,10 @@
 //! An ACP agent for tests, which does what the message says: deterministic, no model, no network.
 //!
 //! The body of a message is a script, a step a line:
-//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
+//! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
 //! `error TEXT` · `session` · `wait` · `crash` · `hang`.
-//! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is.
+//! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
+//! `--sullen` says nothing when told of a denial.
 
 use std::io::{BufRead as _, StdinLock, Write as _};
 use std::process::{Command, Stdio};
@@ -13,8 +14,9 @@ use serde_json::{Value, json};
 fn main() {
     let flags: Vec<String> = std::env::args().skip(1).collect();
     let has = |flag: &str| flags.iter().any(|given| given == flag);
-    let mut agent =
-        Agent { input: std::io::stdin().lock(), sessions: 0, asked: 0, load: has("--load"), http: has("--http") };
+    let input = std::io::stdin().lock();
+    let (load, http, sullen) = (has("--load"), has("--http"), has("--sullen"));
+    let mut agent = Agent { input, sessions: 0, asked: 0, load, http, sullen };
     while let Some(message) = agent.read() {
         if !has("--mute") {
             agent.serve(&message);
@@ -28,6 +30,7 @@ struct Agent {
     asked: u64,
     load: bool,
     http: bool,
+    sullen: bool,
 }
 
 impl Agent {
@@ -87,8 +90,10 @@ impl Agent {
         let session = request["params"]["sessionId"].clone();
         let text = request["params"]["prompt"][0]["text"].as_str().unwrap_or_default().to_owned();
         std::fs::write("prompt.txt", &text).ok();
-        if let Some(words) = text.strip_prefix("The human who decided on your call says:\n") {
-            self.say(&session, &format!("I was told: {words}"));
+        if let Some(words) = told(&text) {
+            if !self.sullen {
+                self.say(&session, &format!("I was told: {words}"));
+            }
             return self.answer(request, &json!({ "stopReason": "end_turn" }));
         }
         let mut usage = Value::Null;
@@ -115,6 +120,7 @@ impl Agent {
                         break;
                     }
                 }
+                "need" if self.permit(&session, rest) != "allow_once" => break,
                 "run" => {
                     // What a tool of the agent's would do.
                     let ran = Command::new("sh").args(["-c", rest]).stdin(Stdio::null()).output();
@@ -172,6 +178,12 @@ impl Agent {
         }
         std::process::exit(0)
     }
+}
+
+/// What a prompt tells of a call that was denied; none where it tells of no such thing.
+fn told(prompt: &str) -> Option<&str> {
+    let words = prompt.strip_prefix("The human who decided on your call says:\n");
+    words.or_else(|| prompt.starts_with("Your call of ").then_some(prompt))
 }
 
 /// A child that outlives its parent and ignores every polite signal, as agents that start themselves anew have.

@@ -82,6 +82,18 @@ impl Context {
         read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
     }
 
+    /// A client for a verb that starts work or makes tokens. An agent does that in its own name: where one runs this,
+    /// a human's token is refused, however it was named.
+    pub(crate) async fn acting(&self) -> Result<Client, Failure> {
+        let client = self.client(Authority::Act)?;
+        if let Some(variable) = self.environment.agent
+            && client.agent(OWN_NAME).await?.kind == Kind::Human
+        {
+            return Err(no_human(variable).hint("use the agent's own token with --token-file FILE or LASTWORD_TOKEN"));
+        }
+        Ok(client)
+    }
+
     /// A client for a verb that decides in a human's name. A shell that came by a human's token is no human: there has
     /// to be a terminal, or somebody who answers for the script with `--yes`, and never an agent around it. An agent's
     /// own token passes, and the broker says what that agent may decide.
@@ -145,11 +157,14 @@ fn may_use_operator_token(authority: Authority, presence: &Presence, server: Opt
         .hint(NAME_A_TOKEN))
 }
 
+fn no_human(variable: &str) -> Failure {
+    Failure::refused(format!("an agent is running this ({variable} is set), and the token is a human's"))
+}
+
 /// Whether a human's token may decide here.
 fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
     if let Some(variable) = agent {
-        let message = format!("an agent is running this ({variable} is set), and the token is a human's");
-        return Err(Failure::refused(message).hint(
+        return Err(no_human(variable).hint(
             "decide in a terminal of your own; an agent that may decide has a token of its own. \
              Agents that must not reach yours need another user account: docs/approvals.md",
         ));

@@ -231,6 +231,8 @@ codes! {
         "Do not make this call; the approval says why.";
     ClaimHeld "claim_held" 409 "C1" "Somebody holds that resource"
         "Work on something else, or wait until the holder's task ends.";
+    NotDecided "not_decided" 409 "H2" "Nobody has decided that call yet"
+        "Wait for the decision before you make the call.";
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! A wish for permission becomes an approval, and its decision the answer (H2).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use agent_client_protocol::v1::Responder;
@@ -25,7 +26,19 @@ const POLL: Duration = Duration::from_secs(30);
 pub(super) struct Wish {
     held: Held,
     signs: watch::Receiver<Signs>,
+    route: Arc<Route>,
     asked: Asked,
+}
+
+/// A call that was not allowed.
+#[derive(Debug)]
+pub(crate) struct Denial {
+    /// As it was held.
+    pub(crate) tool: String,
+    /// Why, for the one who asked the agent.
+    pub(crate) reason: String,
+    /// What whoever decided says to the agent.
+    pub(crate) words: Option<String>,
 }
 
 /// The call, as the broker gets it.
@@ -49,18 +62,19 @@ enum Verdict {
 }
 
 impl Wish {
-    pub(super) fn new(shared: &Shared, run: &Run, route: &Route, asked: Asked) -> Self {
+    pub(super) fn new(shared: &Shared, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);
         // By its name alone: a title is the model's to choose.
         let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
         let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
-        Self { held, signs: run.signs.clone(), asked }
+        Self { held, signs: run.signs.clone(), route: Arc::clone(route), asked }
     }
 
-    /// Has it decided, and tells the agent. Gives what a human said to it.
-    pub(super) async fn settle(self, shared: &Shared) -> Option<String> {
+    /// Has it decided, and tells the agent. The protocol's own answer to it is a bare yes or no: a denial is given
+    /// back for what is to be said about it.
+    pub(super) async fn settle(self, shared: &Shared) -> Option<Denial> {
         let mut signs = self.signs.clone();
         let verdict = tokio::select! {
             verdict = self.held.decide(shared) => verdict,
@@ -70,21 +84,26 @@ impl Wish {
                 return None;
             }
         };
-        let (outcome, reason, words) = match verdict {
+        let denial = |reason, words| Some(Denial { tool: self.held.tool.clone(), reason, words });
+        let (outcome, denial) = match verdict {
             Verdict::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
-                Some(outcome) => (outcome, None, None),
+                Some(outcome) => (outcome, None),
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
-                    (denied(&self.asked.request), Some(reason), None)
+                    (denied(&self.asked.request), denial(reason, None))
                 }
             },
-            Verdict::Denied { reason, words } => (denied(&self.asked.request), Some(reason), words),
+            Verdict::Denied { reason, words } => (denied(&self.asked.request), denial(reason, words)),
         };
-        let (turn, tool, allowed) = (self.held.turn, self.held.tool, reason.is_none());
+        let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
+        let reason = denial.as_ref().map(|denial| denial.reason.clone());
         shared.report.tell(&Event::ApprovalAnswered { turn, tool, allowed, reason });
+        if denial.is_some() {
+            self.route.deny();
+        }
         // An agent that is gone needs no answer.
         let _gone = self.asked.responder.respond(RequestPermissionResponse::new(outcome));
-        words
+        denial
     }
 }
 

@@ -32,6 +32,8 @@ struct Heard {
     bytes_max: usize,
     /// A tool was called since the last text: what follows is a paragraph of its own.
     called: bool,
+    /// Nothing was said since a call was denied.
+    speechless: bool,
     calls: BTreeMap<String, ToolCallUpdateFields>,
     cost: Option<f64>,
 }
@@ -98,10 +100,21 @@ impl Route {
         heard.calls.get(id).cloned().unwrap_or_default()
     }
 
+    /// A call is about to be denied.
+    pub(super) fn deny(&self) {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless = true;
+    }
+
+    /// Whether the agent has said nothing since a call of its was denied.
+    pub(super) fn is_speechless(&self) -> bool {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless
+    }
+
     /// What was said so far; what comes is said anew.
     pub(super) fn take(&self) -> String {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.called = false;
+        heard.speechless = false;
         std::mem::take(&mut heard.text)
     }
 
@@ -126,6 +139,7 @@ impl Heard {
             self.text.truncate(end);
             self.text.push_str("\n\n");
         }
+        self.speechless &= text.trim().is_empty();
         // One byte more than may be sent is enough to tell that it is too long.
         if self.text.len() <= self.bytes_max {
             self.text.push_str(text);

@@ -1,6 +1,5 @@
 //! One prompt in a conversation's session.
 
-use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::Slot;
-use super::asked::Wish;
+use super::asked::{Denial, Wish};
 use super::heard::{Asked, Route};
 use super::process::{Link, Process, Routed};
 use crate::event::Event;
@@ -29,8 +28,8 @@ use crate::wording::{self, Memory};
 /// Wishes for permission that may be open at once in a prompt.
 const ASKED_MAX: usize = 16;
 const NOTES_MAX: usize = 16;
-/// Prompts by which words of a human follow a call that was denied, in one turn.
-const WORDS_MAX: usize = 8;
+/// Prompts by which the agent is told of calls that were denied, in one turn.
+const FOLLOWED_MAX: usize = 8;
 
 /// A prompt that runs.
 struct Prompting<'a> {
@@ -41,8 +40,10 @@ struct Prompting<'a> {
     route: Arc<Route>,
     asked: mpsc::Receiver<Asked>,
     notes: mpsc::Receiver<String>,
-    /// What humans said to calls that they denied.
-    words: VecDeque<String>,
+    /// Calls that were denied in the prompt that runs.
+    denials: Vec<Denial>,
+    /// Why the last of them was, in one sentence.
+    denied: Option<String>,
 }
 
 /// How a prompt came to its end.
@@ -73,9 +74,9 @@ pub(super) async fn prompt(shared: &Shared, process: &Process, slot: &mut Slot, 
     let route = Arc::new(Route::new(shared.numbers.body_bytes_max, asking, noting));
     let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
-    let mut text = wording::prompt(&run.delivery, memory, turn_token);
-    let words = VecDeque::new();
-    let mut prompting = Prompting { shared, process, link, run, route, asked, notes, words };
+    let mut text = wording::prompt(&run.delivery, memory, turn_token, &[]);
+    let mut prompting =
+        Prompting { shared, process, link, run, route, asked, notes, denials: Vec::new(), denied: None };
     let mut usage = None;
     let mut followed = 0;
     let ended = loop {
@@ -83,10 +84,10 @@ pub(super) async fn prompt(shared: &Shared, process: &Process, slot: &mut Slot, 
         if let Over::Answered(Ok(response)) = &over {
             usage = sum(usage, response);
         }
-        match prompting.words.pop_front() {
-            Some(words) if followed < WORDS_MAX && matches!(over, Over::Answered(Ok(_))) => {
+        match prompting.follow() {
+            Some(more) if followed < FOLLOWED_MAX && matches!(over, Over::Answered(Ok(_))) => {
                 followed += 1;
-                text = format!("The human who decided on your call says:\n{words}");
+                text = more;
             }
             Some(_) | None => break prompting.judge(over),
         }
@@ -145,7 +146,7 @@ impl Prompting<'_> {
                 Some(asked) = self.asked.recv() => {
                     wishes.push(Wish::new(self.shared, self.run, &self.route, asked).settle(self.shared));
                 }
-                Some(words) = wishes.next(), if !wishes.is_empty() => self.words.extend(words),
+                Some(denial) = wishes.next(), if !wishes.is_empty() => self.denials.extend(denial),
                 _ = stopped(&mut signs), if patience.is_none() => {
                     // Where it can't be told, it will be ended.
                     let _told = self.link.connection.send_notification(CancelNotification::new(session.clone()));
@@ -164,6 +165,18 @@ impl Prompting<'_> {
                 }
             }
         }
+    }
+
+    /// What the agent has to be told of the calls that were denied in its prompt: the words of whoever denied them,
+    /// and where it ended its turn at that without a word, that they were denied, so that it can say what is to
+    /// become of its work.
+    fn follow(&mut self) -> Option<String> {
+        let denials = std::mem::take(&mut self.denials);
+        let last = denials.last()?;
+        self.denied = Some(format!("its call of {} was not allowed: {}", last.tool, last.reason));
+        let speechless = self.route.is_speechless();
+        let told: Vec<String> = denials.iter().filter_map(|denial| wording::denied(denial, speechless)).collect();
+        (!told.is_empty()).then(|| told.join("\n\n"))
     }
 
     /// An error of the agent's, or the end of its process.
@@ -189,7 +202,7 @@ impl Prompting<'_> {
             Over::Stopped => return failed("it was cancelled".to_owned()),
         };
         let (status, reason) = match response.stop_reason {
-            StopReason::EndTurn => (None, None),
+            StopReason::EndTurn => (None, self.denied.as_deref().filter(|_| answer.is_empty())),
             StopReason::MaxTokens if !answer.is_empty() => (Some(FinishStatus::Partial), Some("its tokens ran out")),
             StopReason::MaxTurnRequests if !answer.is_empty() => {
                 (Some(FinishStatus::Partial), Some("it may ask its model no more in one turn"))
@@ -199,7 +212,10 @@ impl Prompting<'_> {
                 (Some(FinishStatus::Failed), Some("it may ask its model no more in one turn, and said nothing"))
             }
             StopReason::Refusal => (Some(FinishStatus::Rejected), Some("the agent refused")),
-            StopReason::Cancelled => (Some(FinishStatus::Failed), Some("the agent ended the turn by itself")),
+            StopReason::Cancelled => {
+                let denied = self.denied.as_deref().filter(|_| answer.is_empty());
+                (Some(FinishStatus::Failed), denied.or(Some("the agent ended the turn by itself")))
+            }
             _ => (Some(FinishStatus::Failed), Some("the agent ended the turn for a reason that is not known here")),
         };
         Ended { answer, status, reason: reason.map(ToOwned::to_owned), usage: None }

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
         Verb::Add { name, actions, groups, kind, turns_max } => {
             let agent = NewAgent { name, actions, groups, kind, turns_max };
-            let registered = cx.client(Authority::Act)?.register(&agent).await?;
+            let registered = cx.acting().await?.register(&agent).await?;
             cx.out.show(&registered, |registered, _| registered.token.clone())
         }
         Verb::List => {
@@ -72,11 +72,11 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             cx.out.show(&agent, |agent, out| table(&HEAD, &[row(agent)], out))
         }
         Verb::Remove { name } => {
-            cx.client(Authority::Act)?.remove(&name).await?;
+            cx.acting().await?.remove(&name).await?;
             cx.out.show(&json!({ "removed": name }), |_, _| format!("removed {name}"))
         }
         Verb::Token { name } => {
-            let token = cx.client(Authority::Act)?.rekey(&name).await?;
+            let token = cx.acting().await?.rekey(&name).await?;
             cx.out.show(&token, |token, _| token.token.clone())
         }
     }

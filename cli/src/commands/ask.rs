@@ -9,7 +9,6 @@ use lastword_proto::{MessageType, Time};
 use super::{Context, send, text_or_stdin};
 use crate::failure::Failure;
 use crate::quantity::{duration, milliseconds};
-use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -26,7 +25,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = cx.client(Authority::Act)?;
+    let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
     // With a key of its own the same send can be repeated, which goes on waiting.
     envelope.request_id = Some(fresh_name());

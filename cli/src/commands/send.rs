@@ -13,7 +13,6 @@ use crate::failure::Failure;
 use crate::out::Out;
 use crate::quantity::{duration, milliseconds};
 use crate::render;
-use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -61,7 +60,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = in_turn(cx.client(Authority::Act)?, args.turn_token.as_deref());
+    let client = in_turn(cx.acting().await?, args.turn_token.as_deref());
     let sent = if args.text {
         client.send_text(text_or_stdin(None)?).await?
     } else {

@@ -208,6 +208,23 @@ fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
         assert!(agent.code == 1 && agent.stderr.contains("CLAUDECODE"), "{args:?}: {agent:?}");
     }
     assert!(server.operator(&["approvals"]).ok().contains("pending"), "nothing was decided");
+    // What starts work or makes tokens needs no terminal, but no agent does it in a human's name.
+    let acting = [
+        &["send", "kilo", "x", "--ref", "E-9"][..],
+        &["ask", "kilo", "x", "--wait", "0s"],
+        &["agent", "add", "mole"],
+        &["agent", "token", "kilo"],
+        &["agent", "remove", "kilo"],
+    ];
+    for variable in ["CLAUDECODE", "CODEX_CI", "CODEX_THREAD_ID", "LASTWORD_AGENT"] {
+        for args in acting {
+            let mut command = lastword(server.path());
+            command.args(["--token-file", ".lastword/operator.token"]).args(args).env(variable, "1");
+            let agent = finish(&mut command, "");
+            assert!(agent.code == 1 && agent.stderr.contains(variable), "{args:?}: {agent:?}");
+        }
+    }
+    assert_eq!(server.operator(&["agent", "show", "mole"]).code, 1);
 }
 
 #[test]

@@ -41,6 +41,21 @@ fn a_command_asks_another_agent_and_its_answer_is_the_next_run() {
 }
 
 #[test]
+fn a_command_for_a_model_is_told_again_what_it_was_asked_and_what_it_asked() {
+    let server = Server::start();
+    let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "which colour" >/dev/null; else cat; fi"#;
+    let args = ["--input", "prompt", "--env", &program(), "--", "sh", "-c", script];
+    let _kilo = Running::start(&server, "kilo", &args);
+    let _hive = Running::start(&server, "hive", &["--", "echo", "red"]);
+    let said = ask(&server, "kilo", "paint the shed");
+    let body = said["body"].as_str().unwrap();
+    let order: Vec<usize> = ["[FROM:operator]", "paint the shed", "[TO:hive]", "which colour", "[FROM:hive]", "red\n"]
+        .map(|part| body.find(part).unwrap_or_else(|| panic!("{part} is missing: {body}")))
+        .into();
+    assert!(order.is_sorted(), "{order:?}: {body}");
+}
+
+#[test]
 fn an_exit_code_is_a_status_and_what_was_said_last_the_reason() {
     let server = Server::start();
     let _agent = Running::start(&server, "sh", &["--", "sh"]);

@@ -104,6 +104,33 @@ fn a_rejected_call_is_told_to_the_agent_with_the_humans_words() {
 }
 
 #[test]
+fn an_agent_that_gives_up_at_a_denial_is_told_why_and_says_what_becomes_of_its_work() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    send(&server, "fake", "E-1", "say I'll deploy.\nneed deploy\nsay deployed");
+    let asked = agent.until("approval_asked");
+    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes"]).ok();
+    let said = answer(&server);
+    let told = "I was told: Your call of execute was not allowed: rejected by operator.";
+    assert!(said["body"].as_str().unwrap().starts_with(told), "{said}");
+    assert_eq!(said["status"], "completed");
+}
+
+#[test]
+fn of_an_agent_that_says_nothing_about_a_denial_the_asker_hears_what_was_denied() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &["--sullen"]);
+    send(&server, "fake", "E-1", "need deploy\nsay deployed");
+    let asked = agent.until("approval_asked");
+    server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes"]).ok();
+    let said = answer(&server);
+    assert_eq!(
+        (said["status"].as_str(), said["reason"].as_str()),
+        (Some("failed"), Some("its call of execute was not allowed: rejected by operator"))
+    );
+}
+
+#[test]
 fn a_call_on_which_nobody_decides_is_denied() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("lastword.toml"), "[limits]\napproval_ms = 200\n").unwrap();

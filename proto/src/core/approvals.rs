@@ -112,9 +112,8 @@ impl Step<'_> {
             ApprovalState::Approved => {}
             ApprovalState::Used => return Err(Refusal::new(Code::ApprovalUsed).about(id)),
             ApprovalState::Expired => return Err(Refusal::new(Code::ApprovalExpired).about(id)),
-            ApprovalState::Pending | ApprovalState::Rejected | ApprovalState::Ignored => {
-                return Err(Refusal::new(Code::NotApproved).about(id));
-            }
+            ApprovalState::Pending => return Err(Refusal::new(Code::NotDecided).about(id)),
+            ApprovalState::Rejected | ApprovalState::Ignored => return Err(Refusal::new(Code::NotApproved).about(id)),
         }
         if approval.digest != digest && self.rule(Rule::CallDigest) {
             return Err(Refusal::new(Code::DigestMismatch).about(id));

@@ -433,6 +433,17 @@ mod tests {
     }
 
     #[test]
+    fn what_fails_behind_a_failure_leaves_the_first_reason() {
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
+        handle.0.fail(Failed::append(&AppendError::Full { reason: "no space left".to_owned() }));
+        handle.0.fail(Failed::append(&AppendError::Fenced { epoch: 2 }));
+        let failed = handle.failed().borrow().clone().unwrap();
+        assert!(failed.reason.contains("make room on the disk"), "{}", failed.reason);
+        thread.join().unwrap();
+    }
+
+    #[test]
     fn several_that_were_not_handed_over_are_given_in_their_order_and_are_bounded() {
         let signer = TurnSigner::ephemeral().unwrap();
         let limits = Limits { inbox_max: 3, ..Limits::default() };

@@ -169,7 +169,7 @@ async fn an_approval_is_used_by_a_tool_for_that_very_call() {
     let held = mcp(&world, "kilo", "request_approval", call).await["structuredContent"].clone();
     let spend = |env: &str| json!({ "approval_id": held["id"], "tool_name": "deploy", "input": { "env": env } });
     let early = mcp(&world, "kilo", "use_approval", spend("prod")).await;
-    assert_eq!(early["structuredContent"]["code"], "not_approved");
+    assert_eq!(early["structuredContent"]["code"], "not_decided");
     decide(&world, "operator", json!({ "decision": "approve" })).await;
     let changed = mcp(&world, "kilo", "use_approval", spend("dr")).await;
     assert_eq!(changed["structuredContent"]["code"], "digest_mismatch");
