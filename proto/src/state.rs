@@ -16,10 +16,14 @@ mod fold;
 mod fold_people;
 mod fold_tasks;
 mod fold_turns;
+mod keys;
+mod small;
 mod table;
 mod work;
 mod workspace;
 
+pub use keys::{Keys, RequestNumber};
+pub use small::{Few, TaskSet};
 pub use table::{Number, Table};
 pub use work::*;
 pub use workspace::*;
@@ -78,7 +82,7 @@ pub struct State {
     /// Turns of those tasks.
     pub turns: Table<TurnId, Turn>,
     /// Idempotency keys and request ids.
-    pub keys: BTreeMap<RequestId, Known>,
+    pub keys: Keys,
     /// Escalations.
     pub escalations: BTreeMap<EscalationId, Escalation>,
     /// Approvals.
@@ -191,7 +195,7 @@ impl Default for State {
             grants: Table::new(),
             tasks: Table::new(),
             turns: Table::new(),
-            keys: BTreeMap::new(),
+            keys: Keys::default(),
             escalations: BTreeMap::new(),
             approvals: BTreeMap::new(),
             policy: Policy::default(),
@@ -249,7 +253,7 @@ impl State {
     /// The task that serves the request with this id.
     #[must_use]
     pub fn task_of(&self, request: &str) -> Option<(TaskId, &Task)> {
-        let task = self.keys.get(request)?.task?;
+        let task = self.keys.task(request)?;
         Some((task, self.tasks.get(&task)?))
     }
 
@@ -382,7 +386,7 @@ impl State {
         let share = |used: u64, base: u64, more: u64| {
             if base == 0 { 0 } else { used.saturating_mul(100) / base.saturating_add(more) }
         };
-        let (limits, more) = (&self.limits, &grant.extension);
+        let (limits, more) = (&self.limits, grant.extension());
         let tokens = share(grant.spend.tokens, limits.grant_tokens_max, more.tokens);
         tokens.max(share(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd))
     }

@@ -280,7 +280,7 @@ impl Random {
     fn request_id(&mut self, world: &World) -> RequestId {
         let keys = &world.core().state().keys;
         let place = self.below(keys.len() + 1);
-        let known = keys.keys().nth(place).cloned();
+        let known = keys.ids().nth(place);
         known.unwrap_or_else(|| RequestId::new("k-1").expect("a request id"))
     }
 

@@ -120,7 +120,8 @@ impl Step<'_> {
             return self.answer_task(task, AnswerStatus::Rejected, Cause::Answered, finish);
         };
         let limits = &self.state().limits;
-        let again = request.reassigned < limits.reassignments_max && request.runs < limits.runs_max;
+        let (runs, reassigned) = (u64::from(request.runs), u64::from(request.reassigned));
+        let again = reassigned < limits.reassignments_max && runs < limits.runs_max;
         let asker = self.asker_of(task).agent().unwrap_or(crate::fact::SYSTEM);
         let room = self.has_room_for_agent(task);
         let next = self.serves(action.as_str(), asker, Some(task), &request.tried);
@@ -140,8 +141,9 @@ impl Step<'_> {
     fn has_room_for_agent(&self, task: TaskId) -> bool {
         let state = self.state();
         let grant = state.grants.get(&state.tasks[&task].grant);
-        grant
-            .is_some_and(|g| (g.agents.len() as u64) < state.limits.grant_agents_max.saturating_add(g.extension.agents))
+        grant.is_some_and(|g| {
+            (g.agents.len() as u64) < state.limits.grant_agents_max.saturating_add(g.extension().agents)
+        })
     }
 
     fn has_woken(&self, task: TaskId, agent: AgentId) -> bool {
@@ -153,7 +155,7 @@ impl Step<'_> {
     fn partly_done(&mut self, task: TaskId, finish: Finish) -> Reply {
         let request = self.state().tasks[&task].request.as_ref();
         let runs_max = self.state().limits.runs_max;
-        let first = request.is_some_and(|r| r.partial.is_none() && r.runs < runs_max);
+        let first = request.is_some_and(|r| r.partial.is_none() && u64::from(r.runs) < runs_max);
         if !first || finish.failed.is_empty() {
             return self.answer_task(task, AnswerStatus::Partial, Cause::Answered, finish);
         }
@@ -370,17 +372,18 @@ impl Step<'_> {
 impl Request {
     /// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
     pub(super) fn join_partial(&self, answer: &mut Answer) {
-        answer.earlier = self.partial;
-        if self.partial.is_none() {
+        let Some(partial) = &self.partial else {
+            answer.earlier = None;
             return;
-        }
-        let mut completed = self.partial_completed.clone();
+        };
+        answer.earlier = Some(partial.result);
+        let mut completed = partial.completed.clone();
         let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
-        let now_done = if answered { self.partial_failed.clone() } else { core::mem::take(&mut answer.completed) };
+        let now_done = if answered { partial.failed.clone() } else { core::mem::take(&mut answer.completed) };
         completed.extend(now_done);
         answer.completed = completed;
         if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
-            answer.failed.clone_from(&self.partial_failed);
+            answer.failed.clone_from(&partial.failed);
             if answer.status != AnswerStatus::Cancelled {
                 answer.status = AnswerStatus::Partial;
             }

@@ -12,7 +12,7 @@ use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Agent, Principal, Task};
+use crate::state::{Agent, Known, Principal, RequestNumber, Task};
 
 /// A draft with everything that was found out about it.
 struct Sending {
@@ -106,10 +106,14 @@ impl Step<'_> {
     fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
         let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status) && self.rule(Rule::Idempotency);
         let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
-        let Some(known) = self.state().keys.get(id) else { return Ok(None) };
-        if known.sender == sender && known.fingerprint == Some(draft.fingerprint()) {
+        let keys = &self.state().keys;
+        if !keys.contains(id.as_str()) {
+            return Ok(None);
+        }
+        let same = |known: &&Known| known.sender == sender && known.fingerprint == Some(draft.fingerprint());
+        if let Some(known) = keys.chosen(id.as_str()).filter(same) {
             let question = known.escalation.map(Reply::Escalated);
-            return Ok(Some(question.unwrap_or_else(|| Reply::Again(known.messages.clone()))));
+            return Ok(Some(question.unwrap_or_else(|| Reply::Again(known.messages.to_vec()))));
         }
         Err(Refusal::new(Code::IdempotencyConflict).about(id))
     }
@@ -432,11 +436,11 @@ impl Step<'_> {
             None => Some(id.clone()),
             Some(n) => RequestId::new(&alloc::format!("{id}.{n}")).ok(),
         });
-        if let Some(id) = given.filter(|id| state.keys.get(id).is_none_or(|known| known.task.is_none())) {
+        if let Some(id) = given.filter(|id| state.keys.task(id.as_str()).is_none()) {
             return id;
         }
-        let minted = (state.last_request() + 1..).filter_map(|n| RequestId::new(&alloc::format!("req-{n:04}")).ok());
-        let mut free = minted.filter(|id| !state.keys.contains_key(id));
+        let minted = (state.last_request() + 1..).filter_map(RequestNumber::id);
+        let mut free = minted.filter(|id| !state.keys.contains(id.as_str()));
         free.next().unwrap_or_else(|| unreachable!("there are more numbers than keys"))
     }
 

@@ -73,7 +73,7 @@ impl Step<'_> {
             cause: request.map(|r| r.message),
             in_reply_to: request.map(|r| r.message),
             key: None,
-            action: request.and_then(|r| r.action.clone()),
+            action: request.and_then(|r| r.action.as_deref().cloned()),
             payload,
             body,
             metadata: None,

@@ -54,7 +54,7 @@ impl Step<'_> {
         let turn = &self.state().turns[&id];
         let task = &self.state().tasks[&turn.task];
         let held = self.state().is_parked(task) || !self.state().may_take(turn.agent);
-        let ready = task.ready.front().copied().filter(|_| !held);
+        let ready = task.ready.first().copied().filter(|_| !held);
         let Some(ready) = ready else {
             if lease_until.since(turn.lease_until) * 10 > self.state().limits.lease_ms {
                 self.record(Fact::Renewed { turn: id, lease_until });
@@ -90,7 +90,7 @@ impl Step<'_> {
             let id = queue.find(|id| !state.is_parked(&state.tasks[id]))?;
             let grant_id = state.tasks[&id].grant;
             let grant = &state.grants[&grant_id];
-            let max = state.limits.grant_turns_max.saturating_add(grant.extension.turns);
+            let max = state.limits.grant_turns_max.saturating_add(grant.extension().turns);
             if grant.turns < max || !self.has_guard("grant_turns") {
                 return Some(id);
             }
@@ -102,7 +102,7 @@ impl Step<'_> {
     /// Opens a turn for a queued task, or for a waiting one with an answer.
     pub(super) fn open_turn(&mut self, turn: TurnId, id: TaskId) -> Result<TurnId, Refusal> {
         let task = &self.state().tasks[&id];
-        let message = match (task.phase, &task.request, task.ready.front()) {
+        let message = match (task.phase, &task.request, task.ready.first()) {
             (Phase::Queued, Some(request), _) => request.message,
             (Phase::Waiting, Some(request), None) => request.message,
             (_, _, Some(ready)) => ready.message,

@@ -7,7 +7,7 @@ use crate::ids::{AgentId, GrantId, TaskId, TurnId};
 use crate::state::{Task, Timer};
 
 /// Time-outs after which a task is given up: the first is retried (Q3, F4).
-const LOST_MAX: u64 = 2;
+const LOST_MAX: u32 = 2;
 
 impl Step<'_> {
     pub(super) fn tick(&mut self) {
@@ -36,7 +36,7 @@ impl Step<'_> {
             return;
         };
         let task = &self.state().tasks[&id];
-        let runs = task.request.as_ref().map_or(0, |r| r.runs);
+        let runs = task.request.as_ref().map_or(0, |r| u64::from(r.runs));
         if task.lost + 1 < LOST_MAX && runs < self.state().limits.runs_max {
             self.requeue(id, agent, Rerun::AckTimeout, None);
         } else {
@@ -57,7 +57,7 @@ impl Step<'_> {
 
     fn after_lost_lease(&mut self, id: TaskId, agent: AgentId, opened_it: bool) {
         let task = &self.state().tasks[&id];
-        let runs = task.request.as_ref().map_or(0, |r| r.runs);
+        let runs = task.request.as_ref().map_or(0, |r| u64::from(r.runs));
         if task.lost >= LOST_MAX || (opened_it && runs >= self.state().limits.runs_max) {
             self.time_out(id, Cause::LeaseLost);
         } else if opened_it {

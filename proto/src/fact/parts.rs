@@ -341,6 +341,10 @@ pub struct Extension {
 }
 
 impl Extension {
+    /// Nothing more.
+    pub const NONE: Self =
+        Self { messages: 0, turns: 0, agents: 0, requests: 0, tokens: 0, cost_microusd: 0, time_ms: 0 };
+
     /// Adds another one to it.
     pub fn add(&mut self, more: &Self) {
         let pairs = [

@@ -17,9 +17,9 @@ pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
 /// The limit and value of the grant's budget that is used up.
 pub(crate) fn exceeded(state: &State, grant: &Grant) -> Option<Refusal> {
     let limits = &state.limits;
-    let tokens = (grant.spend.tokens, limits.grant_tokens_max.saturating_add(grant.extension.tokens));
+    let tokens = (grant.spend.tokens, limits.grant_tokens_max.saturating_add(grant.extension().tokens));
     let cost_max = limits.grant_cost_microusd_max;
-    let cost_max = if cost_max == 0 { 0 } else { cost_max.saturating_add(grant.extension.cost_microusd) };
+    let cost_max = if cost_max == 0 { 0 } else { cost_max.saturating_add(grant.extension().cost_microusd) };
     over(tokens).or_else(|| over((grant.spend.cost_microusd, cost_max)))
 }
 

@@ -15,7 +15,7 @@ pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
 pub(super) fn grant_messages(view: &View<'_>) -> Option<Refusal> {
     let max_base = view.state.limits.grant_messages_max;
     let (used, more) = match grant_of_request(view) {
-        Some(grant) => (grant.messages, grant.extension.messages),
+        Some(grant) => (grant.messages, grant.extension().messages),
         None if view.is_request() && !view.to_human() => (0, 0),
         None => return None,
     };
@@ -27,7 +27,7 @@ pub(super) fn grant_messages(view: &View<'_>) -> Option<Refusal> {
 /// Its turns are used up.
 pub(super) fn grant_turns(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
-    let max = view.state.limits.grant_turns_max.saturating_add(grant.extension.turns);
+    let max = view.state.limits.grant_turns_max.saturating_add(grant.extension().turns);
     (grant.turns >= max).then(|| Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1))
 }
 
@@ -35,7 +35,7 @@ pub(super) fn grant_turns(view: &View<'_>) -> Option<Refusal> {
 pub(super) fn grant_agents(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
     let to = view.to?;
-    let max = view.state.limits.grant_agents_max.saturating_add(grant.extension.agents);
+    let max = view.state.limits.grant_agents_max.saturating_add(grant.extension().agents);
     let fresh = |agent| !grant.agents.contains(&agent);
     let mut ahead: alloc::vec::Vec<_> = view.ahead.targets.iter().copied().filter(|t| fresh(*t)).collect();
     ahead.sort_unstable();

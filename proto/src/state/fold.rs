@@ -231,7 +231,7 @@ impl State {
     fn extended(&mut self, id: GrantId, more: &Extension) {
         let per_request = self.limits.potential(1).saturating_add(1);
         let Some(grant) = self.grants.get_mut(&id) else { return };
-        grant.extension.add(more);
+        grant.extended.get_or_insert_default().add(more);
         grant.budget_warned = false;
         self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
         grant.expires_at = grant.expires_at.plus(more.time_ms);

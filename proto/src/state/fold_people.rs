@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use super::fold::misdirected;
 use super::{
-    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Grant, Known, Room, RootLine,
-    Running, State, Timer,
+    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Few, Grant, Known, Room,
+    RootLine, Running, State, Timer,
 };
 use crate::fact::{Decision, EscalationCause, Fact, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, Time};
@@ -77,8 +77,8 @@ impl State {
             Fact::EscalationKeyed { escalation, agent, key } => {
                 let (sender, fingerprint) = (*agent, Some(key.fingerprint));
                 let known =
-                    Known { sender, fingerprint, messages: Vec::new(), task: None, escalation: Some(*escalation) };
-                self.keys.insert(key.id.clone(), known);
+                    Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(*escalation) };
+                self.keys.choose(key.id.clone(), known);
                 self.closed.push_back((at, Closed::Key(key.id.clone())));
             }
             Fact::EscalationNoted { escalation, by, .. } => {
@@ -289,11 +289,10 @@ impl State {
     }
 
     fn forget_key(&mut self, at: Time, id: &RequestId) {
-        let Some(known) = self.keys.get(id) else { return };
-        if known.task.is_some_and(|t| self.tasks.contains_key(&t)) {
+        if self.keys.task(id.as_str()).is_some_and(|t| self.tasks.contains_key(&t)) {
             self.closed.push_back((at, Closed::Key(id.clone())));
         } else {
-            self.keys.remove(id);
+            self.keys.remove(id.as_str());
         }
     }
 

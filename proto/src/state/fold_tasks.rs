@@ -1,17 +1,16 @@
 //! The fold of messages: tasks made, queued, answered and closed.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
-use alloc::vec::Vec;
+
+use thin_vec::ThinVec;
 
 use super::{
-    ApprovalState, Asker, Closed, Delegate, EscalationState, Known, Phase, Ready, Request, State, Task, Timer,
+    ApprovalState, Asker, Closed, Delegate, EscalationState, Few, Known, Phase, Ready, Request, State, Task, Timer,
 };
 use crate::envelope::{AnswerStatus, MessageType, Priority};
 use crate::fact::{Answer, Message, Outcome, Part, Recipient, SYSTEM, Terms};
 use crate::fsm::{self, RequestEvent, RequestState};
 use crate::ids::{AgentId, ConvId, GrantId, Seq, TaskId, Time};
-use crate::names::RequestId;
 
 impl State {
     pub(super) fn accepted(&mut self, at: Time, message: &Message) {
@@ -71,12 +70,13 @@ impl State {
     fn remember_key(&mut self, at: Time, message: &Message) {
         let Some(key) = &message.key else { return };
         let seq = self.seq;
-        match self.keys.get_mut(&key.id) {
+        match self.keys.chosen_mut(key.id.as_str()) {
             Some(known) => known.messages.push(seq),
             None => {
                 let (sender, fingerprint) = (message.from, Some(key.fingerprint));
-                let known = Known { sender, fingerprint, messages: alloc::vec![seq], task: None, escalation: None };
-                self.keys.insert(key.id.clone(), known);
+                let known =
+                    Known { sender, fingerprint, messages: Few::from_slice(&[seq]), task: None, escalation: None };
+                self.keys.choose(key.id.clone(), known);
                 self.closed.push_back((at, Closed::Key(key.id.clone())));
             }
         }
@@ -145,7 +145,7 @@ impl State {
         };
         let seq = self.seq;
         let request = Request::new(message, terms, seq, to);
-        let received = if asker.is_task() { alloc::vec![(message.conv, message.depth)] } else { Vec::new() };
+        let received = asker.is_task().then_some((message.conv, message.depth)).into_iter().collect();
         let quota = self.limits.task_requests_max;
         let incarnation = self.agents[to.0 as usize].incarnation;
         let task =
@@ -153,7 +153,7 @@ impl State {
         self.tasks.insert(terms.task, Task { request: Some(Box::new(request)), incarnation, ..task });
         self.minted.task = terms.task.0;
         self.minted.request += 1;
-        self.know_request(&terms.request, message.from, seq, terms.task);
+        self.keys.serve(&terms.request, message.from, seq, terms.task);
         self.charge_grant(at, grant, to, asker, terms.task);
         if let Asker::Task { task, .. } = asker {
             self.delegated(task, Delegate { agent: to, conv: message.conv, task: terms.task });
@@ -167,12 +167,6 @@ impl State {
             self.timers.insert((deadline, Timer::Deadline(terms.task)));
         }
         self.enqueue(at, terms.task);
-    }
-
-    fn know_request(&mut self, id: &RequestId, sender: AgentId, seq: Seq, task: TaskId) {
-        let fresh = Known { sender, fingerprint: None, messages: alloc::vec![seq], task: None, escalation: None };
-        let known = self.keys.entry(id.clone()).or_insert(fresh);
-        known.task = Some(task);
     }
 
     fn charge_grant(&mut self, at: Time, id: GrantId, to: AgentId, asker: Asker, task: TaskId) {
@@ -217,7 +211,7 @@ impl State {
     }
 
     /// Counts who depends on a conversation.
-    pub(super) fn uses(&mut self, conv: ConvId, change: i64) {
+    pub(super) fn uses(&mut self, conv: ConvId, change: i32) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
             conv.users = conv.users.saturating_add_signed(change);
         }
@@ -279,7 +273,7 @@ impl State {
     /// Makes a message ready for a task; a waiting task takes its place in the queue. A closed one gets nothing.
     fn ready(&mut self, at: Time, id: TaskId, ready: Ready) {
         let Some(task) = self.tasks.get_mut(&id).filter(|t| !t.is_closed()) else { return };
-        task.ready.push_back(ready);
+        task.ready.push(ready);
         if task.phase == Phase::Waiting {
             self.enqueue(at, id);
         }
@@ -420,16 +414,16 @@ impl Task {
             hop: 0,
             grant,
             quota_left: 0,
-            received: Vec::new(),
-            delegates: Vec::new(),
-            children: Vec::new(),
-            ready: VecDeque::new(),
-            escalations: Vec::new(),
-            approvals: Vec::new(),
+            received: Few::new(),
+            delegates: Few::new(),
+            children: Few::new(),
+            ready: ThinVec::new(),
+            escalations: ThinVec::new(),
+            approvals: ThinVec::new(),
             phase: Phase::Queued,
             attempt: 1,
             lost: 0,
-            turns: Vec::new(),
+            turns: Few::new(),
             created_at: at,
             status_at: None,
             queue_key: None,
@@ -455,7 +449,7 @@ impl Request {
             message: seq,
             depth: message.depth,
             bytes: message.body.len() as u64,
-            action: message.action.clone(),
+            action: message.action.clone().map(Box::new),
             priority: terms.priority,
             ack_ms: terms.ack_ms,
             deadline: terms.deadline,
@@ -463,10 +457,8 @@ impl Request {
             state: RequestState::RequestSent,
             runs: 1,
             reassigned: 0,
-            tried: alloc::vec![to],
+            tried: Few::from_slice(&[to]),
             partial: None,
-            partial_failed: Vec::new(),
-            partial_completed: Vec::new(),
             answer: None,
         }
     }

@@ -4,10 +4,10 @@
     reason = "the dispatch in `State::change` matches every fact; each part gets its own"
 )]
 
-use alloc::collections::BTreeSet;
+use alloc::boxed::Box;
 
 use super::fold::misdirected;
-use super::{Phase, Ready, Running, State, Task, Timer, Turn};
+use super::{Partial, Phase, Ready, Running, State, Task, Timer, Turn};
 use crate::fact::{Fact, PartialResult, Rerun, TurnEnd};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, GrantId, Seq, TaskId, Time, TurnId};
@@ -103,7 +103,7 @@ impl State {
     fn deliver(&mut self, id: TaskId, message: Seq, turn: Option<TurnId>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
-        let Some(ready) = task.ready.remove(place) else { return };
+        let ready = task.ready.remove(place);
         if let Some((conv, depth)) = ready.depth {
             match task.received.iter_mut().find(|(c, _)| *c == conv) {
                 Some((_, deepest)) => *deepest = depth.max(*deepest),
@@ -145,7 +145,7 @@ impl State {
                 task.attempt += 1;
                 let opening = task.request.as_ref().map(|r| r.message);
                 for answer in delivered.into_iter().rev().filter(|d| Some(d.message) != opening) {
-                    task.ready.push_front(answer);
+                    task.ready.insert(0, answer);
                 }
             }
             if !task.ready.is_empty() {
@@ -184,7 +184,7 @@ impl State {
         task.phase = Phase::Queued;
         // A lost lease began the next attempt already, so that its token was fenced at once.
         task.attempt += u32::from(why != Rerun::LeaseLost);
-        task.lost += u64::from(why == Rerun::AckTimeout);
+        task.lost += u32::from(why == Rerun::AckTimeout);
         let (grant, conv) = (task.grant, task.conv);
         if let Some(request) = &mut task.request {
             request.runs += 1;
@@ -194,9 +194,8 @@ impl State {
                 request.tried.push(agent);
             }
             if let Some(result) = result {
-                request.partial = Some(seq);
-                request.partial_completed.clone_from(&result.completed);
-                request.partial_failed.clone_from(&result.failed);
+                let (completed, failed) = (result.completed.clone(), result.failed.clone());
+                request.partial = Some(Box::new(Partial { result: seq, completed, failed }));
             }
         }
         if matches!(why, Rerun::Rejected | Rerun::Partial) {
@@ -251,7 +250,7 @@ impl State {
     }
 
     /// Tasks that were parked or are no longer: their time to acknowledge stops or starts anew.
-    pub(super) fn rearm_all(&mut self, at: Time, tasks: BTreeSet<TaskId>) {
+    pub(super) fn rearm_all(&mut self, at: Time, tasks: impl IntoIterator<Item = TaskId>) {
         for id in tasks {
             self.disarm_ack(id);
             self.arm_ack(at, id);

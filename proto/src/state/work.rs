@@ -1,10 +1,11 @@
 //! Work: tasks and their requests, turns, and what is waited for or held.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
+use super::Few;
 use crate::envelope::{AnswerStatus, JsonText, Priority};
 use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, Outcome};
 use crate::fsm::RequestState;
@@ -73,25 +74,25 @@ pub struct Task {
     /// Requests that it may still send (D3).
     pub quota_left: u64,
     /// The deepest waking message that it received in each conversation (D2).
-    pub received: Vec<(ConvId, u8)>,
+    pub received: Few<(ConvId, u8), 2>,
     /// Whom it asked, in which conversation, and the task of the last request.
-    pub delegates: Vec<Delegate>,
+    pub delegates: Few<Delegate, 1>,
     /// Its requests that are not settled.
-    pub children: Vec<TaskId>,
+    pub children: Few<TaskId, 2>,
     /// Answers that are ready for it, oldest first.
-    pub ready: VecDeque<Ready>,
+    pub ready: ThinVec<Ready>,
     /// Escalations for which it waits.
-    pub escalations: Vec<EscalationId>,
+    pub escalations: ThinVec<EscalationId>,
     /// Approvals for which it waits.
-    pub approvals: Vec<ApprovalId>,
+    pub approvals: ThinVec<ApprovalId>,
     /// Where it stands.
     pub phase: Phase,
     /// Attempts begun or queued, from 1.
     pub attempt: u32,
     /// Attempts lost to a time-out, of acknowledgement or lease.
-    pub lost: u64,
+    pub lost: u32,
     /// Its turns, oldest first.
-    pub turns: Vec<TurnId>,
+    pub turns: Few<TurnId, 2>,
     /// When it was made.
     pub created_at: Time,
     /// When its agent last reported on it.
@@ -167,7 +168,7 @@ pub struct Request {
     /// Length of its body, in bytes.
     pub bytes: u64,
     /// The action asked for.
-    pub action: Option<Label>,
+    pub action: Option<Box<Label>>,
     /// Order in a queue.
     pub priority: Priority,
     /// Time to acknowledge, in ms.
@@ -179,19 +180,26 @@ pub struct Request {
     /// Its state (Q1).
     pub state: RequestState,
     /// Runs begun or queued, at most `runs_max`.
-    pub runs: u64,
+    pub runs: u32,
     /// Times that it went to another agent.
-    pub reassigned: u64,
+    pub reassigned: u32,
     /// Who had it, in order.
-    pub tried: Vec<AgentId>,
-    /// Where the first, partial result is (Q5).
-    pub partial: Option<Seq>,
-    /// The parts that its first run failed.
-    pub partial_failed: Vec<Box<str>>,
-    /// The parts that its first run did.
-    pub partial_completed: Vec<Box<str>>,
+    pub tried: Few<AgentId, 4>,
+    /// What its first run did of it, where that was not all (Q5).
+    pub partial: Option<Box<Partial>>,
     /// The answer, once there is one.
     pub answer: Option<Seq>,
+}
+
+/// What the first run of a request did of it (Q5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Partial {
+    /// Where its result is.
+    pub result: Seq,
+    /// The parts that it did.
+    pub completed: Vec<Box<str>>,
+    /// The parts that it failed.
+    pub failed: Vec<Box<str>>,
 }
 
 /// A turn: one run of an agent (F1).
@@ -233,7 +241,7 @@ pub struct Known {
     /// For which content; none for a minted request id.
     pub fingerprint: Option<u64>,
     /// The messages sent under it.
-    pub messages: Vec<Seq>,
+    pub messages: Few<Seq, 2>,
     /// The task of the request with this id.
     pub task: Option<TaskId>,
     /// The question to a human that was sent under it.

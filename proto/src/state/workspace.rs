@@ -1,10 +1,11 @@
 //! Agents, conversations and grants: who is there, where they speak, and what work starts from.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use super::Running;
+use super::{Few, Running, TaskSet};
 use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
@@ -95,7 +96,7 @@ pub struct Conversation {
     /// The agent whose own root it is, and that root's task and depth (D3).
     pub root: Option<RootLine>,
     /// Who sent or received something in it, in order of their numbers.
-    pub participants: Vec<AgentId>,
+    pub participants: Few<AgentId, 4>,
     /// Agent messages since a human spoke (R1).
     pub turns: u64,
     /// Messages in it.
@@ -109,9 +110,9 @@ pub struct Conversation {
     /// Children that were minted.
     pub children: u32,
     /// Open tasks whose requests came in it.
-    pub open_tasks: BTreeSet<TaskId>,
+    pub open_tasks: TaskSet,
     /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
-    pub(crate) users: u64,
+    pub(crate) users: u32,
     /// The grant of its last request.
     pub grant: Option<GrantId>,
     /// When something happened last.
@@ -155,17 +156,17 @@ pub struct Grant {
     /// Turns.
     pub turns: u64,
     /// Distinct agents woken.
-    pub agents: Vec<AgentId>,
+    pub agents: Few<AgentId, 4>,
     /// What was spent.
     pub spend: Spend,
     /// Whether its agent was told that the budget nears its end.
     pub budget_warned: bool,
-    /// What humans gave besides.
-    pub extension: Extension,
+    /// What humans gave besides, where they did.
+    pub(crate) extended: Option<Box<Extension>>,
     /// Open tasks.
-    pub open_tasks: BTreeSet<TaskId>,
+    pub open_tasks: TaskSet,
     /// All tasks, until it closes.
-    pub tasks: Vec<TaskId>,
+    pub tasks: Few<TaskId, 2>,
     /// Escalations and approvals that are waited for.
     pub human_waits: u64,
     /// What holds it.
@@ -195,17 +196,24 @@ impl Grant {
             messages: 0,
             owed: 0,
             turns: 0,
-            agents: Vec::new(),
+            agents: Few::new(),
             spend: Spend::default(),
             budget_warned: false,
-            extension: Extension::default(),
-            open_tasks: BTreeSet::new(),
-            tasks: Vec::new(),
+            extended: None,
+            open_tasks: TaskSet::default(),
+            tasks: Few::new(),
             human_waits: 0,
             latched: None,
             end: None,
             structure,
         }
+    }
+
+    /// What humans gave besides.
+    #[must_use]
+    pub fn extension(&self) -> &Extension {
+        const NONE: &Extension = &Extension::NONE;
+        self.extended.as_deref().unwrap_or(NONE)
     }
 
     /// Φ: the waking messages that the grant can still cause. Each one lowers it, and nothing but a
@@ -215,7 +223,7 @@ impl Grant {
         if self.end.is_some() {
             return 0;
         }
-        let total = limits.grant_messages_max.saturating_add(self.extension.messages);
+        let total = limits.grant_messages_max.saturating_add(self.extension().messages);
         let by_total = total.saturating_sub(self.messages).saturating_add(self.owed);
         if limits.observed.observes("hop_cap") || limits.observed.observes("task_requests") {
             return by_total;
@@ -282,14 +290,14 @@ impl Conversation {
             parent,
             opener,
             root: None,
-            participants: alloc::vec![opener],
+            participants: Few::from_slice(&[opener]),
             turns: 0,
             messages: 0,
             deepest: 0,
             running: Running::Active,
             latched: false,
             children: 0,
-            open_tasks: BTreeSet::new(),
+            open_tasks: TaskSet::default(),
             users: 0,
             grant: None,
             last_at: at,

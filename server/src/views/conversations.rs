@@ -46,7 +46,7 @@ pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationVi
 
 fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     let grant = state.grants.get(&id)?;
-    let (limits, more) = (&state.limits, &grant.extension);
+    let (limits, more) = (&state.limits, grant.extension());
     let mut distances = vec![
         distance("grant_messages_max", limits.grant_messages_max.saturating_add(more.messages), grant.messages),
         distance("grant_turns_max", limits.grant_turns_max.saturating_add(more.turns), grant.turns),

@@ -119,8 +119,8 @@ fn request_id(state: &State, message: &Message) -> Option<Box<str>> {
 fn again(state: &State, message: &Message) -> Option<(Vec<String>, Vec<String>)> {
     let Part::Request(terms) = &message.part else { return None };
     let request = state.tasks.get(&terms.task)?.request.as_ref()?;
-    request.partial?;
-    Some((texts(&request.partial_completed), texts(&request.partial_failed)))
+    let partial = request.partial.as_deref()?;
+    Some((texts(&partial.completed), texts(&partial.failed)))
 }
 
 fn texts(parts: &[Box<str>]) -> Vec<String> {

@@ -79,7 +79,7 @@ fn tasks<'a>(live: &'a Live<'_>, agent: AgentId) -> Vec<(TaskId, &'a Task)> {
 
 /// A task in which something waits: the first answer for it, or else its request.
 fn listed(live: &Live<'_>, task: &Task) -> Waiting {
-    let answer = task.ready.front();
+    let answer = task.ready.first();
     let (asked, from) = match answer {
         Some(ready) => {
             let child = ready.child.and_then(|child| live.state.tasks.get(&child));
@@ -97,7 +97,7 @@ fn listed(live: &Live<'_>, task: &Task) -> Waiting {
 
 fn keys(live: &Live<'_>, agent: AgentId) -> BTreeSet<Key> {
     let tasks = tasks(live, agent).into_iter();
-    let mut keys: BTreeSet<Key> = tasks.map(|(id, task)| (Some(id), task.ready.back().map(|r| r.message))).collect();
+    let mut keys: BTreeSet<Key> = tasks.map(|(id, task)| (Some(id), task.ready.last().map(|r| r.message))).collect();
     if let Some(own) = live.state.agent(agent).filter(|own| own.is_human()) {
         keys.extend(own.notices.iter().map(|(seq, _)| (None, Some(*seq))));
     }

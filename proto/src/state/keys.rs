@@ -1,0 +1,135 @@
+//! Idempotency keys and request ids (Q1): those that clients chose by text, those that the core minted by number.
+
+use alloc::collections::BTreeMap;
+use alloc::format;
+use serde::{Deserialize, Serialize};
+
+use super::table::{Number, Table};
+use super::{Few, Known};
+use crate::ids::{AgentId, Seq, TaskId};
+use crate::names::RequestId;
+
+/// What minted ids begin with.
+const MINTED: &str = "req-";
+
+/// The keys in use. An id that nobody chose needs no record but its task.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Keys {
+    chosen: BTreeMap<RequestId, Known>,
+    minted: Table<RequestNumber, TaskId>,
+}
+
+/// The number in a minted id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct RequestNumber(u64);
+
+impl Number for RequestNumber {
+    fn from_value(value: u64) -> Self {
+        Self(value)
+    }
+
+    fn value(self) -> u64 {
+        self.0
+    }
+}
+
+impl RequestNumber {
+    /// The id with this number: `req-0001`, `req-0002`, …
+    pub(crate) fn id(number: u64) -> Option<RequestId> {
+        RequestId::new(&format!("{MINTED}{number:04}")).ok()
+    }
+
+    /// The number of an id as the core writes it, and of no other.
+    fn of(id: &str) -> Option<Self> {
+        let digits = id.strip_prefix(MINTED)?;
+        let canonical = digits.len() >= 4 && digits.bytes().all(|b| b.is_ascii_digit());
+        let padded = digits.len() == 4 || !digits.starts_with('0');
+        digits.parse().ok().filter(|_| canonical && padded).map(Self)
+    }
+}
+
+impl Keys {
+    /// Whether a key is in use.
+    #[must_use]
+    pub fn contains(&self, id: &str) -> bool {
+        self.minted(id).is_some() || self.chosen.contains_key(id)
+    }
+
+    /// What is known of a key that a client chose.
+    #[must_use]
+    pub fn chosen(&self, id: &str) -> Option<&Known> {
+        self.chosen.get(id)
+    }
+
+    /// The task of the request with this id.
+    #[must_use]
+    pub fn task(&self, id: &str) -> Option<TaskId> {
+        self.minted(id).or_else(|| self.chosen.get(id)?.task)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.chosen.len() + self.minted.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// All of them.
+    pub fn ids(&self) -> impl Iterator<Item = RequestId> {
+        let minted = self.minted.keys().filter_map(|number| RequestNumber::id(number.value()));
+        self.chosen.keys().cloned().chain(minted)
+    }
+
+    fn minted(&self, id: &str) -> Option<TaskId> {
+        self.minted.get(&RequestNumber::of(id)?).copied()
+    }
+
+    pub(super) fn chosen_mut(&mut self, id: &str) -> Option<&mut Known> {
+        self.chosen.get_mut(id)
+    }
+
+    pub(super) fn choose(&mut self, id: RequestId, known: Known) {
+        self.chosen.insert(id, known);
+    }
+
+    /// A request got this id.
+    pub(super) fn serve(&mut self, id: &RequestId, sender: AgentId, message: Seq, task: TaskId) {
+        if let Some(known) = self.chosen.get_mut(id.as_str()) {
+            known.task = Some(task);
+        } else if let Some(number) = RequestNumber::of(id.as_str()) {
+            self.minted.insert(number, task);
+        } else {
+            let messages = Few::from_slice(&[message]);
+            let known = Known { sender, fingerprint: None, messages, task: Some(task), escalation: None };
+            self.chosen.insert(id.clone(), known);
+        }
+    }
+
+    pub(super) fn remove(&mut self, id: &str) {
+        match RequestNumber::of(id).and_then(|number| self.minted.remove(&number)) {
+            Some(_) => {}
+            None => drop(self.chosen.remove(id)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_id_as_the_core_writes_it_has_a_number() {
+        for number in [1, 42, 9_999, 10_000, 123_456] {
+            let id = RequestNumber::id(number).unwrap();
+            assert_eq!(RequestNumber::of(id.as_str()), Some(RequestNumber(number)), "{id}");
+        }
+        for other in ["req-1", "req-00001", "req-001", "req-0001.2", "req-+001", "req-", "k-0001"] {
+            assert_eq!(RequestNumber::of(other), None, "{other}");
+        }
+    }
+}
