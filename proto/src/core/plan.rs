@@ -1,6 +1,7 @@
 //! What a draft would be: in which turn, for whom, in which conversation. Decides nothing, changes nothing.
 
 use alloc::vec::Vec;
+use core::ops::Deref;
 
 use super::Step;
 use crate::envelope::{Address, Draft, MessageType};
@@ -12,9 +13,23 @@ use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Asker, Task};
 
+/// A draft, and the conversation that its REF names: looked up once, among all REFs there are.
+pub(super) struct Named<'a> {
+    draft: &'a Draft,
+    conv: Option<ConvId>,
+}
+
+impl Deref for Named<'_> {
+    type Target = Draft;
+
+    fn deref(&self) -> &Draft {
+        self.draft
+    }
+}
+
 impl Step<'_> {
     /// Where the sender stands (D1, D7).
-    pub(super) fn standing(&self, sender: AgentId, draft: &Draft, targets: &[AgentId]) -> Standing {
+    pub(super) fn standing(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> Standing {
         let state = self.state();
         let Some(agent) = state.agent(sender) else { return Standing::Outside };
         if agent.is_human() {
@@ -35,14 +50,14 @@ impl Step<'_> {
     }
 
     /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
-    fn outside(&self, sender: AgentId, draft: &Draft, targets: &[AgentId]) -> Standing {
+    fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> Standing {
         let state = self.state();
         let own = |task: TaskId| state.tasks[&task].agent == sender;
         let with = |to: &AgentId| state.agent(sender).and_then(|a| a.task_with(*to, own));
         if let Some(task) = targets.iter().filter_map(with).max() {
             return Standing::Inside(task);
         }
-        let root = self.named(draft).and_then(|c| state.conversations[&c].root).filter(|r| r.agent == sender);
+        let root = draft.conv.and_then(|c| state.conversations[&c].root).filter(|r| r.agent == sender);
         let open = |task: &Task| state.grants.get(&task.grant).is_some_and(|g| g.end.is_none());
         match root.filter(|r| state.tasks.get(&r.task).is_some_and(open)) {
             Some(root) => Standing::Inside(root.task),
@@ -50,8 +65,10 @@ impl Step<'_> {
         }
     }
 
-    fn named(&self, draft: &Draft) -> Option<ConvId> {
-        self.state().refs.get(draft.reference.as_ref()?).copied()
+    /// The draft, and the conversation that its REF names.
+    pub(super) fn named<'a>(&self, draft: &'a Draft) -> Named<'a> {
+        let conv = draft.reference.as_ref().and_then(|reference| self.state().refs.get(reference).copied());
+        Named { draft, conv }
     }
 
     /// The agents for whom it is, in order, each once.
@@ -85,7 +102,7 @@ impl Step<'_> {
                 }
             }
             Address::Action(action) => {
-                let task = self.standing(sender, draft, &[]).task();
+                let task = self.standing(sender, &self.named(draft), &[]).task();
                 // Outside a turn its askers are no choice either: asking them would be refused (D7).
                 let tasks = state.agent(sender).into_iter().flat_map(|a| &a.grant_tasks);
                 let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(t)?.asker.agent()).collect();
@@ -120,7 +137,7 @@ impl Step<'_> {
     /// `to: user`: the human who gave the grant, else any human of the workspace.
     fn human_of(&self, sender: AgentId, draft: &Draft) -> Option<AgentId> {
         let state = self.state();
-        let task = self.standing(sender, draft, &[]).task();
+        let task = self.standing(sender, &self.named(draft), &[]).task();
         Some(state.human_for(task)).filter(|id| *id != SYSTEM)
     }
 
@@ -128,7 +145,7 @@ impl Step<'_> {
     pub(super) fn line(
         &self,
         sender: AgentId,
-        draft: &Draft,
+        draft: &Named<'_>,
         standing: Standing,
         to: Option<AgentId>,
         fresh: u32,
@@ -163,8 +180,8 @@ impl Step<'_> {
         root.and_then(|r| r.received).map_or(0, |d| d.saturating_add(1))
     }
 
-    fn human_line(&self, draft: &Draft) -> Line {
-        let plan = match (&draft.reference, self.named(draft)) {
+    fn human_line(&self, draft: &Named<'_>) -> Line {
+        let plan = match (&draft.reference, draft.conv) {
             (_, Some(conv)) => Plan::Existing(conv),
             (Some(reference), None) => Plan::Open(reference.clone(), None),
             (None, None) => {
@@ -180,7 +197,7 @@ impl Step<'_> {
     }
 
     /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
-    fn request_line(&self, draft: &Draft, standing: Standing, id: TaskId, to: Option<AgentId>, fresh: u32) -> Line {
+    fn request_line(&self, draft: &Named<'_>, standing: Standing, id: TaskId, to: Option<AgentId>, fresh: u32) -> Line {
         let state = self.state();
         let task = &state.tasks[&id];
         let delegate = to.and_then(|t| task.delegate(t));
@@ -193,7 +210,7 @@ impl Step<'_> {
             return Line { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
         }
         let own = |c: ConvId| c == task.conv || task.delegates.iter().any(|d| d.conv == c);
-        let (plan, foreign) = match (&draft.reference, self.named(draft)) {
+        let (plan, foreign) = match (&draft.reference, draft.conv) {
             (Some(_), Some(conv)) => (Plan::Existing(conv), !own(conv)),
             (Some(reference), None) => (Plan::Open(reference.clone(), Some(task.conv)), false),
             (None, _) => (self.child(task.conv, fresh), false),
@@ -216,11 +233,11 @@ impl Step<'_> {
     }
 
     /// A root: a REF of its own, or one that it rooted itself and has the answer to (D3).
-    fn root_line(&self, sender: AgentId, draft: &Draft) -> Line {
+    fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Line {
         let Some(reference) = &draft.reference else {
             return Line { plan: Plan::None, fault: Some(Fault::Required), depth: 0 };
         };
-        let Some(conv) = self.named(draft) else {
+        let Some(conv) = draft.conv else {
             return Line { plan: Plan::Open(reference.clone(), None), fault: None, depth: 0 };
         };
         let own = self.state().conversations[&conv].root.is_some_and(|r| r.agent == sender);
@@ -229,10 +246,10 @@ impl Step<'_> {
     }
 
     /// A message that wakes nobody: the task's own REF, one that its sender takes part in, or a new one.
-    fn note_line(&self, sender: AgentId, draft: &Draft, task: Option<TaskId>) -> Line {
+    fn note_line(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Line {
         let state = self.state();
         let own = task.and_then(|t| state.tasks.get(&t)).map(|t| t.conv);
-        let (plan, fault) = match (&draft.reference, self.named(draft), own) {
+        let (plan, fault) = match (&draft.reference, draft.conv, own) {
             (Some(reference), Some(conv), _) => {
                 let part = state.conversations[&conv].has_part(sender);
                 (Plan::Existing(conv), (!part).then(|| Fault::InUse(reference.clone())))

@@ -142,16 +142,17 @@ impl Step<'_> {
             Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Vec::new()),
             Err(_) => (None, alloc::vec![SYSTEM]),
         };
-        let standing = self.standing(sender, &draft, &found);
+        let named = self.named(&draft);
+        let standing = self.standing(sender, &named, &found);
         let mut targets = Vec::with_capacity(found.len().max(1));
         let mut fresh = 0;
         for to in found {
-            let line = self.line(sender, &draft, standing, Some(to), fresh);
+            let line = self.line(sender, &named, standing, Some(to), fresh);
             fresh += u32::from(matches!(line.plan, Plan::Open(_, Some(_))) && draft.reference.is_none());
             targets.push((Some(to), line));
         }
         if targets.is_empty() {
-            targets.push((None, self.line(sender, &draft, standing, None, 0)));
+            targets.push((None, self.line(sender, &named, standing, None, 0)));
         }
         Sending { sender, draft, standing, unresolved, targets }
     }
