@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lastword_proto::wire::{
     AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ConversationSummary, ConversationView, DecideApproval,
-    Delivery, Envelope, EscalationAnswer, EscalationView, Extend, Finish, Finished, HeldCall, IncidentView, LimitsView,
-    NewAgent, NewClaim, NewEscalation, NewRoom, Page, Post, Posted, Progress, Renewed, RequestView, RoomView,
-    StoredMessage, UseApproval,
+    Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Finish, Finished, HeldCall,
+    IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewRoom, Page, Post, Posted, Progress, Renewed,
+    RequestView, RoomView, StoredMessage, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -149,6 +149,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn conversations(&self) -> Result<Page<ConversationSummary>, ClientError> {
         self.get("/v1/conversations").await
+    }
+
+    /// Lists at most so many conversations, newest first.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn newest_conversations(&self, most: usize) -> Result<Page<ConversationSummary>, ClientError> {
+        self.json(self.request(Method::GET, "/v1/conversations").query(&[("limit", most)])).await
     }
 
     /// One conversation as a tree.
@@ -338,6 +346,14 @@ impl Client {
     /// See [`ClientError`].
     pub async fn use_approval(&self, id: &str, call: &UseApproval) -> Result<ApprovalView, ClientError> {
         self.post(&format!("/v1/approvals/{}/use", segment(id)), call).await
+    }
+
+    /// Why a message, a recorded refusal, an approval or an escalation is as it is.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn explanation(&self, id: &str) -> Result<Explanation, ClientError> {
+        self.get(&format!("/v1/explanations/{}", segment(id))).await
     }
 
     /// Lists the latches.

@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 
 use crate::fact::{Entry, Fact};
-use crate::ids::{AgentId, Time};
+use crate::ids::{AgentId, Seq, Time};
 use crate::input::{Effect, Input, Out, Reply};
 use crate::refusal::{Code, Refusal};
 use crate::rules::{Rule, Rules};
@@ -34,7 +34,7 @@ pub struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhiMismatch {
     /// Position of the fact.
-    pub seq: crate::ids::Seq,
+    pub seq: Seq,
     /// The potential that stands in the log.
     pub recorded: Option<u64>,
     /// The potential that the facts amount to.
@@ -109,6 +109,7 @@ struct Step<'a> {
 
 impl Step<'_> {
     fn input(&mut self, input: Input) -> Option<Reply> {
+        let before = self.out.entries.len();
         let reply = match input {
             Input::Tick => {
                 self.tick();
@@ -143,7 +144,14 @@ impl Step<'_> {
             Input::OpenRoom(by, name, members) => self.open_room(by, name, &members),
             Input::Post(by, room, body, mentions) => self.post(by, room, &body, &mentions),
         };
-        Some(reply.unwrap_or_else(Reply::Refused))
+        Some(reply.unwrap_or_else(|refusal| Reply::Refused { refusal, record: self.refused_since(before) }))
+    }
+
+    /// Where the refusal that was recorded behind the first `before` entries stands.
+    fn refused_since(&self, before: usize) -> Option<Seq> {
+        let entries = self.out.entries.get(before..)?;
+        let behind = entries.iter().rev().position(|entry| matches!(entry.fact, Fact::Refused { .. }))?;
+        Some(Seq(self.state().seq.0 - behind as u64))
     }
 
     fn state(&self) -> &State {

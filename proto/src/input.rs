@@ -168,7 +168,12 @@ pub enum Effect {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// Refused, and why.
-    Refused(Refusal),
+    Refused {
+        /// Why.
+        refusal: Refusal,
+        /// Where the log has it, as it does of every message that a rule refused.
+        record: Option<Seq>,
+    },
     /// Done; nothing to tell.
     Done,
     /// Messages were admitted, at these positions.

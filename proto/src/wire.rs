@@ -4,11 +4,13 @@
 //! may be absent is left out. What comes in is checked where it becomes a [`crate::Draft`] or an input.
 
 mod envelope;
+mod explanation;
 mod time;
 mod views;
 mod work;
 
 pub use envelope::{Envelope, FieldError, Metadata, To};
+pub use explanation::{Explanation, Hold, Link, RefusedSend, Subject};
 pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
     AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,

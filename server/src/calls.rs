@@ -8,6 +8,7 @@ pub(crate) mod audit;
 pub(crate) mod canonical;
 pub(crate) mod control;
 pub(crate) mod desk;
+pub(crate) mod explain;
 pub(crate) mod messages;
 pub(crate) mod permission;
 pub(crate) mod registry;
@@ -127,7 +128,7 @@ pub(crate) fn total(texts: &[String]) -> usize {
 /// Takes the refusal out of a reply.
 pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, Fault> {
     match reply? {
-        Reply::Refused(refusal) => Err(refusal.into()),
+        Reply::Refused { refusal, record } => Err(Fault::from(refusal).recorded(record)),
         reply => Ok(reply),
     }
 }

@@ -6,6 +6,7 @@ pub mod mcp;
 mod fault;
 
 pub use self::fault::Fault;
+pub(crate) use self::fault::{record_id, record_of};
 
 /// The names of all edges.
 pub const EDGES: &[&str] = &["http", "mcp"];

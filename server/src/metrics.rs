@@ -36,7 +36,7 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn reply(&self, reply: &Reply) {
-        if let Reply::Refused(refusal) = reply {
+        if let Reply::Refused { refusal, .. } = reply {
             self.refuse(refusal.code);
         }
     }

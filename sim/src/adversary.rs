@@ -44,7 +44,7 @@ pub fn run(limits: &Limits, agents: u8, seeds: core::ops::Range<u64>, steps: u64
         let mut world = World::new(limits, agents);
         for step in 0..steps {
             let reply = random.step(&mut world);
-            if let Some(Reply::Refused(refusal)) = reply {
+            if let Some(Reply::Refused { refusal, .. }) = reply {
                 *campaign.refused.entry(refusal.code).or_default() += 1;
             }
             if step % 64 == 0 {

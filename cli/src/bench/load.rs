@@ -112,7 +112,7 @@ async fn exchange(
 }
 
 fn refused(reply: Reply) -> Result<(), Failure> {
-    if let Reply::Refused(refusal) = reply { Err(Failure::refused(refusal)) } else { Ok(()) }
+    if let Reply::Refused { refusal, .. } = reply { Err(Failure::refused(refusal)) } else { Ok(()) }
 }
 
 async fn principal(server: &Server, name: &str) -> Result<Principal, Failure> {

@@ -207,7 +207,7 @@ impl Stage {
                 Ref::new(&format!("T/request-{}", self.refs)).ok()
             }
         };
-        if let Reply::Refused(refusal) = self.give(Input::Send(by, Box::new(draft))) {
+        if let Reply::Refused { refusal, .. } = self.give(Input::Send(by, Box::new(draft))) {
             return Err(refusal);
         }
         self.take(to);

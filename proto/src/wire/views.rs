@@ -102,6 +102,9 @@ pub struct AgentView {
     pub notices: u64,
     /// Tokens that it spent today.
     pub tokens_today: u64,
+    /// How far it is to the limits of its sliding windows (G1) and of the work that it may start itself (D7).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub windows: Vec<Distance>,
 }
 
 /// One step of a request.
@@ -194,6 +197,9 @@ pub struct ConversationSummary {
     pub opened_at: String,
     /// When something happened last.
     pub last_at: String,
+    /// The limit that it is nearest to: one of its own, or of its grant while that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nearest: Option<Distance>,
 }
 
 /// How far it is to a limit.
@@ -291,6 +297,9 @@ pub struct IncidentView {
     pub on: String,
     /// Which kind of thing that is: `grant`, `conversation` or `room`.
     pub scope: String,
+    /// The conversation whose `resume` lifts it; a room has none.
+    #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
     /// Which limit tripped.
     pub code: Code,
     /// The limit.

@@ -497,6 +497,9 @@ pub struct Problem {
     pub retry_after_ms: Option<u64>,
     /// What to do instead.
     pub hint: String,
+    /// The record of the refusal, where it is on record: `GET /v1/explanations/{id}` says more of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
 }
 
 impl Problem {
@@ -521,6 +524,7 @@ impl Problem {
             current: refusal.current,
             retry_after_ms: refusal.retry_after_ms,
             hint: code.hint().into(),
+            record: None,
         }
     }
 }

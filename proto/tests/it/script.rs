@@ -286,7 +286,7 @@ impl World {
 
     fn reply(&mut self, reply: &Reply) -> Option<String> {
         Some(match reply {
-            Reply::Refused(refusal) => format!("! {refusal}"),
+            Reply::Refused { refusal, .. } => format!("! {refusal}"),
             Reply::Again(seqs) => format!("same as {seqs:?}"),
             Reply::Delivery(None) => "nothing".into(),
             Reply::Delivery(Some(delivery)) => {

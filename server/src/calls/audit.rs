@@ -57,7 +57,8 @@ pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<S
     shown.into_iter().next().and_then(Shown::stored).ok_or_else(unknown)
 }
 
-async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, Fault> {
+/// Those of them that `who` may read.
+pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, Fault> {
     if who.is_human() {
         return Ok(shown);
     }

@@ -2,10 +2,24 @@
 
 use lastword_proto::header::HeaderError;
 use lastword_proto::wire::{FieldError, Problem};
-use lastword_proto::{Code, Refusal};
+use lastword_proto::{Code, Refusal, Seq};
 use lastword_store::ReadError;
 
 use crate::broker::Unserved;
+
+/// What the id of a recorded refusal starts with; its position in the log follows.
+const RECORD_PREFIX: &str = "refused-";
+
+/// The id of the record at this position.
+pub(crate) fn record_id(seq: Seq) -> String {
+    format!("{RECORD_PREFIX}{}", seq.0)
+}
+
+/// The position that the id of a record names.
+pub(crate) fn record_of(id: &str) -> Option<Seq> {
+    let digits = id.strip_prefix(RECORD_PREFIX).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
+    digits.parse().ok().map(Seq)
+}
 
 /// A call that was not done.
 #[derive(Clone, Debug)]
@@ -35,6 +49,13 @@ impl Fault {
     pub fn unexpected(reply: &lastword_proto::Reply) -> Self {
         tracing::error!(?reply, "a reply that this call doesn't have");
         Self::internal("an internal error: the reply was of the wrong kind")
+    }
+
+    /// The same, with where the log has it.
+    #[must_use]
+    pub fn recorded(mut self, record: Option<Seq>) -> Self {
+        self.0.record = record.map(record_id);
+        self
     }
 
     /// Something of ours failed.

@@ -79,6 +79,7 @@ fn work() -> Router<Context> {
         .route("/workspace/{verb}", post(conversations::control_all))
         .route("/requests/{id}", get(conversations::request))
         .route("/requests/{id}/cancel", post(conversations::cancel))
+        .route("/explanations/{id}", get(conversations::explain))
         .route("/incidents", get(conversations::incidents))
 }
 

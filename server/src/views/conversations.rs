@@ -25,26 +25,42 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         },
         opened_at: rfc3339(conv.opened_at),
         last_at: rfc3339(conv.last_at),
+        nearest: nearest(state, conv),
     }
+}
+
+/// The limit of which the largest share is used.
+fn nearest(state: &State, conv: &Conversation) -> Option<Distance> {
+    let grant = conv.grant.and_then(|id| grant(state, id)).filter(|grant| grant.open);
+    let all = own_limits(state, conv).into_iter().chain(grant.into_iter().flat_map(|grant| grant.limits));
+    all.filter(|one| one.limit > 0).max_by(|a, b| {
+        // a.current / a.limit against b.current / b.limit, without a division.
+        let (left, right) = (u128::from(a.current) * u128::from(b.limit), u128::from(b.current) * u128::from(a.limit));
+        left.cmp(&right)
+    })
+}
+
+fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
+    let limits = &state.limits;
+    vec![
+        distance("depth_max", limits.depth_max, conv.deepest.into()),
+        distance("turns_soft_max", limits.turns_soft_max, conv.turns),
+        distance("turns_hard_max", limits.turns_hard_max, conv.turns),
+    ]
 }
 
 /// A conversation without its messages.
 pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationView {
-    let limits = &state.limits;
     ConversationView {
         summary: summary(state, conv),
         participants: conv.participants.iter().map(|p| state.name_of(*p).to_owned()).collect(),
-        limits: vec![
-            distance("depth_max", limits.depth_max, conv.deepest.into()),
-            distance("turns_soft_max", limits.turns_soft_max, conv.turns),
-            distance("turns_hard_max", limits.turns_hard_max, conv.turns),
-        ],
+        limits: own_limits(state, conv),
         grant: conv.grant.and_then(|id| grant(state, id)),
         tree: Vec::new(),
     }
 }
 
-fn grant(state: &State, id: GrantId) -> Option<GrantView> {
+pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     let grant = state.grants.get(&id)?;
     let (limits, more) = (&state.limits, grant.extension());
     let mut distances = vec![
@@ -69,7 +85,7 @@ fn grant(state: &State, id: GrantId) -> Option<GrantView> {
 }
 
 /// How far it is to a limit.
-fn distance(name: &str, limit: u64, current: u64) -> Distance {
+pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
     Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current) }
 }
 

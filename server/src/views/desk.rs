@@ -88,7 +88,12 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
             ("room", state.rooms.get(&room).map_or_else(|| room.to_string(), |r| r.name.to_string()))
         }
     };
+    let conv = match incident.on {
+        Latched::Grant(grant) => state.grants.get(&grant).map(|grant| grant.conv),
+        Latched::Place(place) => place.conversation(),
+    };
     IncidentView {
+        reference: conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string),
         id: id.to_string(),
         on,
         scope: scope.to_owned(),

@@ -1,10 +1,14 @@
 //! Agents, requests and limits.
 
-use lastword_proto::State;
-use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::state::{Phase, Request, Task};
-use lastword_proto::wire::{AgentView, HistoryItem, RequestView, rfc3339};
+use std::collections::BTreeSet;
 
+use lastword_proto::State;
+use lastword_proto::fact::SYSTEM;
+use lastword_proto::ids::{AgentId, HOUR_MS, TaskId};
+use lastword_proto::state::{Agent, Phase, Request, Task};
+use lastword_proto::wire::{AgentView, Distance, HistoryItem, RequestView, rfc3339};
+
+use super::conversations::distance;
 use crate::broker::Live;
 
 /// An agent or human; `None` when there is none.
@@ -24,7 +28,25 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         queued: agent.queue.len() as u64,
         notices: agent.notices.len() as u64,
         tokens_today: agent.day.on(live.now()).spend.tokens,
+        windows: windows(live, agent),
     })
+}
+
+/// How far it is to the limits of its sliding windows (G1) and of its own roots (D7); none bind a human.
+fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
+    if agent.is_human() {
+        return Vec::new();
+    }
+    let (limits, now) = (&live.state.limits, live.now());
+    let sent = agent.recent.iter().filter(|(at, _)| now.since(*at) < limits.window_ms).count();
+    let fanned = agent.recent.iter().filter(|(at, to)| now.since(*at) < limits.fan_out_window_ms && *to != SYSTEM);
+    let fanned: BTreeSet<AgentId> = fanned.map(|(_, to)| *to).collect();
+    let roots = agent.roots.iter().filter(|at| now.since(**at) < HOUR_MS).count();
+    vec![
+        distance("sender_messages_max", limits.sender_messages_max, sent as u64),
+        distance("fan_out_targets_max", limits.fan_out_targets_max, fanned.len() as u64),
+        distance("roots_per_hour_max", limits.roots_per_hour_max, roots as u64),
+    ]
 }
 
 /// A request, without its response; `None` for the root task of an agent.

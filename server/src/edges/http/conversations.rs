@@ -1,14 +1,16 @@
-//! `/v1/conversations`, `/v1/workspace`, `/v1/requests` and `/v1/incidents`.
+//! `/v1/conversations`, `/v1/workspace`, `/v1/requests`, `/v1/explanations` and `/v1/incidents`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use lastword_proto::fact::{Control, Scope};
-use lastword_proto::wire::{ConversationSummary, ConversationView, Extend, IncidentView, Page, RequestView};
+use lastword_proto::wire::{
+    ConversationSummary, ConversationView, Explanation, Extend, IncidentView, Page, RequestView,
+};
 
 use super::extract::{Json, Params};
 use crate::calls::audit::{self, ListParams};
-use crate::calls::{Caller, Context, control as calls};
+use crate::calls::{Caller, Context, control as calls, explain};
 use crate::edges::Fault;
 
 pub(super) async fn list(
@@ -71,6 +73,14 @@ pub(super) async fn cancel(
     Path(id): Path<String>,
 ) -> Result<Out<RequestView>, Fault> {
     calls::cancel(&ctx, caller, &id).await.map(Out)
+}
+
+pub(super) async fn explain(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(id): Path<String>,
+) -> Result<Out<Explanation>, Fault> {
+    explain::explain(&ctx, caller, &id).await.map(Out)
 }
 
 pub(super) async fn incidents(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<IncidentView>>, Fault> {

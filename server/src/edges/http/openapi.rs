@@ -57,6 +57,15 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/approvals/{id}", "One approval; with a wait, once it is decided", "wait", "", 200, "ApprovalView"),
     ("post", "/approvals/{id}/decision", "Decide it", "", "DecideApproval", 200, "ApprovalView"),
     ("post", "/approvals/{id}/use", "Use it up for exactly that call", "", "UseApproval", 200, "ApprovalView"),
+    (
+        "get",
+        "/explanations/{id}",
+        "Why a message, refusal, approval or escalation is as it is",
+        "",
+        "",
+        200,
+        "Explanation",
+    ),
     ("get", "/incidents", "List latches that tripped, newest first", "", "", 200, "Page_IncidentView"),
     ("get", "/rooms", "List rooms", "", "", 200, "Page_RoomView"),
     ("post", "/rooms", "Open a room, or set its members", "", "NewRoom", 201, "RoomView"),
@@ -102,6 +111,7 @@ pub(super) const CALLS: &[Row] = &[
         wire::ClaimView,
         wire::NewClaim,
         wire::Event,
+        wire::Explanation,
         wire::LimitsView,
         wire::Problem,
     ))
