@@ -36,6 +36,7 @@ mod serve;
 mod stop;
 mod tail;
 mod target;
+mod top;
 mod tree;
 mod verify;
 
@@ -82,6 +83,8 @@ pub(crate) enum Command {
     Ask(ask::Args),
     /// Run an agent: each delivery is one run, and what it says last is the answer
     Run(run::Args),
+    /// See what goes on, live, and decide what waits for a human
+    Top(top::Args),
     /// Follow what happens
     Tail(tail::Args),
     /// Show a conversation as a tree
@@ -156,6 +159,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
+        Command::Top(args) => wait(top::run(args, cx)),
         Command::Tail(args) => wait(tail::run(args, cx)),
         Command::Tree(args) => wait(tree::run(args, cx)),
         Command::Audit(args) => wait(audit::run(args, cx)),

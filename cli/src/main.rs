@@ -12,6 +12,8 @@ mod render;
 mod replay;
 mod session;
 mod team;
+mod top;
+mod tree;
 
 use std::panic;
 use std::process::ExitCode;

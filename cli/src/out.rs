@@ -17,22 +17,53 @@ pub(crate) struct Out {
 }
 
 /// What a piece of text is, which tells its colour.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
+    /// Text like any other.
+    #[default]
+    Plain,
     /// A name or heading.
     Strong,
     /// What matters less.
     Faint,
     /// Fine.
     Good,
+    /// To be looked at soon.
+    Warn,
     /// To be looked at.
     Bad,
+    /// Work that is asked for.
+    Ask,
+    /// Said to everybody.
+    All,
 }
+
+/// A line in pieces, each with its tone. What others wrote in it is escaped.
+pub(crate) type Line = Vec<(Tone, String)>;
 
 impl Out {
     /// Reads from the flag and the surroundings how to print.
     pub(crate) fn new(json: bool, environment: &Environment) -> Self {
         Self { json, color: !json && !environment.no_color && io::stdout().is_terminal() }
+    }
+
+    /// Whether there are colours.
+    pub(crate) const fn has_color(&self) -> bool {
+        self.color
+    }
+
+    /// The columns of the terminal; none where the output goes elsewhere, and nothing is cut.
+    pub(crate) fn columns(&self) -> Option<usize> {
+        let there = io::stdout().is_terminal();
+        crossterm::terminal::size().ok().filter(|_| there).map(|(columns, _)| columns.into())
+    }
+
+    /// Lines as one text, in their tones, cut to the terminal.
+    pub(crate) fn lines(&self, lines: Vec<Line>) -> String {
+        let columns = self.columns().unwrap_or(usize::MAX);
+        let line =
+            |line: Line| -> String { cut(line, columns).iter().map(|(tone, text)| self.tone(*tone, text)).collect() };
+        lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether JSON is wanted.
@@ -67,10 +98,14 @@ impl Out {
             return text.to_owned();
         }
         let code = match tone {
+            Tone::Plain => return text.to_owned(),
             Tone::Strong => 1,
             Tone::Faint => 2,
             Tone::Good => 32,
+            Tone::Warn => 33,
             Tone::Bad => 31,
+            Tone::Ask => 36,
+            Tone::All => 35,
         };
         format!("\x1b[{code}m{text}\x1b[0m")
     }
@@ -119,6 +154,31 @@ pub(crate) fn escape(text: &str) -> String {
 /// Text of others on one line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', " ")
+}
+
+/// The line, cut to so many columns; `…` stands where something is missing.
+pub(crate) fn cut(line: Line, columns: usize) -> Line {
+    let width = |text: &str| ratatui::text::Span::raw(text).width();
+    if line.iter().map(|(_, text)| width(text)).sum::<usize>() <= columns {
+        return line;
+    }
+    let mut left = columns.saturating_sub(1);
+    let mut kept = Line::new();
+    for (tone, text) in line {
+        let mut part = String::new();
+        for c in text.chars() {
+            let wide = width(c.encode_utf8(&mut [0; 4]));
+            if wide > left {
+                part.push('…');
+                kept.push((tone, part));
+                return kept;
+            }
+            left -= wide;
+            part.push(c);
+        }
+        kept.push((tone, part));
+    }
+    kept
 }
 
 /// JSON text, in which only strings can hold such characters.
@@ -173,6 +233,16 @@ mod tests {
         let printed = escape_json(&json);
         assert!(!printed.chars().any(steers));
         assert_eq!(serde_json::from_str::<String>(&printed).unwrap(), hostile, "it is still the same JSON");
+    }
+
+    #[test]
+    fn a_line_is_cut_to_its_columns_wide_characters_too() {
+        let line = || vec![(Tone::Bad, "a漢字".to_owned()), (Tone::Plain, "bcd".to_owned())];
+        let text = |columns| cut(line(), columns).into_iter().map(|(_, text)| text).collect::<String>();
+        assert_eq!(text(8), "a漢字bcd");
+        assert_eq!(text(7), "a漢字b…");
+        assert_eq!(text(5), "a漢…", "the next one takes two columns, and one is left");
+        assert_eq!(text(1), "…");
     }
 
     #[test]

@@ -1,17 +1,10 @@
 //! Messages and trees as text. Everything that others wrote is escaped here.
 
-use lastword_client::wire::{
-    ApprovalView, ConversationView, Delivery, Distance, EscalationView, Event, Notice, StoredMessage, TreeNode,
-};
+use lastword_client::wire::{ApprovalView, Delivery, EscalationView, Event, Notice, StoredMessage};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::out::{Out, Tone, escape, escape_line};
-
-/// Lines of a body shown in a tree.
-const TREE_BODY_LINES: usize = 4;
-/// Share of a limit from which the distance to it is shown in a tree, in percent.
-const NEAR_PERCENT: u64 = 50;
 
 /// The word that stands for a value in JSON.
 pub(crate) fn word<T: Serialize>(value: &T) -> String {
@@ -89,48 +82,6 @@ fn notice_line(notice: &Notice, out: &Out) -> String {
     let subject = notice.request_id.as_deref().or(notice.reference.as_deref()).unwrap_or_default();
     let line = format!("notice {} from {} {}:", notice.kind, escape_line(&notice.from), escape_line(subject));
     format!("{} {}", out.tone(Tone::Faint, &line), escape_line(&notice.body))
-}
-
-/// A conversation: its state, what is near, and the tree of its messages.
-pub(crate) fn conversation(view: &ConversationView, out: &Out) -> String {
-    let summary = &view.summary;
-    let mut text = out.tone(Tone::Strong, &escape_line(&summary.reference));
-    let counters = &summary.counters;
-    text.push_str(&format!(
-        "  {}{}  opened by {}  {} messages  {} turns  {} open",
-        word(&summary.state),
-        if summary.latched { ", latched" } else { "" },
-        escape_line(&summary.opener),
-        counters.messages,
-        counters.turns,
-        counters.open_tasks,
-    ));
-    if let Some(parent) = &summary.parent_ref {
-        text.push_str(&format!("  child of {}", escape_line(parent)));
-    }
-    let grant = view.grant.iter();
-    for distance in view.limits.iter().chain(grant.flat_map(|grant| &grant.limits)).filter(|limit| is_near(limit)) {
-        let line = format!("{}: {} of {}, {} left", distance.name, distance.current, distance.limit, distance.left);
-        text.push_str(&format!("\n  {}", out.tone(Tone::Bad, &line)));
-    }
-    for (i, node) in view.tree.iter().enumerate() {
-        append_node(&mut text, node, "", i + 1 == view.tree.len(), out);
-    }
-    text
-}
-
-const fn is_near(distance: &Distance) -> bool {
-    distance.current.saturating_mul(100) >= distance.limit.saturating_mul(NEAR_PERCENT) && distance.current > 0
-}
-
-fn append_node(text: &mut String, node: &TreeNode, indent: &str, last: bool, out: &Out) {
-    let (branch, below) = if last { ("└─ ", "   ") } else { ("├─ ", "│  ") };
-    text.push_str(&format!("\n{indent}{branch}{}", headline(&node.message, out)));
-    let below = format!("{indent}{below}");
-    append_body(text, &node.message.body, &format!("{below}   "), TREE_BODY_LINES);
-    for (i, child) in node.children.iter().enumerate() {
-        append_node(text, child, &below, i + 1 == node.children.len(), out);
-    }
 }
 
 /// An event, on one line, with the body of a message below.

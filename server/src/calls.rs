@@ -13,6 +13,7 @@ pub(crate) mod messages;
 pub(crate) mod permission;
 pub(crate) mod registry;
 pub(crate) mod rooms;
+pub(crate) mod tree;
 pub(crate) mod turns;
 
 use std::collections::BTreeMap;

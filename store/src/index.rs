@@ -54,6 +54,10 @@ CREATE TABLE refusals (
   at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX refusals_by_agent ON refusals (agent);
+CREATE TABLE spends (
+  turn INTEGER PRIMARY KEY,
+  tokens INTEGER NOT NULL
+) STRICT;
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (1, 0);";
@@ -193,7 +197,7 @@ impl Index {
 
     fn clear(&mut self) -> Result<(), IndexError> {
         let clear = "BEGIN IMMEDIATE;
-            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals;
+            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends;
             INSERT INTO words (words) VALUES ('delete-all');
             UPDATE progress SET last = 0; COMMIT";
         self.last = Seq(0);
@@ -273,6 +277,11 @@ fn index_entry(db: &Connection, seq: Seq, entry: &Entry) -> rusqlite::Result<()>
         Fact::Refused { agent, refusal, .. } => {
             let mut insert = db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4)")?;
             insert.execute((seq, agent.0, refusal.code.word(), at)).map(|_| ())
+        }
+        Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 => {
+            // A turn closes once; a log that was written otherwise is `verify`'s to tell.
+            let mut insert = db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2)")?;
+            insert.execute((turn.0.cast_signed(), spend.tokens.cast_signed())).map(|_| ())
         }
         _ => Ok(()),
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lastword_proto::ids::{AgentId, ConvId, RoomId};
+use lastword_proto::ids::{AgentId, ConvId, RoomId, TurnId};
 use lastword_proto::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
@@ -124,6 +124,20 @@ impl IndexReader {
         })
     }
 
+    /// The tokens that those of the turns spent which have ended.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn spends(&self, turns: &[TurnId]) -> Result<Vec<(TurnId, u64)>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut found = Vec::new();
+            for some in turns.chunks(TURNS_PER_QUERY) {
+                found.extend(spends_of(db, some)?);
+            }
+            Ok(found)
+        })
+    }
+
     /// The positions of the refusals that pass the filter.
     ///
     /// # Errors
@@ -137,6 +151,19 @@ impl IndexReader {
             select.run(db, filter.cursor)
         })
     }
+}
+
+/// Turns that are asked for at once: SQLite bounds the length of a statement.
+const TURNS_PER_QUERY: usize = 500;
+
+fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId, u64)>> {
+    let list: Vec<String> = turns.iter().map(|turn| turn.0.to_string()).collect();
+    let sql = format!("SELECT turn, tokens FROM spends WHERE turn IN ({})", list.join(","));
+    let mut statement = db.prepare(&sql)?;
+    let row =
+        |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()));
+    let rows = statement.query_map([], row)?;
+    rows.map(|row| row.map(|(turn, tokens)| (TurnId(turn), tokens))).collect()
 }
 
 /// A query under construction: a table with the columns `seq` and `at`.

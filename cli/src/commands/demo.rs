@@ -9,7 +9,6 @@ use super::Context;
 use crate::demo::{ACTS, Ended, Mode, OBSERVED_MESSAGES, Stage, play};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, table};
-use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -99,7 +98,7 @@ async fn report(rows: &[Row], with: &Stage, out: &Out) -> Result<(), Failure> {
     ))?;
     out.text(&format!("\n{}", out.tone(Tone::Strong, "The triangle, as the broker saw it:")))?;
     let tree = with.human.conversation("I08-1").await?;
-    out.text(&render::conversation(&tree, out))?;
+    out.text(&out.lines(crate::tree::lines(&tree)))?;
     out.text("\nLook further: `lastword demo --keep`, then `lastword tree I01-1`, `lastword audit`, `lastword tail`; or start your own with `lastword init`.")
 }
 

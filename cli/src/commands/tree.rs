@@ -2,8 +2,8 @@
 
 use super::Context;
 use crate::failure::Failure;
-use crate::render;
 use crate::session::Authority;
+use crate::tree;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -14,5 +14,5 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let view = cx.client(Authority::Read)?.conversation(&args.reference).await?;
-    cx.out.show(&view, render::conversation)
+    cx.out.show(&view, |view, out| out.lines(tree::lines(view)))
 }

@@ -15,10 +15,16 @@ use crate::policy::{Policy, Ruling};
 use crate::refusal::Code;
 use crate::state::Running;
 
+use super::explanation::RefusedSend;
 use super::work::StoredMessage;
 
 const fn agent() -> Kind {
     Kind::Agent
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 const fn exclusive() -> ClaimMode {
@@ -246,6 +252,18 @@ pub struct TreeNode {
     /// The messages sent in the turn that it opened, and its answer, oldest first.
     #[cfg_attr(feature = "schema", schema(no_recursion))]
     pub children: Vec<Self>,
+    /// A REQUEST: the turns that served it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turns: u64,
+    /// A REQUEST: the tokens that those turns spent, once they ended.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub tokens: u64,
+    /// A REQUEST that was answered: how long that took, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<u64>,
+    /// A REQUEST: the messages that were refused to who serves it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusedSend>,
 }
 
 /// A conversation as a tree; `GET /v1/conversations/{ref}`.
@@ -264,6 +282,9 @@ pub struct ConversationView {
     pub grant: Option<GrantView>,
     /// Its messages, each under its cause; child conversations included.
     pub tree: Vec<TreeNode>,
+    /// Messages that were refused here to somebody outside every turn.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub refusals: Vec<RefusedSend>,
 }
 
 /// What more a human gives; `POST /v1/conversations/{ref}/grant` (D9).

@@ -1,9 +1,9 @@
-//! Looking back: messages by every field, conversations as trees.
+//! Looking back: messages by every field, and conversations.
 
 use std::time::Duration;
 
 use lastword_proto::ids::{AgentId, ConvId};
-use lastword_proto::wire::{ConversationSummary, ConversationView, FieldError, Page, StoredMessage, parse_rfc3339};
+use lastword_proto::wire::{ConversationSummary, FieldError, Page, StoredMessage, parse_rfc3339};
 use lastword_proto::{MessageType, Principal, Seq, Time};
 use lastword_store::{Cursor, Filter, ReadError};
 use serde::Deserialize;
@@ -15,8 +15,6 @@ use crate::views::{self, Shown};
 
 const PAGE_DEFAULT: usize = 50;
 const PAGE_MAX: usize = 500;
-/// Messages in one tree.
-const TREE_MAX: usize = 2_000;
 /// How long an audit waits for the read model to come up to the moment of the question.
 const FRESH_WAIT: Duration = Duration::from_secs(2);
 
@@ -111,7 +109,8 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
     text.map(parse).transpose()
 }
 
-async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
+/// The positions of the messages that pass the filter, from a read model that is up to date.
+pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
     let now = *ctx.handle.committed().borrow();
     let mut indexed = ctx.indexed.clone();
     if *indexed.borrow() < now {
@@ -156,22 +155,6 @@ pub(crate) async fn conversations(
         Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
     };
     Ok(ctx.handle.query(look).await?)
-}
-
-/// A conversation as a tree, its children included.
-pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, Fault> {
-    let conv = find(ctx, caller, reference).await?;
-    let look = move |live: &Live<'_>| {
-        let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, known), views::children_of(live.state, conv)))
-    };
-    let found = ctx.handle.query(look).await?;
-    let (mut view, convs) = found.ok_or_else(|| Fault::unknown(reference))?;
-    let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
-    let seqs = search(ctx, Filter { convs: Some(convs), cursor, ..Filter::default() }).await?;
-    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
-    view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
-    Ok(view)
 }
 
 /// The number of a conversation that `caller` may see.

@@ -57,6 +57,7 @@ pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationVi
         limits: own_limits(state, conv),
         grant: conv.grant.and_then(|id| grant(state, id)),
         tree: Vec::new(),
+        refusals: Vec::new(),
     }
 }
 
@@ -126,11 +127,15 @@ fn grow(
     for message in children.remove(above).unwrap_or_default() {
         let below = grow(children, &Some(message.id.clone()), depth + 1);
         if depth < NESTING_MAX {
-            nodes.push(TreeNode { message, children: below });
+            nodes.push(node(message, below));
         } else {
-            nodes.push(TreeNode { message, children: Vec::new() });
+            nodes.push(node(message, Vec::new()));
             nodes.extend(below);
         }
     }
     nodes
+}
+
+const fn node(message: StoredMessage, children: Vec<TreeNode>) -> TreeNode {
+    TreeNode { message, children, turns: 0, tokens: 0, duration_ms: None, refusals: Vec::new() }
 }

@@ -167,6 +167,11 @@ fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
 
 impl Shown {
     /// The message itself.
+    /// When it was admitted.
+    pub(crate) fn at(&self) -> lastword_proto::Time {
+        self.entry.at
+    }
+
     pub(crate) fn message(&self) -> Option<&Message> {
         message_of(&self.entry)
     }

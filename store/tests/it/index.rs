@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lastword_proto::ids::{AgentId, ConvId, RoomId};
-use lastword_proto::{Code, Entry, MessageType, Seq, Time};
+use lastword_proto::fact::{Spend, TurnEnd};
+use lastword_proto::ids::{AgentId, ConvId, RoomId, TurnId};
+use lastword_proto::{Code, Entry, Fact, MessageType, Seq, Time};
 use lastword_store::{Cursor, FILE_INDEX, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
 
 use crate::sample::{message, note, post, refused};
@@ -143,6 +144,27 @@ fn posts_and_refusals_are_found() {
     assert_eq!(refusals(RefusalFilter { agent: Some(AgentId(1)), ..RefusalFilter::default() }), [Seq(5)]);
     assert_eq!(refusals(RefusalFilter { code: Some(Code::DepthCap), ..RefusalFilter::default() }), [Seq(7)]);
     assert_eq!(refusals(RefusalFilter { since: Some(Time(60)), ..RefusalFilter::default() }), [Seq(7)]);
+}
+
+#[test]
+fn the_tokens_of_a_turn_are_found_once_it_has_ended() {
+    let (_dir, mut index) = indexed();
+    let closed = |turn, tokens| Entry {
+        at: Time(100),
+        grant: None,
+        fact: Fact::TurnClosed {
+            turn: TurnId(turn),
+            end: TurnEnd::Finished,
+            status: None,
+            spend: Spend { tokens, ..Spend::default() },
+        },
+    };
+    let (first, second) = (closed(1, 700), closed(3, 20));
+    let next = index.last().0;
+    index.apply(&[(Seq(next + 1), &first), (Seq(next + 2), &second)]).unwrap();
+    let turns: Vec<TurnId> = (1..=2_000).map(TurnId).collect();
+    assert_eq!(index.reader().spends(&turns).unwrap(), [(TurnId(1), 700), (TurnId(3), 20)]);
+    assert_eq!(index.reader().spends(&[TurnId(2)]).unwrap(), []);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use lastword_proto::wire::{
 
 use super::extract::{Json, Params};
 use crate::calls::audit::{self, ListParams};
-use crate::calls::{Caller, Context, control as calls, explain};
+use crate::calls::{Caller, Context, control as calls, explain, tree};
 use crate::edges::Fault;
 
 pub(super) async fn list(
@@ -26,7 +26,7 @@ pub(super) async fn show(
     caller: Caller,
     Path(reference): Path<String>,
 ) -> Result<Out<ConversationView>, Fault> {
-    audit::conversation(&ctx, caller, &reference).await.map(Out)
+    tree::conversation(&ctx, caller, &reference).await.map(Out)
 }
 
 pub(super) async fn control(

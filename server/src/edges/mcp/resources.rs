@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::inbox;
-use crate::calls::{Caller, Context, audit, control};
+use crate::calls::{Caller, Context, control, tree};
 use crate::edges::Fault;
 
 /// What waits for the agent.
@@ -40,7 +40,7 @@ pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Opt
         _ => {
             let Some(named) = uri.strip_prefix(CONVERSATIONS) else { return Ok(None) };
             let reference = decoded(named).ok_or_else(|| FieldError::new("uri", "has a wrong percent-encoding"))?;
-            text(&audit::conversation(ctx, caller, &reference).await?)?
+            text(&tree::conversation(ctx, caller, &reference).await?)?
         }
     };
     Ok(Some(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)])))

@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use super::trace::Trace;
 use super::{args, permit};
 use crate::calls::messages::{self, Sent};
-use crate::calls::{Caller, Context, WAIT_MAX, audit, control, desk, registry, rooms, turns};
+use crate::calls::{Caller, Context, WAIT_MAX, control, desk, registry, rooms, tree, turns};
 use crate::edges::Fault;
 
 /// What the server says of itself.
@@ -207,7 +207,7 @@ pub(super) async fn call(
         }
         "get_conversation" => {
             let args::ByRef { reference } = read(arguments)?;
-            value(&audit::conversation(ctx, caller, &reference).await?)
+            value(&tree::conversation(ctx, caller, &reference).await?)
         }
         "claim_resource" => claim(ctx, caller, read(arguments)?).await,
         "release_resource" => {

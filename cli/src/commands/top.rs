@@ -1,0 +1,102 @@
+//! `lastword top`: what goes on, live, and what waits for a human.
+
+use std::io::{IsTerminal as _, stdin, stdout};
+use std::time::Duration;
+
+use crossterm::event::{Event, EventStream, KeyEventKind};
+use futures_util::StreamExt as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::Context;
+use crate::failure::Failure;
+use crate::session::Authority;
+use crate::top::{Feed, Model, Order, Screen, Update, carry_out, draw, press, wall_clock};
+
+/// News that may wait to be shown.
+const NEWS_MAX: usize = 64;
+/// How often the clock is looked at, for what is told as `3 min ago`.
+const CLOCK: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Keys: Tab or 1-3 tabs, j/k or arrows move, Enter opens, a approve, r reject, e answer, \
+    p pause, u resume, s stop, / filter, ? help, q quit. It decides in your name, as `approve` and the others do.")]
+pub(crate) struct Args {}
+
+pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
+    if cx.out.is_json() {
+        return Err(Failure::usage("top has no JSON form").hint(
+            "`lastword tail --json` tells what happens; `approvals`, `escalations` and `agent list` have --json",
+        ));
+    }
+    if !stdin().is_terminal() || !stdout().is_terminal() {
+        return Err(Failure::usage("top needs a terminal, for its input and its output")
+            .hint("`lastword tail`, `lastword approvals` and `lastword escalations` do without"));
+    }
+    // What is wrong with token or address is told before the screen is taken.
+    let client = cx.client(Authority::Read)?;
+    client.agent("me").await?;
+    let model = Model::new(client.url(), cx.out.has_color());
+    let (news, fresh) = mpsc::channel(NEWS_MAX);
+    let (want, wanted) = watch::channel(None);
+    let (again, asked) = mpsc::channel(1);
+    let feed = Feed::new(news, wanted, asked);
+    tokio::select! {
+        () = feed.run(cx) => Ok(()),
+        ended = show(cx, model, fresh, &want, &again) => ended,
+    }
+}
+
+/// Shows the model, and does what the keys say, until somebody ends it.
+async fn show(
+    cx: &Context,
+    mut model: Model,
+    mut fresh: mpsc::Receiver<Update>,
+    want: &watch::Sender<Option<String>>,
+    again: &mpsc::Sender<()>,
+) -> Result<(), Failure> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut hang_up = signal(SignalKind::hangup())?;
+    let mut screen = Screen::open()?;
+    let mut keys = EventStream::new();
+    let mut clock = interval(CLOCK);
+    clock.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        model.now_ms = wall_clock();
+        model.resize(screen.terminal.size()?.width);
+        let wanted = model.wanted();
+        want.send_if_modified(|now| std::mem::replace(now, wanted.clone()) != wanted);
+        screen.terminal.draw(|frame| draw(frame, &mut model))?;
+        let order = tokio::select! {
+            event = keys.next() => match event.transpose()? {
+                Some(Event::Key(key)) if key.kind != KeyEventKind::Release => press(&mut model, key),
+                Some(_) => None,
+                // The terminal is gone.
+                None => return Ok(()),
+            },
+            update = fresh.recv() => {
+                if let Some(update) = update {
+                    update.apply(&mut model);
+                }
+                None
+            }
+            _ = clock.tick() => None,
+            _ = terminate.recv() => return Ok(()),
+            _ = hang_up.recv() => return Ok(()),
+        };
+        match order {
+            None => {}
+            Some(Order::Quit) => return Ok(()),
+            // One that is asked for already is enough.
+            Some(Order::Refresh) => drop(again.try_send(())),
+            Some(order) => match carry_out(cx, order).await {
+                Ok(done) => model.done(&done),
+                Err(failure) => {
+                    let hint = failure.hint.map(|hint| format!(": {hint}")).unwrap_or_default();
+                    model.failed(&format!("{}{hint}", failure.message));
+                }
+            },
+        }
+    }
+}

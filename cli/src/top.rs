@@ -1,0 +1,23 @@
+//! `lastword top`: what goes on, live, and what waits for a human, at a terminal.
+//!
+//! `model` is all that is shown, `keys` turns a key into a change of it or an order, `draw` paints it and nothing
+//! else, `feed` keeps it up to date, and `screen` has the terminal.
+
+mod detail;
+mod draw;
+mod feed;
+mod keys;
+mod model;
+mod rows;
+mod screen;
+
+pub(crate) use self::draw::draw;
+pub(crate) use self::feed::{Feed, Update, carry_out};
+pub(crate) use self::keys::press;
+pub(crate) use self::model::{Model, Order};
+pub(crate) use self::rows::{running, span};
+pub(crate) use self::screen::{Screen, wall_clock};
+
+/// Models with something to see, for the tests of keys and pictures.
+#[cfg(test)]
+mod samples;

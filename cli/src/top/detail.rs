@@ -1,0 +1,128 @@
+//! One row in full.
+
+use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView};
+
+use super::model::Model;
+use super::rows::{Item, age, running, share};
+use crate::out::{Line, Tone, escape, escape_line};
+use crate::{render, tree};
+
+/// The lines of the selected row; all foreign text in them is escaped.
+pub(super) fn lines(model: &Model) -> Vec<Line> {
+    match model.current() {
+        None => vec![faint("nothing is selected")],
+        Some(Item::Approval(view)) => approval(view, model.now_ms),
+        Some(Item::Escalation(view)) => escalation(view, model.now_ms),
+        Some(Item::Incident(view)) => incident(view, model.now_ms),
+        Some(Item::Agent(view)) => agent(view),
+        Some(Item::Conversation(summary)) => match &model.conversation {
+            Some(view) if view.summary.reference == summary.reference => tree::lines(view),
+            Some(_) | None => vec![faint("…")],
+        },
+    }
+}
+
+fn faint(text: &str) -> Line {
+    vec![(Tone::Faint, text.to_owned())]
+}
+
+/// A name, and what it has.
+fn row(name: &str, value: &str) -> Line {
+    vec![(Tone::Faint, format!("{name:<11}")), (Tone::Plain, escape_line(value))]
+}
+
+fn block(lines: &mut Vec<Line>, text: &str) {
+    let text = escape(text);
+    lines.extend(text.lines().map(|line| vec![(Tone::Plain, format!("  {}", line.replace('\t', "    ")))]));
+}
+
+/// The call as it would be made: its very arguments, and the digest that an approval binds.
+fn approval(view: &ApprovalView, now_ms: u64) -> Vec<Line> {
+    let (left, tone) = Item::Approval(view).cells(now_ms).swap_remove(4);
+    let mut lines = vec![
+        vec![
+            (Tone::Strong, format!("{} would call {}", escape_line(&view.agent), escape_line(&view.tool))),
+            (tone, format!("  {left}, then it is denied")),
+        ],
+        row("id", &view.id),
+        row("digest", &view.digest),
+        row("ref", view.reference.as_deref().unwrap_or("outside every task")),
+    ];
+    lines.extend(view.reason.as_ref().map(|reason| row("because", reason)));
+    if let Some(rule) = &view.policy {
+        let tier = view.tier.as_ref().map(|tier| format!(", tier {tier}")).unwrap_or_default();
+        lines.push(row("policy", &format!("{rule}{tier}")));
+    }
+    lines.push(faint("arguments"));
+    block(&mut lines, &serde_json::to_string_pretty(&view.arguments).unwrap_or_default());
+    lines.push(Line::new());
+    lines.push(faint("a allows this very call, once · r refuses it, with a reason"));
+    lines
+}
+
+fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
+    let mut lines = vec![
+        vec![
+            (Tone::Strong, format!("{} asks", escape_line(&view.agent))),
+            (Tone::Faint, format!("  {}", age(&view.created_at, now_ms).0)),
+        ],
+        row("id", &view.id),
+        row("ref", &view.reference),
+        row("why", &render::word(&view.cause)),
+        faint("question"),
+    ];
+    block(&mut lines, &view.message);
+    if !view.options.is_empty() {
+        lines.push(faint("answers to choose from"));
+        lines.extend(view.options.iter().map(|option| vec![(Tone::Plain, format!("  · {}", escape_line(option)))]));
+    }
+    lines.push(Line::new());
+    lines.push(faint("e answers it; the answer goes back to exactly the task that asked"));
+    lines
+}
+
+fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
+    let parked = if view.parked.is_empty() { "nothing".to_owned() } else { view.parked.join(" ") };
+    vec![
+        vec![
+            (Tone::Strong, format!("{} {} is latched", view.scope, escape_line(&view.on))),
+            (Tone::Faint, format!("  {}", age(&view.at, now_ms).0)),
+        ],
+        row("id", &view.id),
+        row("ref", view.reference.as_deref().unwrap_or("-")),
+        row("code", &format!("{} ({}): {}", view.code, view.code.rule(), view.code.title())),
+        row("numbers", &format!("{} of {}", view.current, view.limit)),
+        row("parked", &parked),
+        Line::new(),
+        faint("u lifts it and lets the work go on · s stops the conversation"),
+    ]
+}
+
+fn agent(view: &AgentView) -> Vec<Line> {
+    let (state, tone) = running(view.state, false);
+    let list = |items: &[String]| if items.is_empty() { "-".to_owned() } else { items.join(", ") };
+    let mut lines = vec![
+        vec![
+            (Tone::Strong, escape_line(&view.name)),
+            (Tone::Plain, format!("  {}  ", render::word(&view.kind))),
+            (tone, state),
+        ],
+        row("connected", if view.connected { "yes" } else { "no: it polls" }),
+        row("turns", &format!("{} (at most {} at once)", list(&view.turns), view.turns_max)),
+        row("inbox", &format!("{} waiting, {} notices", view.queued, view.notices)),
+        row("actions", &list(&view.actions)),
+        row("groups", &list(&view.groups)),
+        row("tokens", &format!("{} today", view.tokens_today)),
+        row("joined", &format!("{} times", view.incarnation)),
+    ];
+    if !view.windows.is_empty() {
+        lines.push(faint("windows"));
+        lines.extend(view.windows.iter().map(window));
+    }
+    lines
+}
+
+fn window(distance: &Distance) -> Line {
+    let (text, tone) = share(distance);
+    vec![(Tone::Plain, format!("  {:<22}", distance.name)), (tone, text)]
+}

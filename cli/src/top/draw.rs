@@ -1,0 +1,227 @@
+//! Paints the model, and nothing else.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line as Text, Span};
+use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
+
+use super::detail;
+use super::model::{Link, Mode, Model, Purpose, Tab, Told};
+use super::rows::Item;
+use crate::out::{Line, Tone, cut, escape_line};
+
+const HELP: &str = "\
+Tab, 1 2 3       inbox, conversations, agents
+j k, arrows      move; PgUp PgDn, g G further
+Enter, Esc       one row in full, and back
+a                approve the held call, once
+r                reject it, with a reason
+e, A             answer the question; Tab: its options
+p u s            pause, resume, stop the conversation
+                 or agent (resume lifts a latch)
+/                only rows with these words; Esc: all
+R                fetch everything anew
+?                this
+q, Ctrl-C        quit";
+
+/// The columns of each tab: heading, and width; the last one takes what is left.
+const INBOX: [(&str, u16); 6] = [("", 8), ("id", 7), ("agent", 14), ("ref", 14), ("", 12), ("what", 0)];
+const CONVERSATIONS: [(&str, u16); 8] = [
+    ("ref", 18),
+    ("state", 7),
+    ("msgs", 4),
+    ("deep", 4),
+    ("open", 4),
+    ("nearest limit", 24),
+    ("last", 13),
+    ("opened by", 0),
+];
+const AGENTS: [(&str, u16); 9] = [
+    ("name", 14),
+    ("state", 7),
+    ("link", 9),
+    ("inbox", 5),
+    ("turn", 12),
+    ("sent", 6),
+    ("fan", 5),
+    ("roots", 5),
+    ("tokens today", 0),
+];
+
+/// Paints the whole screen; notes in the model how much of it a page is.
+pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
+    let [title, body, foot] =
+        Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
+    frame.render_widget(Paragraph::new(heading(model, title.width)), title);
+    let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _));
+    if model.is_wide() {
+        let [left, right] = Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(body);
+        list(frame, model, left);
+        full_row(frame, model, right);
+    } else if full {
+        full_row(frame, model, body);
+    } else {
+        list(frame, model, body);
+    }
+    if model.mode == Mode::Help {
+        help(frame, model, body);
+    }
+    frame.render_widget(Paragraph::new(footing(model)), foot);
+}
+
+/// A tone as a style; without colours by weight alone.
+fn style(model: &Model, tone: Tone) -> Style {
+    let color = |color: Color| if model.color { Style::new().fg(color) } else { Style::new() };
+    match tone {
+        Tone::Plain => Style::new(),
+        Tone::Strong => Style::new().add_modifier(Modifier::BOLD),
+        Tone::Faint => Style::new().add_modifier(Modifier::DIM),
+        Tone::Good => color(Color::Green),
+        Tone::Warn => color(Color::Yellow),
+        Tone::Bad => color(Color::Red).add_modifier(Modifier::BOLD),
+        Tone::Ask => color(Color::Cyan),
+        Tone::All => color(Color::Magenta),
+    }
+}
+
+fn text(model: &Model, line: Line) -> Text<'static> {
+    let span = |(tone, text): (Tone, String)| Span::styled(text, style(model, tone));
+    line.into_iter().map(span).collect()
+}
+
+fn heading(model: &Model, columns: u16) -> Text<'static> {
+    let lists = &model.lists;
+    let counts = [model.waiting(), lists.conversations.len(), lists.agents.len()];
+    let mut line = vec![(Tone::Strong, "lastword ".to_owned())];
+    for (i, (tab, count)) in Tab::ALL.into_iter().zip(counts).enumerate() {
+        let more = if tab == Tab::Conversations && lists.more_conversations { "+" } else { "" };
+        let label = format!(" {} {} {count}{more} ", i + 1, tab.title());
+        let waits = tab == Tab::Inbox && count > 0;
+        line.push((if waits { Tone::Bad } else { Tone::Plain }, label));
+    }
+    let link = match &model.link {
+        Link::Connecting => (Tone::Faint, "connecting …".to_owned()),
+        Link::Live => (Tone::Good, format!("live {}", model.url.trim_start_matches("http://"))),
+        Link::Lost(_) => (Tone::Bad, "reconnecting …".to_owned()),
+    };
+    let width = |line: &Line| line.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
+    let room = usize::from(columns).saturating_sub(width(&line) + link.1.chars().count());
+    line.push((Tone::Plain, " ".repeat(room.max(1))));
+    line.push(link);
+    let mut painted = text(model, cut(line, columns.into()));
+    if let Some(span) = painted.spans.get_mut(model.tab as usize + 1) {
+        span.style = span.style.add_modifier(Modifier::REVERSED);
+    }
+    painted
+}
+
+fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
+    model.page = area.height.saturating_sub(1);
+    let rows = model.rows();
+    if rows.is_empty() {
+        return frame.render_widget(Paragraph::new(text(model, nothing(model))).wrap(Wrap { trim: true }), area);
+    }
+    let columns: &[(&str, u16)] = match model.tab {
+        Tab::Inbox => &INBOX,
+        Tab::Conversations => &CONVERSATIONS,
+        Tab::Agents => &AGENTS,
+    };
+    let widths =
+        columns.iter().map(|(_, width)| if *width == 0 { Constraint::Min(4) } else { Constraint::Length(*width) });
+    let head = Row::new(columns.iter().map(|(name, _)| Span::styled(*name, style(model, Tone::Faint))));
+    let painted = rows.iter().map(|item| row(model, item, columns));
+    let table = Table::new(painted, widths)
+        .header(head)
+        .column_spacing(1)
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut state = TableState::new().with_selected(Some(model.index(&rows)));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> {
+    let cells = item.cells(model.now_ms).into_iter().zip(columns);
+    let painted = cells.map(|((words, tone), (_, width))| {
+        // What does not fit says so.
+        let columns = if *width == 0 { usize::MAX } else { (*width).into() };
+        text(model, cut(vec![(tone, words)], columns))
+    });
+    Row::new(painted.collect::<Vec<_>>())
+}
+
+/// What stands where a list is empty.
+fn nothing(model: &Model) -> Line {
+    let words = match (&model.link, model.tab) {
+        (Link::Connecting, _) => "connecting …".to_owned(),
+        _ if !model.filter.is_empty() => format!("no row has {:?}; Esc shows all", escape_line(&model.filter)),
+        (Link::Live | Link::Lost(_), Tab::Inbox) => {
+            "nothing waits for a human: no held call, no question, nothing latched".to_owned()
+        }
+        (Link::Live | Link::Lost(_), Tab::Conversations) => "no conversation yet: `lastword ask` starts one".to_owned(),
+        (Link::Live | Link::Lost(_), Tab::Agents) => "nobody is registered: `lastword agent add NAME`".to_owned(),
+    };
+    vec![(Tone::Faint, words)]
+}
+
+fn full_row(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
+    let borders = if model.is_wide() { Borders::LEFT } else { Borders::NONE };
+    let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
+    let inner = block.inner(area);
+    let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, line)).collect();
+    // Every character of a call that is decided on can be read, so long lines go on below.
+    let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
+    let total = u16::try_from(paragraph.line_count(inner.width)).unwrap_or(u16::MAX);
+    model.page = inner.height;
+    model.scroll_max = total.saturating_sub(inner.height);
+    model.scroll = model.scroll.min(model.scroll_max);
+    frame.render_widget(block, area);
+    frame.render_widget(paragraph.scroll((model.scroll, 0)), inner);
+}
+
+fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
+    let rows = u16::try_from(HELP.lines().count()).unwrap_or(0) + 2;
+    let columns = u16::try_from(HELP.lines().map(|line| line.chars().count()).max().unwrap_or(0)).unwrap_or(0) + 4;
+    let (width, height) = (columns.min(body.width), rows.min(body.height));
+    let area = Rect::new(body.x + (body.width - width) / 2, body.y + (body.height - height) / 2, width, height);
+    let block = Block::bordered().title(" keys ").border_style(style(model, Tone::Faint));
+    let lines: Vec<Text<'_>> = HELP.lines().map(|line| Text::raw(format!(" {line}"))).collect();
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(block), area);
+}
+
+fn footing(model: &Model) -> Text<'static> {
+    let line = match (&model.mode, &model.told, &model.link) {
+        (Mode::Line(purpose, typed), ..) => prompt(purpose, typed),
+        (Mode::Confirm(question, _), ..) => vec![(Tone::Warn, question.clone()), (Tone::Strong, " [y/N]".to_owned())],
+        (_, Some(Told::Done(words)), _) => vec![(Tone::Good, words.clone())],
+        (_, Some(Told::Failed(words)), _) => vec![(Tone::Bad, words.clone())],
+        (_, None, Link::Lost(reason)) => vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))],
+        (Mode::Help, ..) => vec![(Tone::Faint, "any key leaves the help".to_owned())],
+        (Mode::List | Mode::Detail, None, Link::Connecting | Link::Live) => hints(model),
+    };
+    text(model, line)
+}
+
+fn prompt(purpose: &Purpose, typed: &str) -> Line {
+    let label = match purpose {
+        Purpose::Filter => "filter: ".to_owned(),
+        Purpose::Reject(id) => format!("reject {id}, because: "),
+        Purpose::Answer(id, options) if options.is_empty() => format!("answer {id}: "),
+        Purpose::Answer(id, _) => format!("answer {id} (Tab: options): "),
+    };
+    vec![(Tone::Warn, label), (Tone::Plain, escape_line(typed)), (Tone::Strong, "▏".to_owned())]
+}
+
+fn hints(model: &Model) -> Line {
+    let keys = match (&model.mode, model.current()) {
+        (_, Some(Item::Approval(_))) => "a approve · r reject · p pause · s stop",
+        (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
+        (_, Some(Item::Incident(_))) => "u resume · s stop",
+        (_, Some(Item::Conversation(_) | Item::Agent(_))) => "p pause · u resume · s stop",
+        (_, None) => "1 2 3 tabs",
+    };
+    let first = if model.mode == Mode::List { "Enter open" } else { "Esc back" };
+    let filter =
+        if model.filter.is_empty() { String::new() } else { format!(" · filter {:?}", escape_line(&model.filter)) };
+    vec![(Tone::Faint, format!("{first} · {keys} · / filter · ? help · q quit{filter}"))]
+}

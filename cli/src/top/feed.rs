@@ -1,0 +1,314 @@
+//! Keeps the model up to date: events say what changed, and that is fetched anew.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lastword_client::wire::{
+    AgentView, ApprovalView, ConversationSummary, ConversationView, DecideApproval, EscalationAnswer, EscalationView,
+    Event, IncidentView, Page,
+};
+use lastword_client::{Client, ClientError, Events, Target};
+use lastword_proto::fact::Decision;
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::model::{Link, Model, Order, Subject, Verb};
+use crate::commands::Context;
+use crate::failure::Failure;
+use crate::session::Authority;
+
+/// Pause before the server is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+/// Events that come within this time are answered with one fetch.
+const GATHER: Duration = Duration::from_millis(100);
+/// While an agent's windows hold something, they are looked at again after so long: they empty by themselves.
+const WINDOWS: Duration = Duration::from_secs(5);
+/// Most conversations that are listed.
+const CONVERSATIONS_MAX: usize = 500;
+
+/// News for the model.
+#[derive(Debug)]
+pub(crate) enum Update {
+    /// How the server is reached now.
+    Link(Link, String),
+    /// Questions to humans.
+    Escalations(Page<EscalationView>),
+    /// Held calls.
+    Approvals(Page<ApprovalView>),
+    /// Limits that tripped.
+    Incidents(Page<IncidentView>),
+    /// Conversations.
+    Conversations(Page<ConversationSummary>),
+    /// Agents and humans.
+    Agents(Page<AgentView>),
+    /// A conversation in full.
+    Conversation(Box<ConversationView>),
+}
+
+impl Update {
+    /// Puts it into the model.
+    pub(crate) fn apply(self, model: &mut Model) {
+        let lists = &mut model.lists;
+        match self {
+            Self::Link(link, url) => (model.link, model.url) = (link, url),
+            Self::Escalations(page) => lists.escalations = page.items,
+            Self::Approvals(page) => lists.approvals = page.items,
+            Self::Incidents(page) => lists.incidents = page.items,
+            Self::Conversations(page) => {
+                (lists.more_conversations, lists.conversations) = (page.next.is_some(), page.items);
+            }
+            Self::Agents(page) => lists.agents = page.items,
+            Self::Conversation(view) => model.conversation = Some(*view),
+        }
+    }
+}
+
+/// A list of the server's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum List {
+    Escalations,
+    Approvals,
+    Incidents,
+    Conversations,
+    Agents,
+    /// The conversation that is told in full.
+    Shown,
+}
+
+const ALL: [List; 6] =
+    [List::Escalations, List::Approvals, List::Incidents, List::Conversations, List::Agents, List::Shown];
+
+/// What an event changes. One of a kind that is not known here may change anything.
+fn changed(kind: &str) -> &'static [List] {
+    match kind {
+        "escalation_opened" | "escalation_noted" => &[List::Escalations, List::Conversations, List::Shown],
+        "approval_asked" | "approval_ruled" | "approval_decided" | "approval_used" => &[List::Approvals],
+        "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
+        "registered" | "amended" | "rekeyed" | "removed" | "noticed" => &[List::Agents],
+        "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
+        // A task that ends takes its questions with it.
+        "accepted" | "turn_closed" | "grant_closed" => {
+            &[List::Conversations, List::Agents, List::Shown, List::Escalations]
+        }
+        "refused"
+        | "observed"
+        | "turn_opened"
+        | "joined"
+        | "heard"
+        | "warned"
+        | "grant_opened"
+        | "grant_extended"
+        | "conversation_opened"
+        | "root_started"
+        | "root_ended"
+        | "requeued"
+        | "budget_warned" => &[List::Conversations, List::Agents, List::Shown],
+        _ => &ALL,
+    }
+}
+
+/// The task that keeps the model up to date.
+pub(crate) struct Feed {
+    news: mpsc::Sender<Update>,
+    wanted: watch::Receiver<Option<String>>,
+    again: mpsc::Receiver<()>,
+}
+
+/// Nobody takes the news any more.
+struct Gone;
+
+impl Feed {
+    /// One that gives its news here, tells the conversation that is wanted in full, and fetches all anew when asked.
+    pub(crate) const fn new(
+        news: mpsc::Sender<Update>,
+        wanted: watch::Receiver<Option<String>>,
+        again: mpsc::Receiver<()>,
+    ) -> Self {
+        Self { news, wanted, again }
+    }
+
+    /// Runs until nobody takes the news.
+    pub(crate) async fn run(mut self, cx: &Context) {
+        loop {
+            let Err(failure) = self.follow(cx).await else { return };
+            let lost = Update::Link(Link::Lost(failure.message), cx.server_url());
+            if self.tell(lost).await.is_err() {
+                return;
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Follows one connection to its end; `Ok` when nobody takes the news.
+    async fn follow(&mut self, cx: &Context) -> Result<(), Failure> {
+        // Anew each time: after a restart the server may be elsewhere.
+        let client = cx.client(Authority::Read)?;
+        // The stream is open before the first fetch, which is of everything: nothing falls between them.
+        let mut events = client.events(None).await?;
+        let mut dirty: BTreeSet<List> = ALL.into_iter().collect();
+        let mut live = false;
+        loop {
+            let windows = match self.fetch(&client, &dirty).await {
+                Ok(windows) => windows,
+                Err(Stop::Gone) => return Ok(()),
+                Err(Stop::Failed(error)) => return Err(error.into()),
+            };
+            if !live && self.tell(Update::Link(Link::Live, client.url().to_owned())).await.is_err() {
+                return Ok(());
+            }
+            live = true;
+            match self.wait(&mut events, windows).await? {
+                Some(next) => dirty = next,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Waits until something changed, and a moment longer for what comes with it; `None` when nobody takes the news.
+    async fn wait(&mut self, events: &mut Events, windows: bool) -> Result<Option<BTreeSet<List>>, Failure> {
+        let mut dirty = BTreeSet::new();
+        let mut until = windows.then(|| later(WINDOWS));
+        loop {
+            let far = later(Duration::from_hours(1));
+            tokio::select! {
+                event = timeout_at(until.unwrap_or(far), events.next()) => match event {
+                    Ok(event) => {
+                        let event = event?.ok_or_else(|| Failure::unavailable("the server ended the stream"))?;
+                        dirty.extend(self.dirtied(&event));
+                        if !dirty.is_empty() {
+                            until = Some(until.unwrap_or(far).min(later(GATHER)));
+                        }
+                    }
+                    Err(_) if dirty.is_empty() && windows => return Ok(Some([List::Agents].into())),
+                    Err(_) if dirty.is_empty() => {}
+                    Err(_) => return Ok(Some(dirty)),
+                },
+                changed = self.wanted.changed() => match changed {
+                    Ok(()) => return Ok(Some(dirty.into_iter().chain([List::Shown]).collect())),
+                    Err(_) => return Ok(None),
+                },
+                again = self.again.recv() => return Ok(again.map(|()| ALL.into_iter().collect())),
+            }
+        }
+    }
+
+    /// What has to be fetched after an event.
+    fn dirtied(&self, event: &Event) -> Vec<List> {
+        let shown = self.wanted.borrow().clone();
+        let concerned = shown.is_some_and(|shown| event.reference.as_deref().is_none_or(|at| at.starts_with(&shown)));
+        changed(&event.kind).iter().copied().filter(|list| *list != List::Shown || concerned).collect()
+    }
+
+    /// Fetches the lists; says whether some agent's windows hold something.
+    async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<bool, Stop> {
+        let mut windows = false;
+        for list in dirty {
+            let update = match list {
+                List::Escalations => Update::Escalations(client.escalations().await?),
+                List::Approvals => Update::Approvals(client.approvals().await?),
+                List::Incidents => Update::Incidents(client.incidents().await?),
+                List::Conversations => Update::Conversations(client.newest_conversations(CONVERSATIONS_MAX).await?),
+                List::Agents => {
+                    let page = client.agents().await?;
+                    windows = page.items.iter().flat_map(|agent| &agent.windows).any(|window| window.current > 0);
+                    Update::Agents(page)
+                }
+                List::Shown => {
+                    let wanted = self.wanted.borrow_and_update().clone();
+                    let Some(reference) = wanted else { continue };
+                    match client.conversation(&reference).await {
+                        Ok(view) => Update::Conversation(Box::new(view)),
+                        // It was forgotten meanwhile; the list says so.
+                        Err(ClientError::Refused(_)) => continue,
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            };
+            self.tell(update).await?;
+        }
+        Ok(windows)
+    }
+
+    async fn tell(&self, update: Update) -> Result<(), Gone> {
+        self.news.send(update).await.map_err(|_| Gone)
+    }
+}
+
+/// Why a fetch ended early.
+enum Stop {
+    /// Nobody takes the news.
+    Gone,
+    /// The server gave none.
+    Failed(ClientError),
+}
+
+impl From<Gone> for Stop {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<ClientError> for Stop {
+    fn from(error: ClientError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The moment so much later, on the runtime's clock.
+#[expect(clippy::disallowed_methods, reason = "how long to gather events is this program's patience, no rule's")]
+fn later(by: Duration) -> Instant {
+    Instant::now() + by
+}
+
+/// Carries an order out in a human's name, by the same gate as the commands; says what was done.
+pub(crate) async fn carry_out(cx: &Context, order: Order) -> Result<String, Failure> {
+    match order {
+        Order::Approve { id, digest } => decide(cx, &id, Decision::Approve, None, Some(digest)).await,
+        Order::Reject { id, reason } => {
+            decide(cx, &id, Decision::Reject, Some(reason).filter(|text| !text.trim().is_empty()), None).await
+        }
+        Order::Answer { id, text } => {
+            cx.deciding(false).await?.answer_escalation(&id, &EscalationAnswer { answer: text }).await?;
+            Ok(format!("answered {id}"))
+        }
+        Order::Control(verb, subject) => control(cx, verb, &subject).await,
+        Order::Refresh | Order::Quit => Ok(String::new()),
+    }
+}
+
+async fn decide(
+    cx: &Context,
+    id: &str,
+    decision: Decision,
+    comment: Option<String>,
+    digest: Option<String>,
+) -> Result<String, Failure> {
+    let client = cx.deciding(false).await?;
+    let decided = client.decide(id, &DecideApproval { decision, comment, input: None, digest }).await?;
+    Ok(format!("{} {}", decided.id, crate::render::word(&decided.state)))
+}
+
+async fn control(cx: &Context, verb: Verb, subject: &Subject) -> Result<String, Failure> {
+    let target = match subject {
+        Subject::Conversation(reference) => Target::Conversation(reference),
+        Subject::Agent(name) => Target::Agent(name),
+    };
+    let done = match verb {
+        Verb::Pause => cx.client(Authority::Act)?.pause(target).await.map(|_| "paused"),
+        Verb::Stop => cx.client(Authority::Act)?.stop(target).await.map(|_| "stopped"),
+        Verb::Resume => cx.deciding(false).await?.resume(target).await.map(|_| "resumed"),
+    };
+    Ok(format!("{} {}", done?, subject.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_of_a_kind_that_is_not_known_may_have_changed_everything() {
+        assert_eq!(changed("something_new"), ALL);
+        assert_eq!(changed("renewed"), []);
+        assert!(changed("approval_asked").contains(&List::Approvals));
+    }
+}

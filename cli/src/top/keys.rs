@@ -1,0 +1,213 @@
+//! What a key does: it changes what is shown, or gives an order.
+
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+
+use super::model::{Mode, Model, Order, Purpose, Subject, Tab, Told, Verb};
+use super::rows::Item;
+use crate::out::escape_line;
+
+/// Takes a key.
+pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Option<Order> {
+    if key.modifiers.contains(KeyModifiers::CONTROL) {
+        return match key.code {
+            KeyCode::Char('c') => Some(Order::Quit),
+            KeyCode::Char('l') => Some(Order::Refresh),
+            _ => None,
+        };
+    }
+    model.told = None;
+    match std::mem::take(&mut model.mode) {
+        Mode::List => list(model, key.code),
+        Mode::Detail => detail(model, key.code),
+        Mode::Line(purpose, text) => line(model, key.code, purpose, text),
+        Mode::Confirm(question, order) => confirm(model, key.code, question, order),
+        // Any key leaves it.
+        Mode::Help => None,
+    }
+}
+
+fn list(model: &mut Model, key: KeyCode) -> Option<Order> {
+    match key {
+        KeyCode::Enter | KeyCode::Right | KeyCode::Char('l') if model.current().is_some() => {
+            model.scroll = 0;
+            model.mode = Mode::Detail;
+        }
+        KeyCode::Down | KeyCode::Char('j') => model.step(1),
+        KeyCode::Up | KeyCode::Char('k') => model.step(-1),
+        KeyCode::PageDown => model.step(page(model)),
+        KeyCode::PageUp => model.step(-page(model)),
+        KeyCode::Home | KeyCode::Char('g') => model.step(isize::MIN),
+        KeyCode::End | KeyCode::Char('G') => model.step(isize::MAX),
+        KeyCode::Esc => model.filter.clear(),
+        KeyCode::Char('q') => return Some(Order::Quit),
+        other => return anywhere(model, other, Mode::List),
+    }
+    None
+}
+
+fn detail(model: &mut Model, key: KeyCode) -> Option<Order> {
+    model.mode = Mode::Detail;
+    let by = u16::try_from(page(model)).unwrap_or(1);
+    match key {
+        KeyCode::Esc | KeyCode::Left | KeyCode::Char('q' | 'h') => model.mode = Mode::List,
+        KeyCode::Down | KeyCode::Char('j') => scroll(model, 1, true),
+        KeyCode::Up | KeyCode::Char('k') => scroll(model, 1, false),
+        KeyCode::PageDown | KeyCode::Char(' ') => scroll(model, by, true),
+        KeyCode::PageUp => scroll(model, by, false),
+        KeyCode::Home | KeyCode::Char('g') => model.scroll = 0,
+        KeyCode::End | KeyCode::Char('G') => model.scroll = model.scroll_max,
+        other => return anywhere(model, other, Mode::Detail),
+    }
+    None
+}
+
+fn scroll(model: &mut Model, by: u16, down: bool) {
+    let to = if down { model.scroll.saturating_add(by) } else { model.scroll.saturating_sub(by) };
+    model.scroll = to.min(model.scroll_max);
+}
+
+fn page(model: &Model) -> isize {
+    isize::try_from(model.page.max(2) - 1).unwrap_or(1)
+}
+
+/// Keys that do the same in a list and in a detail.
+fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
+    model.mode = mode;
+    let tab = model.tab as usize;
+    match key {
+        KeyCode::Tab => model.turn_to(Tab::ALL[(tab + 1) % Tab::ALL.len()]),
+        KeyCode::BackTab => model.turn_to(Tab::ALL[(tab + Tab::ALL.len() - 1) % Tab::ALL.len()]),
+        KeyCode::Char('1') => model.turn_to(Tab::Inbox),
+        KeyCode::Char('2') => model.turn_to(Tab::Conversations),
+        KeyCode::Char('3') => model.turn_to(Tab::Agents),
+        KeyCode::Char('?') | KeyCode::F(1) => model.mode = Mode::Help,
+        KeyCode::Char('/') => model.mode = Mode::Line(Purpose::Filter, model.filter.clone()),
+        KeyCode::Char('a') => approve(model),
+        KeyCode::Char('r') => reject(model),
+        KeyCode::Char('e' | 'A') => answer(model),
+        KeyCode::Char('p') => control(model, Verb::Pause),
+        KeyCode::Char('u') => control(model, Verb::Resume),
+        KeyCode::Char('s') => control(model, Verb::Stop),
+        KeyCode::Char('R') => return Some(Order::Refresh),
+        _ => {}
+    }
+    None
+}
+
+/// Asks before it allows: the question stands over the call in full, and names the digest of that very call.
+fn approve(model: &mut Model) {
+    let Some(Item::Approval(view)) = model.current() else {
+        return not_here(model, "select a held call to approve it");
+    };
+    let digest: String = view.digest.chars().take(8).collect();
+    let question =
+        format!("Allow {} to make this call ({}, digest {digest}), once?", escape_line(&view.agent), view.id);
+    let order = Order::Approve { id: view.id.clone(), digest: view.digest.clone() };
+    model.scroll = 0;
+    model.mode = Mode::Confirm(question, order);
+}
+
+fn reject(model: &mut Model) {
+    let Some(Item::Approval(view)) = model.current() else {
+        return not_here(model, "select a held call to reject it");
+    };
+    model.mode = Mode::Line(Purpose::Reject(view.id.clone()), String::new());
+}
+
+fn answer(model: &mut Model) {
+    let Some(Item::Escalation(view)) = model.current() else {
+        return not_here(model, "select a question to answer it");
+    };
+    model.mode = Mode::Line(Purpose::Answer(view.id.clone(), view.options.clone()), String::new());
+}
+
+fn control(model: &mut Model, verb: Verb) {
+    let subject = match model.current() {
+        Some(Item::Conversation(view)) => Subject::Conversation(view.reference.clone()),
+        Some(Item::Agent(view)) => Subject::Agent(view.name.clone()),
+        Some(Item::Incident(view)) => match &view.reference {
+            Some(reference) => Subject::Conversation(reference.clone()),
+            None => return not_here(model, "a room goes on when a human posts in it"),
+        },
+        Some(Item::Approval(view)) => match &view.reference {
+            Some(reference) => Subject::Conversation(reference.clone()),
+            None => Subject::Agent(view.agent.clone()),
+        },
+        Some(Item::Escalation(view)) => Subject::Conversation(view.reference.clone()),
+        None => return not_here(model, "nothing is selected"),
+    };
+    let name = escape_line(subject.name());
+    let question = match verb {
+        Verb::Pause => format!("Pause {name}: nothing new is delivered?"),
+        Verb::Resume => format!("Resume {name}, with all that was held?"),
+        Verb::Stop => format!("Stop {name}: what is open is cancelled?"),
+    };
+    model.mode = Mode::Confirm(question, Order::Control(verb, subject));
+}
+
+fn not_here(model: &mut Model, why: &str) {
+    model.told = Some(Told::Failed(why.to_owned()));
+}
+
+fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> Option<Order> {
+    match key {
+        KeyCode::Char('y' | 'Y') => return Some(order),
+        KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
+            model.told = Some(Told::Failed("not done".to_owned()));
+        }
+        other => {
+            // What is asked about may be longer than the screen.
+            let by = u16::try_from(page(model)).unwrap_or(1);
+            match other {
+                KeyCode::Down | KeyCode::Char('j') => scroll(model, 1, true),
+                KeyCode::Up | KeyCode::Char('k') => scroll(model, 1, false),
+                KeyCode::PageDown | KeyCode::Char(' ') => scroll(model, by, true),
+                KeyCode::PageUp => scroll(model, by, false),
+                _ => {}
+            }
+            model.mode = Mode::Confirm(question, order);
+        }
+    }
+    None
+}
+
+fn line(model: &mut Model, key: KeyCode, purpose: Purpose, mut text: String) -> Option<Order> {
+    match key {
+        KeyCode::Esc => return None,
+        KeyCode::Enter => return enter(model, purpose, text),
+        KeyCode::Backspace => drop(text.pop()),
+        KeyCode::Tab => {
+            if let Purpose::Answer(_, options) = &purpose
+                && let Some(next) = following(options, &text)
+            {
+                text = next.to_owned();
+            }
+        }
+        KeyCode::Char(c) => text.push(c),
+        _ => {}
+    }
+    if purpose == Purpose::Filter {
+        model.filter.clone_from(&text);
+    }
+    model.mode = Mode::Line(purpose, text);
+    None
+}
+
+/// The option behind the one that stands there, from the first on.
+fn following<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
+    let at = options.iter().position(|option| option == text).map_or(0, |at| (at + 1) % options.len());
+    options.get(at).map(String::as_str)
+}
+
+fn enter(model: &mut Model, purpose: Purpose, text: String) -> Option<Order> {
+    match purpose {
+        Purpose::Filter => None,
+        Purpose::Reject(id) => Some(Order::Reject { id, reason: text }),
+        Purpose::Answer(id, options) if text.trim().is_empty() => {
+            model.told = Some(Told::Failed("an answer needs words".to_owned()));
+            model.mode = Mode::Line(Purpose::Answer(id, options), text);
+            None
+        }
+        Purpose::Answer(id, _) => Some(Order::Answer { id, text }),
+    }
+}

@@ -1,0 +1,193 @@
+//! The rows of the lists: what each says in its cells, and by which words it is found.
+
+use lastword_client::wire::{
+    AgentView, ApprovalView, ConversationSummary, Distance, EscalationView, IncidentView, parse_rfc3339,
+};
+use lastword_proto::fact::Kind;
+use lastword_proto::state::{ApprovalState, EscalationState, Running};
+
+use super::model::Lists;
+use crate::out::{Tone, escape_line};
+
+/// A row, and what it stands for.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Item<'a> {
+    /// A held call that waits for a decision.
+    Approval(&'a ApprovalView),
+    /// A question that waits for an answer.
+    Escalation(&'a EscalationView),
+    /// A limit that tripped and holds.
+    Incident(&'a IncidentView),
+    /// A conversation.
+    Conversation(&'a ConversationSummary),
+    /// An agent or human.
+    Agent(&'a AgentView),
+}
+
+/// A cell: its text, escaped, and its tone.
+pub(super) type Cell = (String, Tone);
+
+/// What waits for a human: held calls, which end by themselves, then questions, then what is latched.
+pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
+    let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
+    approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
+    let escalations = lists.escalations.iter().rev().filter(|e| e.state == EscalationState::Open);
+    let incidents = lists.incidents.iter().rev().filter(|i| i.lifted_at.is_none());
+    let approvals = approvals.into_iter().map(Item::Approval);
+    approvals.chain(escalations.map(Item::Escalation)).chain(incidents.map(Item::Incident)).collect()
+}
+
+impl<'a> Item<'a> {
+    /// By what it stays selected.
+    pub(super) fn key(&self) -> &'a str {
+        match *self {
+            Self::Approval(view) => &view.id,
+            Self::Escalation(view) => &view.id,
+            Self::Incident(view) => &view.id,
+            Self::Conversation(view) => &view.reference,
+            Self::Agent(view) => &view.name,
+        }
+    }
+
+    /// All its words in lower case, for the filter.
+    pub(super) fn text(&self) -> String {
+        let cells = self.cells(0).into_iter().map(|(text, _)| text).collect::<Vec<_>>().join(" ");
+        let more = match self {
+            Self::Approval(view) => view.reason.as_deref(),
+            Self::Escalation(view) => Some(view.message.as_str()),
+            Self::Conversation(view) => view.parent_ref.as_deref(),
+            Self::Incident(_) | Self::Agent(_) => None,
+        };
+        format!("{cells} {}", more.unwrap_or_default()).to_lowercase()
+    }
+
+    /// What stands in its cells.
+    pub(super) fn cells(&self, now_ms: u64) -> Vec<Cell> {
+        let plain = |text: &str| (escape_line(text), Tone::Plain);
+        let faint = |text: &str| (escape_line(text), Tone::Faint);
+        match *self {
+            Self::Approval(view) => vec![
+                ("approve?".to_owned(), Tone::Bad),
+                plain(&view.id),
+                plain(&view.agent),
+                faint(view.reference.as_deref().unwrap_or("-")),
+                left(&view.expires_at, now_ms),
+                plain(&format!("{} {}", view.tool, view.arguments)),
+            ],
+            Self::Escalation(view) => vec![
+                ("answer?".to_owned(), Tone::Warn),
+                plain(&view.id),
+                plain(&view.agent),
+                faint(&view.reference),
+                age(&view.created_at, now_ms),
+                plain(&view.message),
+            ],
+            Self::Incident(view) => vec![
+                ("latched".to_owned(), Tone::Bad),
+                plain(&view.id),
+                faint("-"),
+                faint(view.reference.as_deref().unwrap_or(&view.on)),
+                age(&view.at, now_ms),
+                plain(&format!("{} {}/{}: {}", view.code, view.current, view.limit, view.code.title())),
+            ],
+            Self::Conversation(view) => conversation(view, now_ms),
+            Self::Agent(view) => agent(view),
+        }
+    }
+}
+
+fn conversation(view: &ConversationSummary, now_ms: u64) -> Vec<Cell> {
+    let counters = &view.counters;
+    let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
+    vec![
+        (escape_line(&view.reference), Tone::Plain),
+        running(view.state, view.latched),
+        (counters.messages.to_string(), Tone::Plain),
+        (counters.deepest.to_string(), Tone::Plain),
+        (counters.open_tasks.to_string(), open),
+        view.nearest.as_ref().map_or_else(|| ("-".to_owned(), Tone::Faint), nearest),
+        age(&view.last_at, now_ms),
+        (escape_line(&view.opener), Tone::Faint),
+    ]
+}
+
+fn agent(view: &AgentView) -> Vec<Cell> {
+    let human = view.kind == Kind::Human;
+    let (link, look) = match (human, view.connected) {
+        (true, _) => ("human", Tone::Faint),
+        (false, true) => ("connected", Tone::Good),
+        (false, false) => ("polling", Tone::Plain),
+    };
+    let turn = match view.turns.as_slice() {
+        [] => ("-".to_owned(), Tone::Faint),
+        [only] => (escape_line(only), Tone::Good),
+        [first, more @ ..] => (format!("{} +{}", escape_line(first), more.len()), Tone::Good),
+    };
+    let window = |name: &str| {
+        let found = view.windows.iter().find(|window| window.name == name);
+        found.map_or_else(|| ("-".to_owned(), Tone::Faint), share)
+    };
+    vec![
+        (escape_line(&view.name), Tone::Plain),
+        running(view.state, false),
+        (link.to_owned(), look),
+        (view.queued.to_string(), if view.queued == 0 { Tone::Faint } else { Tone::Plain }),
+        turn,
+        window("sender_messages_max"),
+        window("fan_out_targets_max"),
+        window("roots_per_hour_max"),
+        (view.tokens_today.to_string(), Tone::Plain),
+    ]
+}
+
+/// The state of something that runs, as a word.
+pub(crate) fn running(state: Running, latched: bool) -> Cell {
+    let (word, look) = match (state, latched) {
+        (Running::Stopped, _) => ("stopped", Tone::Bad),
+        (Running::Active | Running::Paused, true) => ("latched", Tone::Bad),
+        (Running::Paused, false) => ("paused", Tone::Warn),
+        (Running::Active, false) => ("active", Tone::Good),
+    };
+    (word.to_owned(), look)
+}
+
+/// The limit that is nearest, by the name that `lastword limits` has for it.
+fn nearest(distance: &Distance) -> Cell {
+    let (text, look) = share(distance);
+    (format!("{text} {}", distance.name), look)
+}
+
+/// How much of a limit is used.
+pub(super) fn share(distance: &Distance) -> Cell {
+    let percent = distance.current.saturating_mul(100) / distance.limit.max(1);
+    let look = match percent {
+        100.. => Tone::Bad,
+        75.. => Tone::Warn,
+        _ => Tone::Plain,
+    };
+    (format!("{}/{}", distance.current, distance.limit), look)
+}
+
+/// How long ago that was.
+pub(super) fn age(at: &str, now_ms: u64) -> Cell {
+    let at = parse_rfc3339(at).map_or(now_ms, |at| at.0);
+    (format!("{} ago", span(now_ms.saturating_sub(at))), Tone::Faint)
+}
+
+/// How long until then.
+fn left(at: &str, now_ms: u64) -> Cell {
+    let at = parse_rfc3339(at).map_or(now_ms, |at| at.0);
+    let left = at.saturating_sub(now_ms);
+    (format!("{} left", span(left)), if left < 60_000 { Tone::Bad } else { Tone::Warn })
+}
+
+/// A span of time, in the two largest units that say something.
+pub(crate) fn span(ms: u64) -> String {
+    let s = ms / 1_000;
+    match s {
+        0..60 => format!("{s} s"),
+        60..3_600 => format!("{}:{:02} min", s / 60, s % 60),
+        3_600..172_800 => format!("{}:{:02} h", s / 3_600, s / 60 % 60),
+        _ => format!("{} days", s / 86_400),
+    }
+}

@@ -1,0 +1,221 @@
+//! A conversation as a tree of lines: each message under its cause, with what its request took, and what was refused
+//! on the way.
+
+use std::fmt::Write as _;
+
+use lastword_client::wire::{ConversationView, Distance, GrantView, RefusedSend, StoredMessage, TreeNode};
+use lastword_proto::{AnswerStatus, MessageType};
+
+use crate::out::{Line, Tone, escape, escape_line};
+use crate::render::word;
+use crate::top::running;
+
+/// Lines of a body that are shown.
+const BODY_LINES: usize = 3;
+/// Share of a limit from which it is to be looked at, in percent.
+const NEAR_PERCENT: u64 = 75;
+
+/// The whole conversation.
+pub(crate) fn lines(view: &ConversationView) -> Vec<Line> {
+    let mut lines = vec![heading(view), counts(view)];
+    lines.extend(view.grant.as_ref().map(grant));
+    let mut branches: Vec<Branch<'_>> = view.tree.iter().map(Branch::Node).collect();
+    branches.extend(view.refusals.iter().map(Branch::Refusal));
+    grow(&mut lines, &branches, &view.summary.reference, "");
+    lines
+}
+
+fn plain(text: impl Into<String>) -> (Tone, String) {
+    (Tone::Plain, text.into())
+}
+
+fn heading(view: &ConversationView) -> Line {
+    let summary = &view.summary;
+    let (state, tone) = running(summary.state, summary.latched);
+    let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
+    let mut rest = format!("  opened by {}", escape_line(&summary.opener));
+    if let Some(parent) = &summary.parent_ref {
+        rest.push_str(&format!("  child of {}", escape_line(parent)));
+    }
+    line.push((Tone::Faint, rest));
+    line
+}
+
+fn counts(view: &ConversationView) -> Line {
+    let counters = &view.summary.counters;
+    let depth = view.limits.iter().find(|limit| limit.name == "depth_max").map_or(0, |limit| limit.limit);
+    let turns = view.limits.iter().find(|limit| limit.name == "turns_soft_max").map_or(0, |limit| limit.limit);
+    let mut line = vec![plain(format!("  {} messages, {} open, ", counters.messages, counters.open_tasks))];
+    line.push(used("deepest", counters.deepest.into(), depth));
+    line.push(plain(", "));
+    line.push(used("since a human spoke", counters.turns, turns));
+    line
+}
+
+fn grant(view: &GrantView) -> Line {
+    let state = if view.open { "open" } else { "closed" };
+    let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
+    for (i, Distance { name, limit, current, .. }) in view.limits.iter().enumerate() {
+        if i > 0 {
+            line.push(plain(", "));
+        }
+        let what = name.trim_start_matches("grant_").trim_end_matches("_max");
+        line.push(used(what, *current, *limit));
+    }
+    if view.open {
+        line.push((Tone::Faint, format!("; can still cause {}", view.can_still_cause)));
+    }
+    if let Some(incident) = &view.latched {
+        line.push((Tone::Bad, format!("  latched by {incident}")));
+    }
+    line
+}
+
+/// So much of so much, in the tone of how near that is.
+fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
+    let tone = match current.saturating_mul(100) {
+        used if used >= limit.saturating_mul(100) => Tone::Bad,
+        used if used >= limit.saturating_mul(NEAR_PERCENT) => Tone::Warn,
+        _ => Tone::Plain,
+    };
+    (tone, format!("{what} {current}/{limit}"))
+}
+
+/// What hangs under a message.
+enum Branch<'a> {
+    Node(&'a TreeNode),
+    Refusal(&'a RefusedSend),
+}
+
+impl Branch<'_> {
+    /// Its position in the log.
+    fn seq(&self) -> u64 {
+        match self {
+            Self::Node(node) => node.message.seq,
+            Self::Refusal(refused) => {
+                let record = refused.problem.record.as_deref().and_then(|record| record.rsplit('-').next());
+                record.and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX)
+            }
+        }
+    }
+}
+
+fn grow(lines: &mut Vec<Line>, branches: &[Branch<'_>], reference: &str, indent: &str) {
+    for (i, branch) in branches.iter().enumerate() {
+        let (arm, below) = if i + 1 == branches.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
+        let arm = (Tone::Faint, format!("{indent}{arm}"));
+        match branch {
+            Branch::Refusal(refused) => lines.push([vec![arm], refusal(refused)].concat()),
+            Branch::Node(node) => {
+                let below = format!("{indent}{below}");
+                let mut under: Vec<Branch<'_>> = node.children.iter().map(Branch::Node).collect();
+                under.extend(node.refusals.iter().map(Branch::Refusal));
+                under.sort_by_key(Branch::seq);
+                lines.push([vec![arm], headline(node, reference)].concat());
+                body(lines, &node.message.body, &format!("{below}{}", if under.is_empty() { "  " } else { "│ " }));
+                grow(lines, &under, &node.message.reference, &below);
+            }
+        }
+    }
+}
+
+fn headline(node: &TreeNode, above: &str) -> Line {
+    let message = &node.message;
+    let mut line = vec![(Tone::Faint, format!("{} ", message.id))];
+    line.extend(route(message));
+    if message.reference != above {
+        line.push((Tone::Strong, format!(" {}", escape_line(&message.reference))));
+    }
+    if let Some(action) = &message.action {
+        line.push(plain(format!(" #{}", escape_line(action))));
+    }
+    if let Some(status) = message.status {
+        line.push((status_tone(status), format!(" {}", status.word())));
+    }
+    if let Some(reason) = &message.reason {
+        line.push((Tone::Warn, format!(" ({})", escape_line(reason))));
+    }
+    let mut facts = format!("  depth {} hop {}", message.depth, message.hops);
+    // Writing to a String can't fail.
+    let _ok = taken(&mut facts, node);
+    if message.kind == MessageType::Request && message.status.is_none() {
+        let _ok = write!(facts, "  {}", word(&message.delivery_state));
+    }
+    line.push((Tone::Faint, facts));
+    line
+}
+
+fn taken(facts: &mut String, node: &TreeNode) -> std::fmt::Result {
+    if let Some(ms) = node.duration_ms {
+        write!(facts, "  {}", duration(ms))?;
+    }
+    if node.turns > 0 {
+        write!(facts, "  {} turn{}", node.turns, if node.turns == 1 { "" } else { "s" })?;
+    }
+    if node.tokens > 0 {
+        write!(facts, "  {} tokens", node.tokens)?;
+    }
+    Ok(())
+}
+
+/// Who to whom, and of which type.
+pub(crate) fn route(message: &StoredMessage) -> Line {
+    let names = format!("{} → {} ", escape_line(&message.from), escape_line(&message.to));
+    vec![(Tone::Strong, names), (kind_tone(message.kind), message.kind.keyword().to_owned())]
+}
+
+/// The tone of a type of message.
+pub(crate) const fn kind_tone(kind: MessageType) -> Tone {
+    match kind {
+        MessageType::Request => Tone::Ask,
+        MessageType::Response => Tone::Good,
+        MessageType::Status => Tone::Faint,
+        MessageType::Alert => Tone::Warn,
+        MessageType::Info => Tone::Plain,
+        MessageType::Broadcast => Tone::All,
+    }
+}
+
+/// The tone of how a request ended.
+pub(crate) const fn status_tone(status: AnswerStatus) -> Tone {
+    match status {
+        AnswerStatus::Completed => Tone::Good,
+        AnswerStatus::Partial | AnswerStatus::Rejected | AnswerStatus::Cancelled => Tone::Warn,
+        AnswerStatus::Failed | AnswerStatus::TimedOut | AnswerStatus::Exhausted => Tone::Bad,
+    }
+}
+
+/// A message that was refused, as a mark.
+fn refusal(refused: &RefusedSend) -> Line {
+    let problem = &refused.problem;
+    let record = problem.record.as_deref().unwrap_or("refused");
+    let to = refused.to.as_deref().map(|to| format!(" → {}", escape_line(to))).unwrap_or_default();
+    let kind = refused.kind.map(|kind| format!(" {}", kind.keyword())).unwrap_or_default();
+    vec![
+        (Tone::Bad, format!("✗ {record} ")),
+        (Tone::Strong, format!("{}{to}", escape_line(&refused.from))),
+        plain(kind),
+        (Tone::Bad, format!(" {} ", problem.code)),
+        plain(escape_line(&problem.detail)),
+    ]
+}
+
+fn body(lines: &mut Vec<Line>, text: &str, indent: &str) {
+    let text = escape(text);
+    let total = text.lines().count();
+    for line in text.lines().take(BODY_LINES) {
+        lines.push(vec![(Tone::Faint, format!("{indent} ")), plain(line.replace('\t', " "))]);
+    }
+    if total > BODY_LINES {
+        lines.push(vec![(Tone::Faint, format!("{indent} … {} more lines", total - BODY_LINES))]);
+    }
+}
+
+/// How long something took.
+pub(crate) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms / 100 % 10),
+        _ => crate::top::span(ms),
+    }
+}

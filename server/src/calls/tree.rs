@@ -1,0 +1,130 @@
+//! A conversation as a tree: its messages, what each request took, and what was refused on the way.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lastword_proto::fact::Part;
+use lastword_proto::ids::{ConvId, TaskId, TurnId};
+use lastword_proto::wire::{ConversationView, RefusedSend, TreeNode};
+use lastword_proto::{Entry, Message, Principal, Seq, Time};
+use lastword_store::{Cursor, Filter, ReadError, RefusalFilter};
+
+use super::audit::{find, readable, search};
+use super::{Caller, Context};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views::{self, Shown};
+
+/// Messages in one tree.
+const TREE_MAX: usize = 2_000;
+/// Refusals that are looked through for one tree, oldest first.
+const REFUSALS_MAX: usize = 2_000;
+
+/// A conversation as a tree, its children included.
+pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, Fault> {
+    let conv = find(ctx, caller, reference).await?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.conversations.get(&conv)?;
+        Some((views::conversation(live.state, known), views::children_of(live.state, conv), known.opened_at))
+    };
+    let found = ctx.handle.query(look).await?;
+    let (mut view, convs, opened_at) = found.ok_or_else(|| Fault::unknown(reference))?;
+    let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
+    let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
+    let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
+    let mut served = served(ctx, &shown).await?;
+    let refused = refused(ctx, caller.principal, convs, opened_at).await?;
+    view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
+    for (task, refusal) in refused {
+        match task.and_then(|task| served.get_mut(&task)) {
+            Some(served) => served.refusals.push(refusal),
+            None => view.refusals.push(refusal),
+        }
+    }
+    let mut by_message = served.into_values().map(|served| (served.message.to_string(), served)).collect();
+    annotate(&mut view.tree, &mut by_message);
+    Ok(view)
+}
+
+/// What became of a request.
+struct Served {
+    message: Seq,
+    turns: Vec<TurnId>,
+    tokens: u64,
+    duration_ms: Option<u64>,
+    refusals: Vec<RefusedSend>,
+}
+
+/// What each request among the messages took, by its task.
+async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Served>, Fault> {
+    let sent: Vec<(Seq, Time, TaskId)> = shown.iter().filter_map(requested).collect();
+    let answered: BTreeMap<TaskId, Time> = shown.iter().filter_map(answered).collect();
+    let look = move |live: &Live<'_>| -> BTreeMap<TaskId, Served> {
+        let one = |(message, at, task): (Seq, Time, TaskId)| {
+            let turns = live.state.tasks.get(&task).map_or_else(Vec::new, |task| task.turns.clone());
+            let duration_ms = answered.get(&task).map(|end| end.since(at));
+            (task, Served { message, turns, tokens: 0, duration_ms, refusals: Vec::new() })
+        };
+        sent.into_iter().map(one).collect()
+    };
+    let mut served = ctx.handle.query(look).await?;
+    let turns: Vec<TurnId> = served.values().flat_map(|served| served.turns.iter().copied()).collect();
+    let index = ctx.index.clone();
+    let run = move || index.spends(&turns).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    let spent: BTreeMap<TurnId, u64> = crate::broker::off_thread(run).await?.into_iter().collect();
+    for one in served.values_mut() {
+        one.tokens = one.turns.iter().filter_map(|turn| spent.get(turn)).sum();
+    }
+    Ok(served)
+}
+
+fn requested(shown: &Shown) -> Option<(Seq, Time, TaskId)> {
+    let message: &Message = shown.message()?;
+    if let Part::Request(terms) = &message.part { Some((shown.seq, shown.at(), terms.task)) } else { None }
+}
+
+fn answered(shown: &Shown) -> Option<(TaskId, Time)> {
+    let message: &Message = shown.message()?;
+    if let Part::Answer(answer) = &message.part { Some((answer.task, shown.at())) } else { None }
+}
+
+/// What was refused in these conversations, each with the task that tried.
+async fn refused(
+    ctx: &Context,
+    who: Principal,
+    convs: Vec<ConvId>,
+    since: Time,
+) -> Result<Vec<(Option<TaskId>, RefusedSend)>, Fault> {
+    let cursor = Cursor { ascending: true, limit: REFUSALS_MAX, ..Cursor::default() };
+    let agent = (!who.is_human()).then(|| who.agent());
+    let filter = RefusalFilter { agent, since: Some(since), cursor, ..RefusalFilter::default() };
+    let index = ctx.index.clone();
+    let run = move || index.refusals(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    let entries = ctx.handle.entries(crate::broker::off_thread(run).await?).await?;
+    let look = move |live: &Live<'_>| {
+        let state = live.state;
+        let refs: BTreeSet<&str> = convs.iter().filter_map(|conv| Some(state.ref_of(*conv)?.as_str())).collect();
+        let one = |(seq, entry): &(Seq, Arc<Entry>)| {
+            let (_, turn, refusal) = views::refused(state, *seq, &entry.fact)?;
+            let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
+            let conv = task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
+            let named = refusal.reference.as_deref().is_some_and(|reference| refs.contains(reference));
+            (named || conv.is_some_and(|conv| convs.contains(&conv))).then_some((task, refusal))
+        };
+        entries.iter().filter_map(one).collect()
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+/// Puts what each request took beside it. The recursion is as deep as a tree is nested, which is bounded.
+fn annotate(nodes: &mut [TreeNode], served: &mut BTreeMap<String, Served>) {
+    for node in nodes {
+        if let Some(found) = served.remove(&node.message.id) {
+            node.turns = found.turns.len() as u64;
+            node.tokens = found.tokens;
+            node.duration_ms = found.duration_ms;
+            node.refusals = found.refusals;
+        }
+        annotate(&mut node.children, served);
+    }
+}
