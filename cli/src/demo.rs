@@ -2,8 +2,10 @@
 
 mod acts;
 mod cast;
+mod scenes;
 mod stage;
 
-pub(crate) use acts::{ACTS, Ended, play};
+pub(crate) use acts::{ACTS, Act, Ended, play};
 pub(crate) use cast::perform;
+pub(crate) use scenes::set;
 pub(crate) use stage::{Mode, OBSERVED_MESSAGES, Stage};

@@ -3,11 +3,10 @@
 
 use std::fmt::Write as _;
 
-use lastword_client::wire::{ConversationView, Distance, GrantView, RefusedSend, StoredMessage, TreeNode};
+use lastword_client::wire::{ConversationView, DeliveryState, Distance, GrantView, RefusedSend, StoredMessage, TreeNode};
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{Line, Tone, escape, escape_line};
-use crate::render::word;
 use crate::top::running;
 
 /// Lines of a body that are shown.
@@ -138,8 +137,8 @@ fn headline(node: &TreeNode, above: &str) -> Line {
     let mut facts = format!("  depth {} hop {}", message.depth, message.hops);
     // Writing to a String can't fail.
     let _ok = taken(&mut facts, node);
-    if message.kind == MessageType::Request && message.status.is_none() {
-        let _ok = write!(facts, "  {}", word(&message.delivery_state));
+    if message.kind == MessageType::Request && message.delivery_state != DeliveryState::Settled {
+        let _ok = write!(facts, "  {}", message.delivery_state);
     }
     line.push((Tone::Faint, facts));
     line
@@ -214,8 +213,8 @@ fn body(lines: &mut Vec<Line>, text: &str, indent: &str) {
 /// How long something took.
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
-        0..1_000 => format!("{ms} ms"),
-        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms / 100 % 10),
+        0..1_000 => format!("{ms}ms"),
+        1_000..60_000 => format!("{}.{}s", ms / 1_000, ms / 100 % 10),
         _ => crate::top::span(ms),
     }
 }

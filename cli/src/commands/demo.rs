@@ -1,14 +1,21 @@
 //! `lastword demo`: seven scripted agents play what really went wrong, without guards and with them.
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde::Serialize;
+use serde_json::json;
 
 use super::Context;
-use crate::demo::{ACTS, Ended, Mode, OBSERVED_MESSAGES, Stage, play};
+use super::serve::{End, Note};
+use crate::demo::{ACTS, Act, Ended, Mode, OBSERVED_MESSAGES, Stage, play, set};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, table};
+use crate::session::FILE_OPERATOR;
+
+/// The folder of the second run, within the temporary one.
+const KEPT: &str = "enforce";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -30,13 +37,35 @@ struct Row {
 
 pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
-    runtime.block_on(demo(args, cx))
+    runtime.block_on(async {
+        let mut end = End::listen()?;
+        // Whatever ends it, it is dropped last, and nothing of the demo is left behind.
+        let data = tempfile::Builder::new().prefix("lastword-demo-").tempdir().map_err(Failure::unavailable)?;
+        let played = tokio::select! {
+            played = demo(args, data.path(), cx) => played?,
+            () = end.asked() => return Err(Failure::unavailable("the demo was ended before its end")),
+        };
+        if let Some(stage) = played.kept {
+            keep(stage, &data.path().join(KEPT), &mut end, cx).await?;
+        }
+        if played.failed.is_empty() {
+            return Ok(());
+        }
+        Err(Failure::refused(format!("not as expected: {}", played.failed.join(", ")))
+            .hint("run it again with --json for the details"))
+    })
 }
 
-async fn demo(args: &Args, cx: &Context) -> Result<(), Failure> {
-    let data = tempfile::tempdir().map_err(Failure::unavailable)?;
-    let steps = 2 * ACTS.len() as u64;
-    let progress = ProgressBar::new(steps);
+/// What came of the demo.
+struct Played {
+    /// The stage of the second run, where it is kept.
+    kept: Option<Stage>,
+    /// The incidents that did not end as they should.
+    failed: Vec<&'static str>,
+}
+
+async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure> {
+    let progress = ProgressBar::new(2 * ACTS.len() as u64);
     if cx.out.is_json() || !std::io::stderr().is_terminal() {
         progress.set_draw_target(ProgressDrawTarget::hidden());
     }
@@ -46,45 +75,59 @@ async fn demo(args: &Args, cx: &Context) -> Result<(), Failure> {
     if !cx.out.is_json() {
         cx.out.text("Seven scripted agents (no model is asked) talk through a broker of their own, each a process.")?;
     }
-    let without = Stage::open(Mode::Observe, &data.path().join("observe")).await?;
-    let with = Stage::open(Mode::Enforce, &data.path().join("enforce")).await?;
+    let without = Stage::open(Mode::Observe, &data.join("observe"), false).await?;
+    let with = Stage::open(Mode::Enforce, &data.join(KEPT), args.keep).await?;
     without.assembled().await?;
     with.assembled().await?;
     let mut rows = Vec::new();
     for act in ACTS {
         progress.set_message(act.title);
         let (first, second) = tokio::join!(play(act, &without), play(act, &with));
-        let (first, second) = (first?, second?);
+        rows.push(Row::new(act, first?, second?));
         progress.inc(2);
-        let as_expected = second.by == act.expected;
-        rows.push(Row {
-            incident: act.id,
-            title: act.title,
-            without: first,
-            with: second,
-            expected: act.expected,
-            as_expected,
-        });
     }
     progress.finish_and_clear();
-    report(&rows, &with, &cx.out).await?;
+    report(&rows, &with, args.keep, &cx.out).await?;
     without.close().await;
-    let failed: Vec<&str> = rows.iter().filter(|row| !row.as_expected).map(|row| row.incident).collect();
+    let failed = rows.iter().filter(|row| !row.as_expected).map(|row| row.incident).collect();
     if args.keep {
-        let token = data.path().join("enforce").join("operator.token");
-        cx.out.text(&format!("still running at {}; the human's token is in {}", with.url, token.display()))?;
-        with.stay().await?;
-    } else {
-        with.close().await;
+        set(&with).await?;
+        return Ok(Played { kept: Some(with), failed });
     }
-    if failed.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::refused(format!("not as expected: {}", failed.join(", ")))
-        .hint("run it again with --json for the details"))
+    with.close().await;
+    Ok(Played { kept: None, failed })
 }
 
-async fn report(rows: &[Row], with: &Stage, out: &Out) -> Result<(), Failure> {
+/// Leaves the stage as it is until somebody ends the program.
+async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<(), Failure> {
+    let note = Note::write(data, &stage.url)?;
+    let token = data.join(FILE_OPERATOR);
+    let kept = json!({ "listening": stage.url, "operator_token_file": token, "data": data });
+    cx.out.show(&kept, |_, out| further(&stage.url, data, out))?;
+    end.asked().await;
+    drop(note);
+    stage.close().await;
+    Ok(())
+}
+
+/// Where it runs, and what there is to see.
+fn further(url: &str, data: &Path, out: &Out) -> String {
+    let head = out.tone(Tone::Strong, "Still running, with its agents, until Ctrl-C.");
+    let data = data.display();
+    format!(
+        "\n{head} A question, a held call and a latched grant wait for you.\n\n  \
+         address  {url}\n  token    {data}/{FILE_OPERATOR}\n\nIn another terminal:\n\n  \
+         export LASTWORD_DATA={data}\n  \
+         lastword top                  what waits for you, and what goes on\n  \
+         lastword tree I08-1           the triangle; I01-1, I11-1, … are the others\n  \
+         lastword tail -n 20 -f        what happened last, and what happens\n  \
+         lastword approvals            the held call; then lastword approve or reject\n  \
+         lastword escalations          the question; then lastword answer\n  \
+         lastword incidents            what is latched; then lastword resume BUDGET-1\n"
+    )
+}
+
+async fn report(rows: &[Row], with: &Stage, keep: bool, out: &Out) -> Result<(), Failure> {
     if out.is_json() {
         return out.json(&rows);
     }
@@ -99,10 +142,18 @@ async fn report(rows: &[Row], with: &Stage, out: &Out) -> Result<(), Failure> {
     out.text(&format!("\n{}", out.tone(Tone::Strong, "The triangle, as the broker saw it:")))?;
     let tree = with.human.conversation("I08-1").await?;
     out.text(&out.lines(crate::tree::lines(&tree)))?;
-    out.text("\nLook further: `lastword demo --keep`, then `lastword tree I01-1`, `lastword audit`, `lastword tail`; or start your own with `lastword init`.")
+    if keep {
+        return Ok(());
+    }
+    out.text("\nLook further: `lastword demo --keep` leaves it running, for `lastword top`, `tree`, `tail` and the others; or start your own with `lastword init`.")
 }
 
 impl Row {
+    fn new(act: &Act, without: Ended, with: Ended) -> Self {
+        let as_expected = with.by == act.expected;
+        Self { incident: act.id, title: act.title, without, with, expected: act.expected, as_expected }
+    }
+
     fn cells(&self) -> Vec<String> {
         vec![
             self.incident.to_owned(),

@@ -141,18 +141,18 @@ fn reachable(addr: SocketAddr) -> String {
 }
 
 /// SIGTERM and SIGINT.
-struct End {
+pub(super) struct End {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl End {
-    fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
     /// Resolves at the next of them.
-    async fn asked(&mut self) {
+    pub(super) async fn asked(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -161,10 +161,10 @@ impl End {
 }
 
 /// `DIR/server.json`, by which clients find the server while it runs.
-struct Note(PathBuf);
+pub(super) struct Note(PathBuf);
 
 impl Note {
-    fn write(data: &Path, url: &str) -> io::Result<Self> {
+    pub(super) fn write(data: &Path, url: &str) -> io::Result<Self> {
         let path = data.join(FILE_SERVER);
         let draft = data.join(format!("{FILE_SERVER}.new"));
         let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;

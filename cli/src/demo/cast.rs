@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use lastword_client::{Client, ClientError, SendTerms};
 use lastword_proto::MessageType;
-use lastword_proto::wire::{DecideApproval, Delivery, Envelope, Finish, HeldCall, TurnView, Usage, UseApproval};
+use lastword_proto::wire::{
+    DecideApproval, Delivery, Envelope, Finish, HeldCall, NewEscalation, TurnView, Usage, UseApproval,
+};
 use serde_json::json;
 
 use super::acts::POSTS;
@@ -28,6 +30,9 @@ pub(crate) async fn perform(name: &str, client: &Client) -> Result<(), ClientErr
         }
     }
 }
+
+/// More than a grant may spend.
+const SQUANDERED_TOKENS: u64 = 240_000;
 
 struct Agent<'a> {
     name: &'a str,
@@ -54,6 +59,12 @@ enum Move {
     Hold,
     /// Make the call that was held.
     Use,
+    /// Ask the human, with answers to choose from.
+    Consult(&'static str, &'static [&'static str]),
+    /// Hold a call with these arguments, and wait for the decision.
+    Request(&'static str, serde_json::Value),
+    /// Ask somebody, and say that it took more than the budget of the whole work.
+    Squander(&'static str, &'static str),
 }
 
 impl Agent<'_> {
@@ -110,6 +121,16 @@ impl Agent<'_> {
             ("I21", "worker", true) => Move::Toil,
             ("I23", "coder", true) => Move::Hold,
             ("I23", "coder", false) => Move::Use,
+            ("ASK", "hive", true) => Move::Consult(
+                "The new database: in which region? Customers are in both, and only one can be the first.",
+                &["eu-central", "us-east"],
+            ),
+            ("DEPLOY", "ops", true) => Move::Request(
+                "deploy",
+                json!({"service": "login", "version": "2.4.0", "regions": ["eu-central", "us-east"], "migrate": true}),
+            ),
+            ("DEPLOY", "ops", false) => Move::Use,
+            ("BUDGET", "kilo", true) => Move::Squander("tester", "Please test every combination of every option."),
             (_, _, true) => Move::Answer("I have nothing to say to that.".into()),
             (_, _, false) => Move::Answer("Thank you.".into()),
         }
@@ -141,6 +162,21 @@ impl Agent<'_> {
             Move::Toil => loop {
                 here.inbox(Duration::from_millis(100)).await?;
             },
+            Move::Consult(question, options) => {
+                let options = options.iter().map(ToString::to_string).collect();
+                here.escalate(&NewEscalation { message: question.into(), options, reference: None }).await?;
+                self.wait(turn).await
+            }
+            Move::Request(tool, arguments) => {
+                let reason = Some("the release is tested".to_owned());
+                here.hold(&HeldCall { tool: tool.into(), arguments, reason }).await?;
+                self.wait(turn).await
+            }
+            Move::Squander(to, body) => {
+                here.send(&request(&json!(to), None, body), &SendTerms::default()).await?;
+                let waiting = Finish { status: Some(lastword_proto::FinishStatus::Waiting), ..Finish::default() };
+                self.end_with(turn, waiting, SQUANDERED_TOKENS).await
+            }
             Move::Hold => self.hold(&here, turn).await,
             Move::Use => self.use_up(&here, turn).await,
         }
@@ -167,7 +203,7 @@ impl Agent<'_> {
         let Some(held) = approvals.items.iter().rev().find(|a| a.agent == self.name) else {
             return self.finish(turn, "My approval is gone.".into(), None).await;
         };
-        let call = UseApproval { tool: "shell".into(), arguments: json!({"cmd": "rm -rf build"}) };
+        let call = UseApproval { tool: held.tool.clone(), arguments: held.arguments.clone() };
         here.use_approval(&held.id, &call).await?;
         self.finish(turn, "A human approved it; done, once.".into(), None).await
     }
@@ -182,7 +218,11 @@ impl Agent<'_> {
 
     /// A turn costs what a small coding agent's does: its context grows with each.
     async fn end(&self, turn: &TurnView, finish: Finish) -> Result<(), ClientError> {
-        let usage = Usage { input_tokens: 2_000 + 400 * self.turns, output_tokens: 150, cost_usd: None };
+        self.end_with(turn, finish, 2_000 + 400 * self.turns).await
+    }
+
+    async fn end_with(&self, turn: &TurnView, finish: Finish, input_tokens: u64) -> Result<(), ClientError> {
+        let usage = Usage { input_tokens, output_tokens: 150, cost_usd: None };
         match self.client.finish(&turn.id, &Finish { usage: Some(usage), ..finish }).await {
             // Somebody ended the turn before: that is known, and there is no more to say.
             Ok(_) | Err(ClientError::Refused(_)) => Ok(()),

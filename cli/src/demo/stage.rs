@@ -56,9 +56,14 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the broker in `data` and the agents as children of this process.
-    pub(crate) async fn open(mode: Mode, data: &Path) -> Result<Self, Failure> {
-        let server = Server::start(Config { limits: mode.limits(), ..Config::local(data) }).await?;
+    /// Starts the broker in `data` and the agents as children of this process. What is to be kept leaves the humans who
+    /// look around a day to decide on held calls.
+    pub(crate) async fn open(mode: Mode, data: &Path, keep: bool) -> Result<Self, Failure> {
+        let mut limits = mode.limits();
+        if keep {
+            limits.approval_ms = limits.grant_age_ms;
+        }
+        let server = Server::start(Config { limits, ..Config::local(data) }).await?;
         let url = format!("http://{}", server.addr());
         let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
         let human = Client::new(&url, Some(Token::new(&token)?))?;
@@ -99,13 +104,6 @@ impl Stage {
             drop(agent.kill().await);
         }
         self.server.shutdown().await;
-    }
-
-    /// Leaves the stage running until the program is ended.
-    pub(crate) async fn stay(self) -> Result<(), Failure> {
-        tokio::signal::ctrl_c().await.map_err(Failure::unavailable)?;
-        self.close().await;
-        Ok(())
     }
 }
 

@@ -25,29 +25,31 @@ R                fetch everything anew
 ?                this
 q, Ctrl-C        quit";
 
-/// The columns of each tab: heading, and width; the last one takes what is left.
-const INBOX: [(&str, u16); 6] = [("", 8), ("id", 7), ("agent", 14), ("ref", 14), ("", 12), ("what", 0)];
+/// The columns of each tab: heading, and width; 0 takes what is left. Those that don't fit are left out.
+const INBOX: [(&str, u16); 6] = [("", 8), ("id", 6), ("agent", 10), ("ref", 12), ("time", 11), ("what", 0)];
 const CONVERSATIONS: [(&str, u16); 8] = [
     ("ref", 18),
     ("state", 7),
     ("msgs", 4),
     ("deep", 4),
     ("open", 4),
-    ("nearest limit", 24),
-    ("last", 13),
-    ("opened by", 0),
+    ("nearest limit", 26),
+    ("last", 10),
+    ("opened by", 12),
 ];
 const AGENTS: [(&str, u16); 9] = [
     ("name", 14),
     ("state", 7),
     ("link", 9),
     ("inbox", 5),
-    ("turn", 12),
+    ("turn", 10),
     ("sent", 6),
-    ("fan", 5),
+    ("fan", 4),
     ("roots", 5),
-    ("tokens today", 0),
+    ("tokens", 9),
 ];
+/// Rows that the selected row gets below the list, where it gets any.
+const BELOW_ROWS_MIN: u16 = 5;
 
 /// Paints the whole screen; notes in the model how much of it a page is.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
@@ -62,7 +64,16 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     } else if full {
         full_row(frame, model, body);
     } else {
-        list(frame, model, body);
+        // A list takes the rows that it has, and more than half of the screen only where there is no row to tell.
+        let rows = u16::try_from(model.rows().len()).unwrap_or(u16::MAX).saturating_add(1);
+        let most =
+            if rows == 1 { body.height } else { body.height.saturating_sub((body.height / 2).max(BELOW_ROWS_MIN)) };
+        let [above, below] =
+            Layout::vertical([Constraint::Length(rows.max(2).min(most)), Constraint::Min(0)]).areas(body);
+        list(frame, model, if rows == 1 { body } else { above });
+        if rows > 1 {
+            full_row(frame, model, below);
+        }
     }
     if model.mode == Mode::Help {
         help(frame, model, body);
@@ -122,11 +133,7 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     if rows.is_empty() {
         return frame.render_widget(Paragraph::new(text(model, nothing(model))).wrap(Wrap { trim: true }), area);
     }
-    let columns: &[(&str, u16)] = match model.tab {
-        Tab::Inbox => &INBOX,
-        Tab::Conversations => &CONVERSATIONS,
-        Tab::Agents => &AGENTS,
-    };
+    let columns = fitting(model.tab, area.width);
     let widths =
         columns.iter().map(|(_, width)| if *width == 0 { Constraint::Min(4) } else { Constraint::Length(*width) });
     let head = Row::new(columns.iter().map(|(name, _)| Span::styled(*name, style(model, Tone::Faint))));
@@ -137,6 +144,22 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected(Some(model.index(&rows)));
     frame.render_stateful_widget(table, area, &mut state);
+}
+
+/// The columns of a tab that have room beside each other.
+fn fitting(tab: Tab, width: u16) -> &'static [(&'static str, u16)] {
+    let all: &[(&str, u16)] = match tab {
+        Tab::Inbox => &INBOX,
+        Tab::Conversations => &CONVERSATIONS,
+        Tab::Agents => &AGENTS,
+    };
+    let mut used = 0;
+    let fit = all.iter().take_while(|(_, columns)| {
+        used += columns.max(&1) + 1;
+        used <= width + 1
+    });
+    let count = fit.count().max(1);
+    &all[..count]
 }
 
 fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> {
@@ -164,14 +187,20 @@ fn nothing(model: &Model) -> Line {
 }
 
 fn full_row(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
-    let borders = if model.is_wide() { Borders::LEFT } else { Borders::NONE };
+    let borders = match model.mode {
+        _ if model.is_wide() => Borders::LEFT,
+        Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _) => Borders::TOP,
+        Mode::Detail | Mode::Line(..) | Mode::Confirm(..) => Borders::NONE,
+    };
     let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
     let inner = block.inner(area);
     let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, line)).collect();
     // Every character of a call that is decided on can be read, so long lines go on below.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
     let total = u16::try_from(paragraph.line_count(inner.width)).unwrap_or(u16::MAX);
-    model.page = inner.height;
+    if !matches!(model.mode, Mode::List) {
+        model.page = inner.height;
+    }
     model.scroll_max = total.saturating_sub(inner.height);
     model.scroll = model.scroll.min(model.scroll_max);
     frame.render_widget(block, area);
@@ -214,7 +243,7 @@ fn prompt(purpose: &Purpose, typed: &str) -> Line {
 
 fn hints(model: &Model) -> Line {
     let keys = match (&model.mode, model.current()) {
-        (_, Some(Item::Approval(_))) => "a approve · r reject · p pause · s stop",
+        (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
         (_, Some(Item::Incident(_))) => "u resume · s stop",
         (_, Some(Item::Conversation(_) | Item::Agent(_))) => "p pause · u resume · s stop",
@@ -224,4 +253,130 @@ fn hints(model: &Model) -> Line {
     let filter =
         if model.filter.is_empty() { String::new() } else { format!(" · filter {:?}", escape_line(&model.filter)) };
     vec![(Tone::Faint, format!("{first} · {keys} · / filter · ? help · q quit{filter}"))]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+    use ratatui::buffer::Buffer;
+
+    use super::super::{press, samples};
+    use super::*;
+
+    fn painted(model: &mut Model, columns: u16, rows: u16) -> Buffer {
+        let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
+        model.resize(columns);
+        terminal.draw(|frame| draw(frame, model)).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn typed(model: &mut Model, keys: &str) {
+        for c in keys.chars() {
+            let code = if c == '\n' { KeyCode::Enter } else { KeyCode::Char(c) };
+            press(model, KeyEvent::new(code, KeyModifiers::NONE));
+        }
+    }
+
+    fn text(buffer: &Buffer) -> String {
+        let row = |y| (0..buffer.area.width).map(|x| buffer[(x, y)].symbol()).collect::<String>().trim_end().to_owned();
+        (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Compares with a golden file; `UPDATE=1` rewrites it.
+    fn check(name: &str, now: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/top").join(name);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, now).unwrap();
+        }
+        assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), now, "{name}: look at it, then UPDATE=1");
+    }
+
+    #[test]
+    fn the_pictures_are_those_in_the_files() {
+        for (name, keys) in [
+            ("inbox", ""),
+            ("approval", "\n"),
+            ("approve", "a"),
+            ("reject", "rnot on a Friday"),
+            ("question", "j\n"),
+            ("latch", "jj\n"),
+            ("conversations", "2"),
+            ("conversation", "2\n"),
+            ("stop", "2s"),
+            ("agents", "3"),
+            ("filter", "2/old"),
+            ("nothing", "/zebra\n"),
+            ("help", "?"),
+        ] {
+            let mut pictures = String::new();
+            for (columns, rows) in [(80, 24), (200, 30)] {
+                let mut model = samples::model();
+                typed(&mut model, keys);
+                let buffer = painted(&mut model, columns, rows);
+                pictures.push_str(&format!("{columns}x{rows}\n{}\n\n", text(&buffer)));
+            }
+            check(&format!("{name}.txt"), &pictures);
+        }
+    }
+
+    #[test]
+    fn it_says_that_it_is_reconnecting_and_goes_on_showing_what_was() {
+        let mut model = samples::model();
+        model.link = Link::Lost("no answer from http://127.0.0.1:7171".into());
+        check("reconnecting.txt", &format!("{}\n", text(&painted(&mut model, 80, 12))));
+    }
+
+    #[test]
+    fn without_colours_nothing_has_a_colour() {
+        let colours = |model: &mut Model| {
+            let buffer = painted(model, 80, 24);
+            buffer.content.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
+        };
+        assert!(colours(&mut samples::model()) > 0);
+        assert_eq!(colours(&mut Model { color: false, ..samples::model() }), 0);
+    }
+
+    #[test]
+    fn every_size_of_a_terminal_can_be_painted() {
+        for keys in ["", "2", "3", "a", "?", "2\n", "rx"] {
+            for (columns, rows) in [(1, 1), (2, 3), (10, 4), (40, 10), (139, 24), (140, 5), (400, 120)] {
+                let mut model = samples::model();
+                typed(&mut model, keys);
+                painted(&mut model, columns, rows);
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_that_others_wrote_steers_the_terminal() {
+        for keys in ["", "\n", "2", "2\n"] {
+            let mut model = samples::model();
+            typed(&mut model, keys);
+            let shown = text(&painted(&mut model, 200, 40));
+            assert!(!shown.contains(['\u{1b}', '\u{202e}']), "{shown}");
+        }
+        let mut model = samples::model();
+        typed(&mut model, "\n");
+        assert!(text(&painted(&mut model, 80, 24)).contains("\\u{202e}"), "it is shown as what it is");
+    }
+
+    #[test]
+    fn a_call_that_is_longer_than_the_screen_is_read_to_its_last_character() {
+        let mut model = samples::model();
+        model.lists.approvals[0].arguments = serde_json::json!({ "cmd": format!("{}END", "x".repeat(5_000)) });
+        typed(&mut model, "a");
+        let first = text(&painted(&mut model, 80, 24));
+        assert!(first.contains("digest 78ca0b98") && !first.contains("END"), "{first}");
+        for _ in 0..10 {
+            typed(&mut model, " ");
+            painted(&mut model, 80, 24);
+        }
+        let last = text(&painted(&mut model, 80, 24));
+        assert!(last.contains("END") && last.contains("[y/N]"), "{last}");
+    }
 }

@@ -211,3 +211,126 @@ fn enter(model: &mut Model, purpose: Purpose, text: String) -> Option<Order> {
         Purpose::Answer(id, _) => Some(Order::Answer { id, text }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    /// Presses keys, one after the other; a word in brackets is a key with a name.
+    fn pressed(keys: &str) -> (Model, Option<Order>) {
+        let mut model = samples::model();
+        let mut order = None;
+        let mut rest = keys;
+        while let Some(c) = rest.chars().next() {
+            let (code, length) = match rest.strip_prefix('<').and_then(|rest| rest.split_once('>')) {
+                Some((name, _)) => (named(name), name.len() + 2),
+                None => (KeyCode::Char(c), c.len_utf8()),
+            };
+            order = press(&mut model, KeyEvent::new(code, KeyModifiers::NONE));
+            rest = &rest[length..];
+        }
+        (model, order)
+    }
+
+    fn named(name: &str) -> KeyCode {
+        match name {
+            "enter" => KeyCode::Enter,
+            "esc" => KeyCode::Esc,
+            "tab" => KeyCode::Tab,
+            "back" => KeyCode::Backspace,
+            "down" => KeyCode::Down,
+            "end" => KeyCode::End,
+            other => panic!("{other}"),
+        }
+    }
+
+    fn control_of(verb: Verb, subject: Subject) -> Option<Order> {
+        Some(Order::Control(verb, subject))
+    }
+
+    #[test]
+    fn keys_give_these_orders() {
+        let digest = samples::model().lists.approvals[0].digest.clone();
+        let reject = |reason: &str| Some(Order::Reject { id: "apr-2".into(), reason: reason.into() });
+        let answer = |text: &str| Some(Order::Answer { id: "esc-1".into(), text: text.into() });
+        let conversation = |name: &str| Subject::Conversation(name.to_owned());
+        for (keys, order) in [
+            ("ay", Some(Order::Approve { id: "apr-2".into(), digest })),
+            ("a", None),
+            ("an", None),
+            ("a<enter>", None),
+            ("a<esc>y", None),
+            ("rno<enter>", reject("no")),
+            ("r<enter>", reject("")),
+            ("rno<back>t now<enter>", reject("nt now")),
+            ("rno<esc><enter>", None),
+            ("jeeu, please<enter>", answer("eu, please")),
+            ("jA<tab><tab><enter>", answer("us")),
+            ("je <enter>", None),
+            ("e", None),
+            ("ja", None),
+            ("jjuy", control_of(Verb::Resume, conversation("BUDGET-1"))),
+            ("2py", control_of(Verb::Pause, conversation("LOGIN-1"))),
+            ("2p", None),
+            ("2jsy", control_of(Verb::Stop, conversation("BUDGET-1"))),
+            ("2<enter>uy", control_of(Verb::Resume, conversation("LOGIN-1"))),
+            ("3sy", control_of(Verb::Stop, Subject::Agent("coder".into()))),
+            ("3<end>sn", None),
+            ("/old<enter>2py", control_of(Verb::Pause, conversation("OLD-7"))),
+            ("2/old<enter><esc>py", control_of(Verb::Pause, conversation("LOGIN-1"))),
+            ("R", Some(Order::Refresh)),
+            ("q", Some(Order::Quit)),
+            ("<enter>q", None),
+            ("?q", None),
+            ("?qq", Some(Order::Quit)),
+        ] {
+            assert_eq!(pressed(keys).1, order, "{keys}");
+        }
+    }
+
+    #[test]
+    fn keys_show_these_things() {
+        for (keys, tab, mode) in [
+            ("<tab>", Tab::Conversations, Mode::List),
+            ("<tab><tab><tab>", Tab::Inbox, Mode::List),
+            ("3<enter>", Tab::Agents, Mode::Detail),
+            ("3<enter><esc>", Tab::Agents, Mode::List),
+            ("3<enter>2", Tab::Conversations, Mode::List),
+            ("?", Tab::Inbox, Mode::Help),
+            ("?x", Tab::Inbox, Mode::List),
+            ("/a", Tab::Inbox, Mode::Line(Purpose::Filter, "a".into())),
+            ("/zzz<enter><enter>", Tab::Inbox, Mode::List),
+        ] {
+            let (model, _) = pressed(keys);
+            assert_eq!((model.tab, model.mode), (tab, mode), "{keys}");
+        }
+    }
+
+    #[test]
+    fn control_c_quits_whatever_is_typed() {
+        for keys in ["", "r", "?", "a", "/x"] {
+            let (mut model, _) = pressed(keys);
+            let key = KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL);
+            assert_eq!(press(&mut model, key), Some(Order::Quit), "{keys}");
+        }
+    }
+
+    #[test]
+    fn what_is_approved_is_what_was_shown_even_when_the_list_changes_meanwhile() {
+        let (mut model, _) = pressed("a");
+        let shown = model.lists.approvals[0].digest.clone();
+        model.lists.approvals[0].digest = "00".repeat(32);
+        let order = press(&mut model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE));
+        assert_eq!(order, Some(Order::Approve { id: "apr-2".into(), digest: shown }));
+    }
+
+    #[test]
+    fn a_row_stays_selected_when_others_come_and_go() {
+        let (mut model, _) = pressed("2j");
+        model.lists.conversations.remove(0);
+        assert_eq!(model.wanted().as_deref(), Some("BUDGET-1"));
+        model.lists.conversations.remove(0);
+        assert_eq!(model.wanted().as_deref(), Some("OLD-7"), "it is gone");
+    }
+}

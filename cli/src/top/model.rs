@@ -248,8 +248,7 @@ impl Model {
 
     /// The conversation that is told in full, and so has to be fetched.
     pub(crate) fn wanted(&self) -> Option<String> {
-        let shown = self.is_wide() || !matches!(self.mode, Mode::List | Mode::Help);
-        match self.current().filter(|_| shown) {
+        match self.current() {
             Some(Item::Conversation(summary)) => Some(summary.reference.clone()),
             Some(Item::Approval(_) | Item::Escalation(_) | Item::Incident(_) | Item::Agent(_)) | None => None,
         }

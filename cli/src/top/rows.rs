@@ -99,9 +99,13 @@ impl<'a> Item<'a> {
 fn conversation(view: &ConversationSummary, now_ms: u64) -> Vec<Cell> {
     let counters = &view.counters;
     let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
+    let state = match running(view.state, view.latched) {
+        (_, Tone::Good) if counters.open_tasks == 0 => ("idle".to_owned(), Tone::Faint),
+        state => state,
+    };
     vec![
         (escape_line(&view.reference), Tone::Plain),
-        running(view.state, view.latched),
+        state,
         (counters.messages.to_string(), Tone::Plain),
         (counters.deepest.to_string(), Tone::Plain),
         (counters.open_tasks.to_string(), open),
@@ -154,7 +158,7 @@ pub(crate) fn running(state: Running, latched: bool) -> Cell {
 /// The limit that is nearest, by the name that `lastword limits` has for it.
 fn nearest(distance: &Distance) -> Cell {
     let (text, look) = share(distance);
-    (format!("{text} {}", distance.name), look)
+    (format!("{} {text}", distance.name.trim_end_matches("_max")), look)
 }
 
 /// How much of a limit is used.
@@ -185,9 +189,9 @@ fn left(at: &str, now_ms: u64) -> Cell {
 pub(crate) fn span(ms: u64) -> String {
     let s = ms / 1_000;
     match s {
-        0..60 => format!("{s} s"),
-        60..3_600 => format!("{}:{:02} min", s / 60, s % 60),
-        3_600..172_800 => format!("{}:{:02} h", s / 3_600, s / 60 % 60),
-        _ => format!("{} days", s / 86_400),
+        0..60 => format!("{s}s"),
+        60..3_600 => format!("{}m{:02}s", s / 60, s % 60),
+        3_600..172_800 => format!("{}h{:02}m", s / 3_600, s / 60 % 60),
+        _ => format!("{}d", s / 86_400),
     }
 }

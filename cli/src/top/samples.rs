@@ -1,1 +1,114 @@
+//! A model with something of everything, as the server would have told it.
 
+use lastword_client::wire::{ConversationView, parse_rfc3339};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use super::model::{Link, Lists, Model};
+
+fn of<T: DeserializeOwned>(value: Value) -> T {
+    serde_json::from_value(value).unwrap()
+}
+
+fn distance(name: &str, limit: u64, current: u64) -> Value {
+    json!({ "name": name, "limit": limit, "current": current, "left": limit.saturating_sub(current) })
+}
+
+fn summary(reference: &str, state: &str, latched: bool, nearest: Value) -> Value {
+    json!({
+        "ref": reference, "opener": "operator", "state": state, "latched": latched,
+        "counters": { "messages": 4, "turns": 3, "deepest": 2, "open_tasks": 1 },
+        "opened_at": "2026-01-31T09:00:00Z", "last_at": "2026-01-31T09:04:55Z", "nearest": nearest,
+    })
+}
+
+fn agent(name: &str, kind: &str, turns: &[&str], sent: u64) -> Value {
+    let windows = if kind == "human" {
+        json!([])
+    } else {
+        json!([
+            distance("sender_messages_max", 30, sent),
+            distance("fan_out_targets_max", 5, 1),
+            distance("roots_per_hour_max", 10, 0),
+        ])
+    };
+    json!({
+        "name": name, "kind": kind, "actions": ["review"], "groups": [], "incarnation": 1, "state": "active",
+        "connected": kind == "agent", "turns_max": 1, "turns": turns, "queued": 2, "notices": 1,
+        "tokens_today": 12_345, "windows": windows,
+    })
+}
+
+fn message(id: u64, kind: &str, from: &str, to: &str, body: &str) -> Value {
+    json!({
+        "id": format!("msg-{id}"), "seq": id, "from": from, "to": to, "type": kind, "ref": "LOGIN-1", "depth": 0,
+        "hops": 0, "body": body, "created_at": "2026-01-31T09:00:00Z", "delivery_state": "settled",
+    })
+}
+
+/// A conversation with a request, a refusal and an answer.
+pub(crate) fn conversation() -> ConversationView {
+    let mut view = summary("LOGIN-1", "active", false, Value::Null);
+    let problem = json!({
+        "type": "urn:lastword:cycle", "title": "The recipient is above you in this chain of requests", "status": 422,
+        "code": "cycle", "detail": "The recipient is above you: lead", "rule": "D5", "hint": "End your turn.",
+        "record": "refused-8",
+    });
+    let refused = json!({ "from": "coder", "to": "lead", "type": "request", "turn": "turn-1", "problem": problem });
+    let mut answer = message(9, "response", "coder", "operator", "Fixed.\u{1b}[2J");
+    answer["status"] = json!("completed");
+    view["participants"] = json!(["operator", "coder"]);
+    view["limits"] = json!([distance("depth_max", 5, 2), distance("turns_soft_max", 20, 3)]);
+    view["grant"] = json!({
+        "id": "grant-1", "giver": "operator", "expires_at": "2026-02-01T09:00:00Z", "open": true,
+        "can_still_cause": 60, "limits": [distance("grant_messages_max", 64, 4), distance("grant_tokens_max", 1000, 990)],
+    });
+    view["tree"] = json!([{
+        "message": message(4, "request", "operator", "coder", "Fix the login form"),
+        "turns": 2, "tokens": 4850, "duration_ms": 12_300, "refusals": [refused],
+        "children": [{ "message": answer, "children": [] }],
+    }]);
+    of(view)
+}
+
+/// A model of a team at work, in which all waits that can wait.
+pub(crate) fn model() -> Model {
+    let approval = json!({
+        "id": "apr-2", "digest": "78ca0b9889b91ff76c7724cc5f80497caafc9190b2ee5893e3ab5ad4feaa4903",
+        "state": "pending", "expires_at": "2026-01-31T09:09:12Z", "agent": "ops", "tool": "deploy",
+        "arguments": { "service": "login", "note": "a\u{202e}b" }, "reason": "the release is tested",
+        "ref": "DEPLOY-1", "created_at": "2026-01-31T09:04:12Z",
+    });
+    let escalation = json!({
+        "id": "esc-1", "state": "open", "cause": "asked", "agent": "hive", "ref": "ASK-1",
+        "message": "In which region?\nOnly one can be the first.", "options": ["eu", "us"],
+        "created_at": "2026-01-31T09:03:00Z",
+    });
+    let incident = json!({
+        "id": "inc-1", "on": "grant-3", "scope": "grant", "ref": "BUDGET-1", "code": "budget", "limit": 200_000,
+        "current": 240_150, "at": "2026-01-31T08:00:00Z", "parked": ["req-0007"],
+    });
+    let lists = Lists {
+        approvals: vec![of(approval)],
+        escalations: vec![of(escalation)],
+        incidents: vec![of(incident)],
+        conversations: vec![
+            of(summary("LOGIN-1", "active", false, distance("depth_max", 5, 2))),
+            of(summary("BUDGET-1", "active", true, distance("grant_tokens_max", 200_000, 240_150))),
+            of(summary("OLD-7", "paused", false, distance("turns_soft_max", 20, 16))),
+        ],
+        more_conversations: false,
+        agents: vec![
+            of(agent("coder", "agent", &["turn-3"], 30)),
+            of(agent("hive", "agent", &[], 2)),
+            of(agent("operator", "human", &[], 0)),
+        ],
+    };
+    Model {
+        lists,
+        link: Link::Live,
+        now_ms: parse_rfc3339("2026-01-31T09:05:00Z").unwrap().0,
+        conversation: Some(conversation()),
+        ..Model::new("http://127.0.0.1:7171", true)
+    }
+}
