@@ -22,6 +22,7 @@ mod incidents;
 mod init;
 mod init_clients;
 mod limits;
+mod limits_diff;
 mod man;
 mod mcp;
 mod pause;
@@ -111,7 +112,7 @@ pub(crate) enum Command {
     Grant(grant::Args),
     /// List the limits that tripped and hold
     Incidents(incidents::Args),
-    /// Show every limit: value, default, rule and meaning
+    /// Show every limit: value, default, rule and meaning; `diff`: what differs, and where it was set
     Limits(limits::Args),
     /// Show what a grant can cause at most
     Bound(bound::Args),
@@ -123,7 +124,7 @@ pub(crate) enum Command {
     Verify(verify::Args),
     /// Check the installation
     Doctor(doctor::Args),
-    /// Explain a refusal's code or a rule
+    /// Explain a message, a refusal, a held call, a code or a rule
     Explain(explain::Args),
     /// Called by an agent program: deliveries come into its session
     Hook(hook::Args),
@@ -179,7 +180,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Reindex(args) => reindex::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
-        Command::Explain(args) => explain::run(&args, cx),
+        Command::Explain(args) => wait(explain::run(args, cx)),
         Command::Hook(args) => wait(hook::run(args, cx)),
         Command::Mcp(args) => wait(mcp::run(args, cx)),
         Command::Prompt(args) => prompt::run(&args, cx),

@@ -10,6 +10,7 @@ use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use serde::Deserialize;
+use toml::Spanned;
 
 use crate::failure::Failure;
 use crate::policy;
@@ -104,9 +105,9 @@ struct File {
     url: Option<String>,
     token_file: Option<PathBuf>,
     /// Limits that differ from their defaults, by name.
-    limits: BTreeMap<String, u64>,
+    limits: BTreeMap<String, Spanned<u64>>,
     /// Guards that only record what they would have refused (G7).
-    observe: Vec<String>,
+    observe: Option<Spanned<Vec<String>>>,
     /// Agents that may decide approvals besides humans (H3).
     approvers: Approvers,
     /// The policy of held calls: the first rule that is about a call holds (H2).
@@ -143,6 +144,10 @@ pub(crate) struct Settings {
     pub(crate) url: Option<String>,
     /// The token to act with.
     pub(crate) token: TokenSource,
+    /// The configuration file, where there is one.
+    pub(crate) file: Option<PathBuf>,
+    /// `FILE:LINE` of each limit that the file sets, and of `observe`.
+    pub(crate) set_at: BTreeMap<String, String>,
     /// The numbers.
     pub(crate) limits: Limits,
     /// The policy of held calls.
@@ -156,7 +161,11 @@ pub(crate) struct Settings {
 impl Settings {
     /// Puts flags, variables and the file together.
     pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
-        let (file, base) = read_file(global.config.as_deref())?;
+        let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_FILE));
+        let text = read_file(path, global.config.is_some())?;
+        let file = parse(path, text.as_deref().unwrap_or_default())?;
+        let set_at = set_at(&file, path, text.as_deref().unwrap_or_default());
+        let base = path.parent().map(Path::to_owned).unwrap_or_default();
         let limits = limits_of(&file)?;
         let policy = policy::policy(&file.approval, &file.tier, &limits)?;
         let relative = |path: PathBuf| base.join(path);
@@ -177,6 +186,8 @@ impl Settings {
             hosts: file.hosts,
             url: global.url.clone().or(file.url),
             token,
+            file: text.map(|_| path.to_owned()),
+            set_at,
             limits,
             policy,
             seats: file.seats,
@@ -185,23 +196,31 @@ impl Settings {
     }
 }
 
-/// Reads the file that is named, or the usual one where it exists; gives it and its folder, to which the
-/// paths in it are relative.
-fn read_file(named: Option<&Path>) -> Result<(File, PathBuf), Failure> {
-    let path = named.unwrap_or(Path::new(CONFIG_FILE));
-    let text = match fs::read_to_string(path) {
-        Ok(text) => text,
-        Err(error) if named.is_none() && error.kind() == ErrorKind::NotFound => return Ok(Default::default()),
-        Err(error) => return Err(Failure::usage(format!("{}: {error}", path.display()))),
-    };
-    let file = toml::from_str(&text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))?;
-    Ok((file, path.parent().map(Path::to_owned).unwrap_or_default()))
+/// Reads the file; the usual one, which nobody named, may be missing.
+fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if !named && error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Failure::usage(format!("{}: {error}", path.display()))),
+    }
+}
+
+fn parse(path: &Path, text: &str) -> Result<File, Failure> {
+    toml::from_str(text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
+}
+
+/// Where the file sets what.
+fn set_at(file: &File, path: &Path, text: &str) -> BTreeMap<String, String> {
+    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+    let limits = file.limits.iter().map(|(name, value)| (name.clone(), value.span().start));
+    let observe = file.observe.iter().map(|list| ("observe".to_owned(), list.span().start));
+    limits.chain(observe).map(|(name, at)| (name, format!("{}:{}", path.display(), line(at)))).collect()
 }
 
 fn limits_of(file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
     for (name, value) in &file.limits {
-        if !limits.set(name, *value) {
+        if !limits.set(name, *value.get_ref()) {
             let failure = Failure::usage(format!("there is no limit called {name:?}"));
             return Err(match nearest(name) {
                 Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
@@ -209,7 +228,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
             });
         }
     }
-    for guard in &file.observe {
+    for guard in file.observe.iter().flat_map(Spanned::get_ref) {
         if !limits.observed.observe(guard) {
             return Err(Failure::usage(format!("no guard called {guard:?} can be observed"))
                 .hint("`lastword limits` lists the guards; the totals of a grant always hold"));
@@ -281,6 +300,14 @@ mod tests {
             assert!(said.contains(word), "{text}: {said}");
             assert_eq!(failure.exit, crate::failure::Exit::Usage);
         }
+    }
+
+    #[test]
+    fn where_a_limit_is_set_is_known_to_the_line() {
+        let (dir, global) = written("# mine\nobserve = [\n  \"pair_rate\",\n]\n\n[limits]\ndepth_max = 3\n");
+        let set_at = Settings::resolve(&global, &Environment::default()).unwrap().set_at;
+        let at = |line| format!("{}:{line}", dir.path().join("some.toml").display());
+        assert_eq!(set_at, BTreeMap::from([("depth_max".to_owned(), at(7)), ("observe".to_owned(), at(2))]));
     }
 
     #[test]

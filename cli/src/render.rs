@@ -1,6 +1,6 @@
 //! Messages and trees as text. Everything that others wrote is escaped here.
 
-use lastword_client::wire::{ApprovalView, Delivery, EscalationView, Event, Notice, StoredMessage};
+use lastword_client::wire::{ApprovalView, Delivery, EscalationView, Notice, StoredMessage};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -82,21 +82,6 @@ fn notice_line(notice: &Notice, out: &Out) -> String {
     let subject = notice.request_id.as_deref().or(notice.reference.as_deref()).unwrap_or_default();
     let line = format!("notice {} from {} {}:", notice.kind, escape_line(&notice.from), escape_line(subject));
     format!("{} {}", out.tone(Tone::Faint, &line), escape_line(&notice.body))
-}
-
-/// An event, on one line, with the body of a message below.
-pub(crate) fn event(event: &Event, out: &Out) -> String {
-    if let Some(stored) = &event.message {
-        return message(stored, out);
-    }
-    let mut text = format!("{} {}", out.tone(Tone::Faint, &event.at), out.tone(Tone::Strong, &event.kind));
-    for part in [&event.agent, &event.reference, &event.request_id].into_iter().flatten() {
-        text.push_str(&format!(" {}", escape_line(part)));
-    }
-    for (name, value) in &event.data {
-        text.push_str(&escape_line(&format!(" {name}={value}")));
-    }
-    text
 }
 
 /// A question to a human.

@@ -3,7 +3,9 @@
 
 use std::fmt::Write as _;
 
-use lastword_client::wire::{ConversationView, DeliveryState, Distance, GrantView, RefusedSend, StoredMessage, TreeNode};
+use lastword_client::wire::{
+    ConversationView, DeliveryState, Distance, GrantView, RefusedSend, StoredMessage, TreeNode,
+};
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{Line, Tone, escape, escape_line};
@@ -24,7 +26,8 @@ pub(crate) fn lines(view: &ConversationView) -> Vec<Line> {
     lines
 }
 
-fn plain(text: impl Into<String>) -> (Tone, String) {
+/// Text like any other.
+pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
     (Tone::Plain, text.into())
 }
 
@@ -51,7 +54,8 @@ fn counts(view: &ConversationView) -> Line {
     line
 }
 
-fn grant(view: &GrantView) -> Line {
+/// A grant and what it has used, on one line.
+pub(crate) fn grant(view: &GrantView) -> Line {
     let state = if view.open { "open" } else { "closed" };
     let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
     for (i, Distance { name, limit, current, .. }) in view.limits.iter().enumerate() {
@@ -71,7 +75,7 @@ fn grant(view: &GrantView) -> Line {
 }
 
 /// So much of so much, in the tone of how near that is.
-fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
+pub(crate) fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
     let tone = match current.saturating_mul(100) {
         used if used >= limit.saturating_mul(100) => Tone::Bad,
         used if used >= limit.saturating_mul(NEAR_PERCENT) => Tone::Warn,

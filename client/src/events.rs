@@ -16,7 +16,11 @@ pub struct Events {
     client: Client,
     bytes: std::pin::Pin<Box<dyn Stream<Item = reqwest::Result<Vec<u8>>> + Send>>,
     parser: Parser,
+    position: u64,
 }
+
+/// Header that tells where the log ended when the stream was opened.
+const POSITION: &str = "lastword-position";
 
 impl Client {
     /// Opens the stream of events behind the position `after`; the live ones alone without it.
@@ -24,17 +28,36 @@ impl Client {
     /// # Errors
     /// The server refuses or does not answer.
     pub async fn events(&self, after: Option<u64>) -> Result<Events, ClientError> {
+        self.events_until(after, None).await
+    }
+
+    /// The same, and the stream ends behind the position `until`, or where the log ends.
+    ///
+    /// # Errors
+    /// The server refuses or does not answer.
+    pub async fn events_until(&self, after: Option<u64>, until: Option<u64>) -> Result<Events, ClientError> {
         let mut request = self.request(Method::GET, "/v1/events").header(ACCEPT, "text/event-stream");
+        if let Some(until) = until {
+            request = request.query(&[("until", until)]);
+        }
         if let Some(after) = after {
             request = request.header("Last-Event-ID", after.to_string());
         }
         let response = self.answer(request).await?;
+        let position = response.headers().get(POSITION).and_then(|value| value.to_str().ok()?.parse().ok());
+        let position = position.or(after).unwrap_or_default();
         let bytes = response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec()));
-        Ok(Events { client: self.clone(), bytes: Box::pin(bytes), parser: Parser::default() })
+        Ok(Events { client: self.clone(), bytes: Box::pin(bytes), parser: Parser::default(), position })
     }
 }
 
 impl Events {
+    /// Where the log ended when the stream was opened: what comes behind it happened since.
+    #[must_use]
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
     /// The next event; `None` when the server ended the stream, which can be opened again from the last
     /// event's position.
     ///

@@ -1,26 +1,40 @@
-//! `lastword explain`: what a refusal means and what to do instead.
+//! `lastword explain`: what a refusal means and what to do instead; why one message is as it is.
 
 use lastword_proto::Code;
 use lastword_proto::limits::LIMITS;
 use serde_json::{Value, json};
 
 use super::Context;
+use crate::explanation;
 use crate::failure::Failure;
+use crate::session::Authority;
+
+/// What the ids of things start with that the server explains.
+const EXPLAINED: [&str; 4] = ["msg-", "refused-", "apr-", "esc-"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A code (`depth_cap`), a rule (`D2`) or a limit (`depth_max`); all codes without one.
+    /// A message (`msg-12`), a refusal (`refused-12`), a held call (`apr-1`), a question (`esc-1`); or a code
+    /// (`depth_cap`), a rule (`D2`) or a limit (`depth_max`); all codes without one.
     what: Option<String>,
 }
 
-pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
-    let what = args.what.as_deref();
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let id = args.what.as_deref().filter(|what| EXPLAINED.iter().any(|prefix| what.starts_with(prefix)));
+    let Some(id) = id else { return known(args.what.as_deref(), cx) };
+    let told = cx.client(Authority::Read)?.explanation(id).await?;
+    cx.out.show(&told, explanation::words)
+}
+
+/// Codes, rules and limits, for which no server is asked.
+fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
     let wanted = |names: [&str; 2]| what.is_none_or(|what| names.iter().any(|name| name.eq_ignore_ascii_case(what)));
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| wanted([code.word(), code.rule()])).collect();
     let limits: Vec<_> = LIMITS.iter().filter(|row| what.is_some() && wanted([row.name, row.rule])).collect();
     if codes.is_empty() && limits.is_empty() {
-        return Err(Failure::usage(format!("{:?} is no code, rule or limit", what.unwrap_or_default()))
-            .hint("`lastword explain` lists the codes, `lastword limits` the limits"));
+        return Err(Failure::usage(format!("{:?} is no id, code, rule or limit", what.unwrap_or_default())).hint(
+            "`lastword explain` lists the codes, `lastword limits` the limits; an id is one such as msg-12 or refused-12",
+        ));
     }
     let codes_json = codes.iter().map(|code| {
         json!({ "code": code.word(), "rule": code.rule(), "status": code.http_status(), "title": code.title(), "hint": code.hint() })
@@ -31,14 +45,8 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let all: Value = codes_json.chain(limits_json).collect();
     cx.out.show(&all, |_, _| {
         let codes = codes.iter().map(|code| {
-            format!(
-                "{} ({}, HTTP {})\n    {}.\n    {}",
-                code.word(),
-                code.rule(),
-                code.http_status(),
-                code.title(),
-                code.hint()
-            )
+            let (status, title) = (code.http_status(), code.title());
+            format!("{} ({}, HTTP {status})\n    {title}.\n    {}", code.word(), code.rule(), code.hint())
         });
         let limits =
             limits.iter().map(|row| format!("{} = {} ({})\n    {}", row.name, row.default, row.rule, row.meaning));

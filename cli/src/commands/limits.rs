@@ -3,7 +3,7 @@
 use lastword_client::wire::{ApprovalRuleView, LimitView, LimitsView};
 use lastword_proto::policy::Ruling;
 
-use super::Context;
+use super::{Context, limits_diff};
 use crate::failure::Failure;
 use crate::out::{Out, table};
 use crate::session::{Authority, running};
@@ -13,16 +13,40 @@ pub(crate) struct Args {
     /// Show the configuration's numbers, even where a server is running.
     #[arg(long)]
     offline: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Show what differs from the defaults, where it was set, and what a restart of the server would change
+    Diff {
+        /// Look at the configuration only, even where a server is running.
+        #[arg(long)]
+        offline: bool,
+    },
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let named = cx.settings.url.is_some() || running(&cx.settings.data).is_some();
-    let view = if named && !args.offline {
-        cx.client(Authority::Read)?.limits().await?
+    if let Some(Command::Diff { offline }) = args.command {
+        return limits_diff::run(offline || args.offline, cx).await;
+    }
+    let view = if is_running(cx) && !args.offline {
+        in_force(cx).await?
     } else {
         LimitsView::of(&cx.settings.limits, &cx.settings.policy)
     };
     cx.out.show(&view, words)
+}
+
+/// Whether there is a server to ask: one that was named, or that runs on the data directory.
+pub(super) fn is_running(cx: &Context) -> bool {
+    cx.settings.url.is_some() || running(&cx.settings.data).is_some()
+}
+
+/// What is in force at the server.
+pub(super) async fn in_force(cx: &Context) -> Result<LimitsView, Failure> {
+    Ok(cx.client(Authority::Read)?.limits().await?)
 }
 
 fn words(view: &LimitsView, out: &Out) -> String {
@@ -42,7 +66,8 @@ fn words(view: &LimitsView, out: &Out) -> String {
     )
 }
 
-fn approval(rule: &ApprovalRuleView) -> Vec<String> {
+/// A rule on held calls, as cells.
+pub(super) fn approval(rule: &ApprovalRuleView) -> Vec<String> {
     let agents = if rule.agents.is_empty() { "everybody".to_owned() } else { rule.agents.join(", ") };
     let (who, within) = match rule.decision {
         Ruling::Ask => (rule.who.join(", "), format!("{} s", rule.timeout_ms / 1000)),

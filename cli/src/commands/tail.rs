@@ -1,51 +1,175 @@
-//! `lastword tail`: what happens, as it happens.
+//! `lastword tail`: what happened last, and what happens, as it happens.
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
+use lastword_client::wire::Event;
+use lastword_client::{Client, ClientError, Events};
+use lastword_proto::MessageType;
+
 use super::Context;
-use crate::failure::Failure;
-use crate::render;
+use crate::failure::{Exit, Failure};
+use crate::out::complain;
 use crate::session::Authority;
+use crate::story::Story;
 
 /// Pause before the stream is opened again.
 const REOPEN: Duration = Duration::from_secs(1);
+/// Events that `-f` shows first where `-n` says no number.
+const LINES: usize = 10;
+/// Positions that are looked through first for the last events; four times as many each time that is not enough.
+const LOOK_BACK: u64 = 512;
 
 #[derive(Debug, clap::Args)]
+#[command(after_help = "Without -n it begins now and goes on, as with -n 0 -f.")]
 pub(crate) struct Args {
-    /// Start behind this position instead of now.
+    /// Show the last events and go on with what happens.
+    #[arg(short, long)]
+    follow: bool,
+    /// Show the last N events that pass the filters [default with -f: 10].
+    #[arg(short = 'n', long, value_name = "N", conflicts_with = "after")]
+    lines: Option<usize>,
+    /// Start behind this position instead.
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// Only this conversation and its children.
-    #[arg(long = "ref", value_name = "REF")]
-    reference: Option<String>,
-    /// Only messages.
-    #[arg(long)]
-    messages: bool,
     /// End when the server ends the stream, instead of opening it again.
     #[arg(long)]
     once: bool,
+    #[command(flatten)]
+    filter: Filter,
+}
+
+/// Which events; a member that is absent admits all.
+#[derive(Debug, Default, clap::Args)]
+struct Filter {
+    /// Only this conversation and its children.
+    #[arg(long = "ref", value_name = "REF")]
+    reference: Option<String>,
+    /// Only what this agent or human does.
+    #[arg(long, value_name = "NAME")]
+    from: Option<String>,
+    /// Only what is addressed to it.
+    #[arg(long, value_name = "NAME")]
+    to: Option<String>,
+    /// Only messages of this type, refused ones too: request, response, status, alert, info or broadcast.
+    #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
+    kind: Option<MessageType>,
+    /// Only messages at this depth.
+    #[arg(long, value_name = "N")]
+    depth: Option<u8>,
+    /// Only messages that were admitted.
+    #[arg(long)]
+    messages: bool,
+}
+
+fn kind(text: &str) -> Result<MessageType, String> {
+    let words = || MessageType::ALL.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
+    MessageType::from_word(text).ok_or_else(|| format!("{text:?} is none of {}", words()))
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.client(Authority::Read)?;
-    let mut after = args.after;
+    let mut story = Story::new(cx.out);
+    let lines = args.lines.or((args.follow && args.after.is_none()).then_some(LINES));
+    let after = match lines {
+        Some(lines) => {
+            let (last, position) = last(&client, &args.filter, lines).await?;
+            for event in &last {
+                story.tell(event)?;
+            }
+            if !args.follow {
+                return Ok(());
+            }
+            Some(position)
+        }
+        None => args.after,
+    };
+    follow(cx, client, after, &args, &mut story).await
+}
+
+/// The last events that pass the filter, and the position at which the log ended.
+async fn last(client: &Client, filter: &Filter, lines: usize) -> Result<(VecDeque<Event>, u64), ClientError> {
+    let position = client.events(None).await?.position();
+    let mut back = LOOK_BACK;
+    loop {
+        let begin = position.saturating_sub(back);
+        let mut found = VecDeque::new();
+        let mut events = client.events_until(Some(begin), Some(position)).await?;
+        while let Some(event) = events.next().await? {
+            if filter.admits(&event) {
+                found.push_back(event);
+                if found.len() > lines {
+                    found.pop_front();
+                }
+            }
+        }
+        if found.len() >= lines || begin == 0 {
+            return Ok((found, position));
+        }
+        back = back.saturating_mul(4);
+    }
+}
+
+/// Tells what happens, over ends of the server: each event once, for the stream goes on behind the last one.
+async fn follow(
+    cx: &Context,
+    client: Client,
+    after: Option<u64>,
+    args: &Args,
+    story: &mut Story,
+) -> Result<(), Failure> {
     let mut events = client.events(after).await?;
+    let mut after = after.unwrap_or(events.position());
     loop {
         match events.next().await {
             Ok(Some(event)) => {
-                after = Some(event.seq);
-                let wanted = !args.messages || event.message.is_some();
-                if wanted && belongs(event.reference.as_deref(), args.reference.as_deref()) {
-                    cx.out.show(&event, render::event)?;
+                after = event.seq;
+                if args.filter.admits(&event) {
+                    story.tell(&event)?;
                 }
             }
             Ok(None) if args.once => return Ok(()),
             Err(error) if args.once => return Err(error.into()),
-            Ok(None) | Err(_) => {
-                tokio::time::sleep(REOPEN).await;
-                events = client.events(after).await?;
-            }
+            Ok(None) | Err(_) => events = reopened(cx, &mut after).await?,
         }
+    }
+}
+
+/// The stream behind `after`, once there is a server again. It may be elsewhere, so it is looked for anew.
+async fn reopened(cx: &Context, after: &mut u64) -> Result<Events, Failure> {
+    complain("the server is gone: reconnecting", None)?;
+    loop {
+        tokio::time::sleep(REOPEN).await;
+        match open(cx, *after).await {
+            Ok(events) if events.position() < *after => {
+                let text = format!("this log ends at {}, before {after}: it is another one", events.position());
+                return Err(Failure::refused(text).hint("start `lastword tail` again"));
+            }
+            Ok(events) => return Ok(events),
+            Err(failure) if failure.exit == Exit::Unavailable => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+}
+
+async fn open(cx: &Context, after: u64) -> Result<Events, Failure> {
+    Ok(cx.client(Authority::Read)?.events(Some(after)).await?)
+}
+
+impl Filter {
+    fn admits(&self, event: &Event) -> bool {
+        let message = event.message.as_ref();
+        let data = |name: &str| event.data.get(name).and_then(|value| value.as_str());
+        let from = message.map(|message| message.from.as_str()).or(event.agent.as_deref());
+        let to = message.map(|message| message.to.as_str()).or_else(|| data("to"));
+        let kind = message.map(|message| message.kind).or_else(|| MessageType::from_word(data("type")?));
+        let reference = event.reference.as_deref().or_else(|| data("ref"));
+        (!self.messages || message.is_some())
+            && belongs(reference, self.reference.as_deref())
+            && self.from.as_deref().is_none_or(|wanted| from == Some(wanted))
+            && self.to.as_deref().is_none_or(|wanted| to == Some(wanted))
+            && self.kind.is_none_or(|wanted| kind == Some(wanted))
+            && self.depth.is_none_or(|wanted| message.is_some_and(|message| message.depth == wanted))
     }
 }
 
@@ -58,7 +182,9 @@ fn belongs(reference: Option<&str>, wanted: Option<&str>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::belongs;
+    use serde_json::json;
+
+    use super::*;
 
     #[test]
     fn a_ref_stands_for_itself_and_its_children() {
@@ -71,5 +197,35 @@ mod tests {
         ] {
             assert_eq!(belongs(reference, wanted), expected, "{reference:?} {wanted:?}");
         }
+    }
+
+    #[test]
+    fn a_refused_message_passes_the_filters_that_it_would_pass_as_an_admitted_one() {
+        let event: Event = serde_json::from_value(json!({
+            "seq": 7, "type": "refused", "at": "2026-01-31T09:00:00Z", "agent": "kilo",
+            "data": { "to": "hive", "type": "request", "ref": "E-1/2", "code": "depth_cap" },
+        }))
+        .unwrap();
+        let of = |flags: &str| {
+            let mut filter = Filter::default();
+            for flag in flags.split(' ') {
+                match flag.split_once('=') {
+                    Some(("ref", text)) => filter.reference = Some(text.into()),
+                    Some(("from", text)) => filter.from = Some(text.into()),
+                    Some(("to", text)) => filter.to = Some(text.into()),
+                    Some(("type", text)) => filter.kind = Some(kind(text).unwrap()),
+                    Some(("depth", text)) => filter.depth = text.parse().ok(),
+                    _ => filter.messages = flag == "messages",
+                }
+            }
+            filter.admits(&event)
+        };
+        for yes in ["", "ref=E-1", "from=kilo", "to=hive", "type=request", "ref=E-1 from=kilo to=hive type=request"] {
+            assert!(of(yes), "{yes}");
+        }
+        for no in ["ref=E-2", "from=hive", "to=kilo", "type=response", "depth=0", "messages"] {
+            assert!(!of(no), "{no}");
+        }
+        assert!(kind("letter").is_err());
     }
 }

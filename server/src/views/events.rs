@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lastword_proto::fact::{Latched, Place, SYSTEM, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
 use lastword_proto::wire::{Event, rfc3339};
-use lastword_proto::{Entry, Fact, Principal, Seq, State};
+use lastword_proto::{Entry, Fact, Principal, Refusal, Seq, State};
 use serde_json::{Map, Value};
 
 use super::messages::{Labels, label, may_read, stored};
@@ -62,6 +62,20 @@ impl About {
     fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.data.insert(name.to_owned(), value.into());
         self
+    }
+
+    /// Why something was refused: the code, its rule and the numbers.
+    fn refusal(self, refusal: &Refusal) -> Self {
+        let mut about = self.with("code", refusal.code.word()).with("rule", refusal.code.rule());
+        if let Some(subject) = &refusal.subject {
+            about = about.with("subject", &**subject);
+        }
+        let numbers =
+            [("limit", refusal.limit), ("current", refusal.current), ("retry_after_ms", refusal.retry_after_ms)];
+        numbers
+            .into_iter()
+            .filter_map(|(name, number)| Some((name, number?)))
+            .fold(about, |about, (name, number)| about.with(name, number))
     }
 
     fn turn(self, state: &State, turn: TurnId) -> Self {
@@ -142,14 +156,14 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
             About::new("warned").place(state, *place).with("crossing", crossing.word()).with("turns", *turns)
         }
         Fact::Refused { agent, kind, to, reference, refusal, .. } => {
-            let about = About::new("refused").agent(*agent).with("code", refusal.code.word());
+            let about = About::new("refused").agent(*agent).refusal(refusal);
             let about = about.with("type", kind.word()).with("to", to.to_string());
             match reference {
                 Some(reference) => about.with("ref", reference.as_str()),
                 None => about,
             }
         }
-        Fact::Observed { agent, refusal } => About::new("observed").agent(*agent).with("code", refusal.code.word()),
+        Fact::Observed { agent, refusal } => About::new("observed").agent(*agent).refusal(refusal),
         Fact::Noticed { agent, through } => About::new("noticed").agent(*agent).with("through", through.0),
         Fact::Controlled { scope, control, by } => {
             let about = About::new("controlled").with("control", control.word()).with("by", state.name_of(*by));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, stream};
@@ -30,7 +30,12 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 pub(super) struct EventParams {
     /// Start behind this position, as `Last-Event-ID` does.
     after: Option<u64>,
+    /// End behind this position, instead of going on with what happens.
+    until: Option<u64>,
 }
+
+/// Tells where the log ended when the stream was opened.
+const POSITION: &str = "lastword-position";
 
 pub(super) async fn events(
     State(ctx): State<Context>,
@@ -46,12 +51,16 @@ pub(super) async fn events(
         None => params.after,
     };
     let committed = ctx.handle.committed();
-    let last = after.map_or_else(|| *committed.borrow(), Seq);
+    let position = *committed.borrow();
+    let last = after.map_or(position, Seq);
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     subscription.attach();
-    let feed = Feed { ctx, caller, committed, last, ready: VecDeque::new(), _subscription: subscription };
+    let until = params.until.map(Seq);
+    let feed = Feed { ctx, caller, committed, last, until, ready: VecDeque::new(), _subscription: subscription };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
-    Ok(axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response())
+    let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
+    response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
+    Ok(response)
 }
 
 /// One watcher and how far it is.
@@ -60,6 +69,7 @@ struct Feed {
     caller: Caller,
     committed: watch::Receiver<Seq>,
     last: Seq,
+    until: Option<Seq>,
     ready: VecDeque<Event>,
     /// Counts as the agent's connection while it is open (Q2).
     _subscription: Subscription,
@@ -80,7 +90,12 @@ impl Feed {
         let mut stopping = self.ctx.stopping.clone();
         loop {
             if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+                return self.until.is_none_or(|until| event.seq <= until.0).then_some(event);
+            }
+            // What is not there yet is not waited for.
+            let end = self.until.map(|until| until.min(*self.committed.borrow()));
+            if end.is_some_and(|end| self.last >= end) {
+                return None;
             }
             let last = self.last;
             tokio::select! {

@@ -163,6 +163,9 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     match name {
         "depth" => json!({ "type": "integer", "minimum": 0, "maximum": 255 }),
+        "until" if path == "/events" => {
+            json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX })
+        }
         "limit" | "after" => json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX }),
         "wait" => text(WAIT),
         "since" | "until" => text(MOMENT),

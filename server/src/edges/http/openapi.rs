@@ -73,7 +73,7 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/claims", "List leases on resources", "", "", 200, "Page_ClaimView"),
     ("post", "/claims", "Lease a resource", "", "NewClaim", 201, "ClaimView"),
     ("delete", "/claims/{id}", "End a lease", "", "", 204, ""),
-    ("get", "/events", "Watch what happens, as server-sent events", "after", "", 200, "Event"),
+    ("get", "/events", "Watch what happens, as server-sent events", "after until", "", 200, "Event"),
     ("get", "/limits", "The numbers in force", "", "", 200, "LimitsView"),
 ];
 

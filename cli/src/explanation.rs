@@ -1,0 +1,215 @@
+//! Why something is as it is, in words: what happened, the rule and its numbers, the chain from the grant down, and
+//! what to do now.
+
+use lastword_client::wire::{Explanation, Hold, Link, RefusedSend, StoredMessage, Subject};
+use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::{Code, MessageType};
+
+use crate::out::{Line, Out, Tone, escape_line};
+use crate::render;
+use crate::tree::{self, kind_tone, plain};
+
+/// All of it as text.
+pub(crate) fn words(told: &Explanation, out: &Out) -> String {
+    let mut lines = Vec::new();
+    let mut text = String::new();
+    match told.subject {
+        Subject::Message => lines.extend(told.message.as_ref().into_iter().flat_map(message)),
+        Subject::Refusal | Subject::Observed => {
+            lines.extend(told.refused.as_ref().into_iter().flat_map(|one| refused(told, one)))
+        }
+        Subject::Approval => text = told.approval.as_ref().map(|view| render::approval(view, out)).unwrap_or_default(),
+        Subject::Escalation => {
+            text = told.escalation.as_ref().map(|view| render::escalation(view, out)).unwrap_or_default()
+        }
+    }
+    lines.extend(chain(told));
+    lines.extend(standing(told));
+    lines.extend(next(told));
+    [text, out.lines(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+fn head(text: &str) -> Line {
+    vec![(Tone::Strong, text.to_owned())]
+}
+
+fn indented(tone: Tone, text: String) -> Line {
+    vec![plain("  "), (tone, text)]
+}
+
+fn message(message: &StoredMessage) -> Vec<Line> {
+    let mut first = vec![(Tone::Faint, format!("{}  ", message.id))];
+    first.extend(tree::route(message));
+    first.push(plain(format!(" {}", escape_line(&message.reference))));
+    let state = match message.status {
+        Some(status) => format!("  {}", status.word()),
+        None => String::new(),
+    };
+    first.push((Tone::Good, state));
+    first.push((Tone::Faint, format!("  admitted at {}, {}", message.created_at, message.delivery_state)));
+    vec![
+        first,
+        indented(Tone::Plain, format!("depth {}: {} (D2)", message.depth, depth(message))),
+        indented(Tone::Plain, format!("hop {}: {} (D4)", message.hops, hops(message))),
+    ]
+}
+
+/// Why it has this depth.
+fn depth(message: &StoredMessage) -> &'static str {
+    match (message.depth, message.kind, &message.cause) {
+        (_, MessageType::Response, None) => "an answer that the broker or a human gave",
+        (0, _, None) => "nothing of this conversation led to it",
+        (0, _, Some(_)) => "its task had received nothing in this conversation, which so begins here or again",
+        _ => "one more than the deepest message of this conversation that its task had received",
+    }
+}
+
+fn hops(message: &StoredMessage) -> String {
+    match (message.hops, message.kind) {
+        (0, _) => "it is the grant's own request, or its answer".to_owned(),
+        (1, _) => "the work was handed on once since the grant".to_owned(),
+        (hops, _) => format!("the work was handed on {hops} times since the grant"),
+    }
+}
+
+fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<Line> {
+    let problem = &refused.problem;
+    let observed = told.subject == Subject::Observed;
+    let (mark, tone) = if observed { ("!", Tone::Warn) } else { ("✗", Tone::Bad) };
+    let to = refused.to.as_deref().map(|to| format!(" → {}", escape_line(to))).unwrap_or_default();
+    let mut first =
+        vec![(tone, format!("{mark} {}  ", told.id)), (Tone::Strong, format!("{}{to}", escape_line(&refused.from)))];
+    if let Some(kind) = refused.kind {
+        first.push((kind_tone(kind), format!(" {}", kind.keyword())));
+    }
+    if let Some(reference) = &refused.reference {
+        first.push(plain(format!(" {}", escape_line(reference))));
+    }
+    let verb = if observed { "let through at" } else { "refused at" };
+    first.push((Tone::Faint, format!("  {verb} {}", told.at)));
+    let mut lines = vec![first];
+    lines.push(vec![
+        plain("  "),
+        (tone, format!("{} ({})", problem.code, problem.rule)),
+        plain(format!(": {}", escape_line(&problem.detail))),
+    ]);
+    if let (Some(limit), Some(current)) = (problem.limit, problem.current) {
+        lines.push(indented(Tone::Plain, format!("the limit is {limit}, and it would have been {current}")));
+    }
+    if observed {
+        lines.push(indented(Tone::Plain, "the guard only observes (`observe` in lastword.toml)".to_owned()));
+    }
+    lines
+}
+
+/// The chain from the grant down to it.
+fn chain(told: &Explanation) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if told.chain.is_empty() && told.grant.is_none() {
+        lines.push(vec![(Tone::Faint, "no grant and no message led to it".to_owned())]);
+        return lines;
+    }
+    lines.push(head("from the grant down"));
+    lines.extend(told.grant.as_ref().map(tree::grant));
+    let width = |part: fn(&Link) -> String| told.chain.iter().map(|link| part(link).chars().count()).max().unwrap_or(0);
+    let (ids, routes) = (width(|link| link.id.clone()), width(route));
+    let refs = width(|link| escape_line(&link.reference));
+    for link in &told.chain {
+        let own = link.id == told.id;
+        lines.push(vec![
+            (Tone::Faint, format!("  {:ids$}  ", link.id)),
+            (if own { Tone::Strong } else { Tone::Plain }, format!("{:routes$}  ", route(link))),
+            (kind_tone(link.kind), format!("{:<9} ", link.kind.keyword())),
+            plain(format!("{:refs$}  ", escape_line(&link.reference))),
+            (Tone::Faint, format!("depth {} hop {}", link.depth, link.hops)),
+        ]);
+    }
+    lines
+}
+
+fn route(link: &Link) -> String {
+    format!("{} → {}", escape_line(&link.from), escape_line(&link.to))
+}
+
+/// What is left, and what holds it.
+fn standing(told: &Explanation) -> Vec<Line> {
+    let mut lines = Vec::new();
+    if !told.limits.is_empty() {
+        lines.push(head("limits"));
+        for limit in &told.limits {
+            let (tone, text) = tree::used(&limit.name, limit.current, limit.limit);
+            lines.push(vec![plain("  "), (tone, text), (Tone::Faint, format!("  {} left", limit.left))]);
+        }
+    }
+    if !told.holds.is_empty() {
+        lines.push(head("held by"));
+        lines.extend(told.holds.iter().map(hold));
+    }
+    lines
+}
+
+fn hold(hold: &Hold) -> Line {
+    let incident = hold.incident.as_ref().map(|incident| format!(" ({incident})")).unwrap_or_default();
+    let on = if hold.on.is_empty() { String::new() } else { format!(" {}", escape_line(&hold.on)) };
+    indented(Tone::Bad, format!("{}{on} is {}{incident}", hold.scope, hold.state))
+}
+
+/// What to do now.
+fn next(told: &Explanation) -> Vec<Line> {
+    let mut steps: Vec<String> = Vec::new();
+    if let Some(refused) = &told.refused {
+        steps.push(format!("the sender: {}", refused.problem.hint));
+        if let Some(ms) = refused.problem.retry_after_ms {
+            steps.push(format!("it could be sent again {} later", tree::duration(ms)));
+        }
+        steps.extend(human_step(refused.problem.code, told.chain.first()));
+    }
+    if let Some(view) = told.approval.as_ref().filter(|view| view.state == ApprovalState::Pending) {
+        steps.push(format!("may decide: {}, until {}", told.deciders.join(", "), view.expires_at));
+        steps.push(format!("lastword approve {} or lastword reject {}", view.id, view.id));
+    }
+    if let Some(view) = told.escalation.as_ref().filter(|view| view.state == EscalationState::Open) {
+        steps.push(format!("a human: lastword answer {} \"…\"", view.id));
+    }
+    for hold in &told.holds {
+        steps.extend(lift(hold, told));
+    }
+    if steps.is_empty() {
+        return Vec::new();
+    }
+    let mut lines = vec![head("what to do")];
+    lines.extend(steps.into_iter().map(|step| indented(Tone::Plain, escape_line(&step))));
+    lines
+}
+
+/// The command that lifts a hold; of a grant, in the conversation in which it began.
+fn lift(hold: &Hold, told: &Explanation) -> Option<String> {
+    let name = match hold.scope.as_str() {
+        "workspace" => "--workspace".to_owned(),
+        "agent" => format!("--agent {}", hold.on),
+        "conversation" => hold.on.clone(),
+        _ => told.chain.first()?.reference.clone(),
+    };
+    Some(format!("a human: lastword resume {name}"))
+}
+
+/// What a human can do about a refusal for good, where it is more than to wait.
+#[expect(clippy::wildcard_enum_match_arm, reason = "for most codes the hint to the sender is all there is to do")]
+fn human_step(code: Code, first: Option<&Link>) -> Option<String> {
+    let reference = first.map_or("REF", |link| link.reference.as_str());
+    Some(match code {
+        Code::GrantMessages => format!("a human: lastword grant {reference} --messages 20"),
+        Code::GrantTurns => format!("a human: lastword grant {reference} --turns 20"),
+        Code::GrantAgents => format!("a human: lastword grant {reference} --agents 4"),
+        Code::Budget => format!("a human: lastword grant {reference} --tokens 100000"),
+        Code::DepthCap | Code::HopCap | Code::TaskRequests => {
+            "a human: lastword ask AGENT \"…\" gives the rest as work of its own".to_owned()
+        }
+        Code::TurnsSoft | Code::TurnsHard => {
+            format!(
+                "a human: lastword ask AGENT \"…\" --ref {reference}, for the count begins anew when a human speaks"
+            )
+        }
+        _ => return None,
+    })
+}
