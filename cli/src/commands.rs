@@ -112,7 +112,7 @@ pub(crate) enum Command {
     Grant(grant::Args),
     /// List the limits that tripped and hold
     Incidents(incidents::Args),
-    /// Show every limit: value, default, rule and meaning; `diff`: what differs, and where it was set
+    /// Show every limit; `limits diff`: what differs, and where it was set
     Limits(limits::Args),
     /// Show what a grant can cause at most
     Bound(bound::Args),

@@ -26,7 +26,7 @@ pub(crate) fn words(told: &Explanation, out: &Out) -> String {
     lines.extend(chain(told));
     lines.extend(standing(told));
     lines.extend(next(told));
-    [text, out.lines(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+    [text, out.whole(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn head(text: &str) -> Line {

@@ -60,7 +60,15 @@ impl Out {
 
     /// Lines as one text, in their tones, cut to the terminal.
     pub(crate) fn lines(&self, lines: Vec<Line>) -> String {
-        let columns = self.columns().unwrap_or(usize::MAX);
+        self.within(lines, self.columns().unwrap_or(usize::MAX))
+    }
+
+    /// Lines as one text, in their tones, however long.
+    pub(crate) fn whole(&self, lines: Vec<Line>) -> String {
+        self.within(lines, usize::MAX)
+    }
+
+    fn within(&self, lines: Vec<Line>, columns: usize) -> String {
         let line =
             |line: Line| -> String { cut(line, columns).iter().map(|(tone, text)| self.tone(*tone, text)).collect() };
         lines.into_iter().map(line).collect::<Vec<_>>().join("\n")

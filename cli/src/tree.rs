@@ -66,7 +66,7 @@ pub(crate) fn grant(view: &GrantView) -> Line {
         line.push(used(what, *current, *limit));
     }
     if view.open {
-        line.push((Tone::Faint, format!("; can still cause {}", view.can_still_cause)));
+        line.push((Tone::Faint, format!("; can still cause {} messages", view.can_still_cause)));
     }
     if let Some(incident) = &view.latched {
         line.push((Tone::Bad, format!("  latched by {incident}")));

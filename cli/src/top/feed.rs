@@ -255,7 +255,6 @@ impl From<ClientError> for Stop {
 }
 
 /// The moment so much later, on the runtime's clock.
-#[expect(clippy::disallowed_methods, reason = "how long to gather events is this program's patience, no rule's")]
 fn later(by: Duration) -> Instant {
     Instant::now() + by
 }

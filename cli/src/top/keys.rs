@@ -1,4 +1,5 @@
 //! What a key does: it changes what is shown, or gives an order.
+#![expect(clippy::wildcard_enum_match_arm, reason = "a keyboard has many keys, and most of them do nothing")]
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 

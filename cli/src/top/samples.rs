@@ -14,7 +14,7 @@ fn distance(name: &str, limit: u64, current: u64) -> Value {
     json!({ "name": name, "limit": limit, "current": current, "left": limit.saturating_sub(current) })
 }
 
-fn summary(reference: &str, state: &str, latched: bool, nearest: Value) -> Value {
+fn summary(reference: &str, state: &str, latched: bool, nearest: &Value) -> Value {
     json!({
         "ref": reference, "opener": "operator", "state": state, "latched": latched,
         "counters": { "messages": 4, "turns": 3, "deepest": 2, "open_tasks": 1 },
@@ -48,7 +48,7 @@ fn message(id: u64, kind: &str, from: &str, to: &str, body: &str) -> Value {
 
 /// A conversation with a request, a refusal and an answer.
 pub(crate) fn conversation() -> ConversationView {
-    let mut view = summary("LOGIN-1", "active", false, Value::Null);
+    let mut view = summary("LOGIN-1", "active", false, &Value::Null);
     let problem = json!({
         "type": "urn:lastword:cycle", "title": "The recipient is above you in this chain of requests", "status": 422,
         "code": "cycle", "detail": "The recipient is above you: lead", "rule": "D5", "hint": "End your turn.",
@@ -93,9 +93,9 @@ pub(crate) fn model() -> Model {
         escalations: vec![of(escalation)],
         incidents: vec![of(incident)],
         conversations: vec![
-            of(summary("LOGIN-1", "active", false, distance("depth_max", 5, 2))),
-            of(summary("BUDGET-1", "active", true, distance("grant_tokens_max", 200_000, 240_150))),
-            of(summary("OLD-7", "paused", false, distance("turns_soft_max", 20, 16))),
+            of(summary("LOGIN-1", "active", false, &distance("depth_max", 5, 2))),
+            of(summary("BUDGET-1", "active", true, &distance("grant_tokens_max", 200_000, 240_150))),
+            of(summary("OLD-7", "paused", false, &distance("turns_soft_max", 20, 16))),
         ],
         more_conversations: false,
         agents: vec![

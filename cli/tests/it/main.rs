@@ -16,3 +16,5 @@ mod runner;
 mod runner_acp;
 #[cfg(test)]
 mod running;
+#[cfg(test)]
+mod terminal;

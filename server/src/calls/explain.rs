@@ -27,7 +27,7 @@ pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<E
     let (_, entry) = entries.into_iter().next().ok_or_else(unknown)?;
     match &entry.fact {
         Fact::Accepted { message } => of_message(ctx, caller, seq, &entry, message).await,
-        _ => of_record(ctx, caller, seq, &entry).await,
+        _ => of_record(ctx, caller, id, (seq, &entry)).await,
     }
 }
 
@@ -62,7 +62,7 @@ async fn of_message(
     Ok(Explanation { chain, message: Some(stored), ..told })
 }
 
-async fn of_record(ctx: &Context, caller: Caller, seq: Seq, entry: &Entry) -> Result<Explanation, Fault> {
+async fn of_record(ctx: &Context, caller: Caller, id: &str, (seq, entry): (Seq, &Entry)) -> Result<Explanation, Fault> {
     let fact = entry.fact.clone();
     let look = move |live: &Live<'_>| {
         let (agent, turn, told) = views::refused(live.state, seq, &fact)?;
@@ -72,8 +72,7 @@ async fn of_record(ctx: &Context, caller: Caller, seq: Seq, entry: &Entry) -> Re
     let found = ctx.handle.query(look).await?;
     // Who was refused, and humans: what one may not see is as unknown as what is not there.
     let may = |agent: AgentId| caller.principal.is_human() || caller.principal.agent() == agent;
-    let (_, refused, standing, begin) =
-        found.filter(|(agent, ..)| may(*agent)).ok_or_else(|| Fault::unknown(&seq.to_string()))?;
+    let (_, refused, standing, begin) = found.filter(|(agent, ..)| may(*agent)).ok_or_else(|| Fault::unknown(id))?;
     let subject = if matches!(entry.fact, Fact::Observed { .. }) { Subject::Observed } else { Subject::Refusal };
     let id = refused.problem.record.clone().unwrap_or_default();
     let told = standing_of(ctx, blank(id, subject, rfc3339(entry.at)), standing).await?;
