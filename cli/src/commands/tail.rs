@@ -1,6 +1,7 @@
 //! `lastword tail`: what happened last, and what happens, as it happens.
 
 use std::collections::VecDeque;
+use std::io::{Write as _, stderr};
 use std::time::Duration;
 
 use lastword_client::wire::Event;
@@ -9,7 +10,6 @@ use lastword_proto::MessageType;
 
 use super::Context;
 use crate::failure::{Exit, Failure};
-use crate::out::complain;
 use crate::session::Authority;
 use crate::story::Story;
 
@@ -137,7 +137,8 @@ async fn follow(
 
 /// The stream behind `after`, once there is a server again. It may be elsewhere, so it is looked for anew.
 async fn reopened(cx: &Context, after: &mut u64) -> Result<Events, Failure> {
-    complain("the server is gone: reconnecting", None)?;
+    // On standard error, so that standard output is events alone.
+    writeln!(stderr().lock(), "the server is gone; reconnecting")?;
     loop {
         tokio::time::sleep(REOPEN).await;
         match open(cx, *after).await {

@@ -83,6 +83,10 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
 
 fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
     let parked = if view.parked.is_empty() { "nothing".to_owned() } else { view.parked.join(" ") };
+    let next = match view.reference {
+        Some(_) => "u lifts it and lets the work go on · s stops the conversation",
+        None => "a room goes on when a human posts in it",
+    };
     vec![
         vec![
             (Tone::Strong, format!("{} {} is latched", view.scope, escape_line(&view.on))),
@@ -94,7 +98,7 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
         row("numbers", &format!("{} of {}", view.current, view.limit)),
         row("parked", &parked),
         Line::new(),
-        faint("u lifts it and lets the work go on · s stops the conversation"),
+        faint(next),
     ]
 }
 

@@ -245,7 +245,8 @@ fn hints(model: &Model) -> Line {
     let keys = match (&model.mode, model.current()) {
         (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
-        (_, Some(Item::Incident(_))) => "u resume · s stop",
+        (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
+        (_, Some(Item::Incident(_))) => "1 2 3 tabs",
         (_, Some(Item::Conversation(_) | Item::Agent(_))) => "p pause · u resume · s stop",
         (_, None) => "1 2 3 tabs",
     };

@@ -18,3 +18,5 @@ mod runner_acp;
 mod running;
 #[cfg(test)]
 mod terminal;
+#[cfg(test)]
+mod top;

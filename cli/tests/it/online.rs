@@ -305,7 +305,7 @@ fn a_conversation_is_paused_resumed_and_stopped() {
 }
 
 /// Holds a tool call, as an agent's runner does.
-fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
+pub(crate) fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(

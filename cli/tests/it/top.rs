@@ -1,0 +1,166 @@
+//! `lastword top` at a terminal: a pseudo-terminal whose other end is read as a screen.
+
+use std::fs::File;
+use std::io::{Read as _, Write as _};
+use std::path::Path;
+use std::process::Child;
+use std::sync::{Arc, Mutex};
+
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+
+use crate::program::{Server, lastword};
+use crate::running::wait_for;
+
+const ROWS: u16 = 24;
+const COLUMNS: u16 = 80;
+
+/// The program at a terminal of its own; killed when the test ends.
+struct Terminal {
+    child: Child,
+    ours: File,
+    theirs: File,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Terminal {
+    fn run(dir: &Path, args: &[&str], variables: &[(&str, &str)]) -> Self {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let ours = File::from(ours);
+        let theirs = File::options().read(true).write(true).open(name).unwrap();
+        tcsetwinsize(&theirs, Winsize { ws_row: ROWS, ws_col: COLUMNS, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
+        let end = || theirs.try_clone().unwrap();
+        let mut command = lastword(dir);
+        command.args(args).env("TERM", "xterm-256color").envs(variables.iter().copied());
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(ROWS, COLUMNS, 0)));
+        let (shown, mut reader) = (Arc::clone(&screen), ours.try_clone().unwrap());
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = reader.read(&mut bytes) {
+                shown.lock().unwrap().process(&bytes[..count]);
+            }
+        });
+        Self { child, ours, theirs, screen }
+    }
+
+    /// Waits until the screen shows all of it.
+    fn shows(&self, parts: &[&str]) {
+        let all = || parts.iter().all(|part| self.text().contains(part));
+        wait_for(&format!("{parts:?} on the screen"), all);
+    }
+
+    fn text(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    fn keys(&mut self, keys: &str) {
+        self.ours.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Waits for its end; gives the exit code, and sees that the terminal is as it was.
+    fn ended(mut self) -> i32 {
+        let code = self.child.wait().unwrap().code().unwrap_or(-1);
+        wait_for("the first screen", || !self.screen.lock().unwrap().screen().alternate_screen());
+        let modes = tcgetattr(&self.theirs).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "it reads lines again");
+        assert!(!self.screen.lock().unwrap().screen().hide_cursor());
+        code
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _gone = self.child.kill().and_then(|()| self.child.wait());
+    }
+}
+
+/// A server with a held call and a question, each of an agent's.
+fn waiting() -> Server {
+    let server = Server::start();
+    for name in ["ops", "hive"] {
+        server.agent(name);
+    }
+    server.as_agent("hive", &["send", "user", "To eu or us?", "--ref", "ASK-1"]).ok();
+    let token = std::fs::read_to_string(server.path().join("ops.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    crate::online::hold(url, token.trim(), r#"{"tool":"shell","arguments":{"cmd":"rm -r build"}}"#);
+    server
+}
+
+#[test]
+fn a_human_sees_what_waits_and_decides_it() {
+    let server = waiting();
+    // The operator's token is found by itself, for this is a terminal.
+    let mut top = Terminal::run(server.path(), &["top"], &[]);
+    top.shows(&["live 127.0.0.1", "apr-1", "esc-1", "rm -r build"]);
+    top.keys("a");
+    top.shows(&["Allow ops to make this call (apr-1", "[y/N]"]);
+    top.keys("y");
+    // The call is gone from the list, and the question is selected.
+    top.shows(&["apr-1 approved", "hive asks"]);
+    top.keys("enot us\r");
+    top.shows(&["answered esc-1", "nothing waits for a human"]);
+    assert_eq!(server.operator(&["approvals", "--all", "--json"]).json()["items"][0]["state"], "approved");
+    assert_eq!(server.operator(&["escalations", "--all", "--json"]).json()["items"][0]["answer"], "not us");
+    // What others do is shown as it happens.
+    server.operator(&["ask", "ops", "Once more", "--ref", "LATER-1", "--wait", "0s"]).ok();
+    top.keys("2");
+    top.shows(&["LATER-1", "operator → ops REQUEST"]);
+    top.keys("q");
+    assert_eq!(top.ended(), 0);
+}
+
+#[test]
+fn it_goes_on_after_a_restart_of_the_server_at_another_port() {
+    let server = waiting();
+    let mut top = Terminal::run(server.path(), &["top"], &[]);
+    top.shows(&["live 127.0.0.1", "Inbox 2"]);
+    let (_, dir) = server.terminate();
+    top.shows(&["reconnecting", "Inbox 2"]);
+    let server = Server::start_in(dir);
+    let address = server.first_line["listening"].as_str().unwrap().trim_start_matches("http://").to_owned();
+    top.shows(&[&address, "Inbox 2"]);
+    server.as_agent("hive", &["send", "user", "And when?", "--ref", "ASK-2"]).ok();
+    top.shows(&["Inbox 3", "esc-2"]);
+    top.keys("\u{3}");
+    assert_eq!(top.ended(), 0);
+}
+
+#[test]
+fn in_an_agents_terminal_a_humans_token_looks_and_decides_nothing() {
+    let server = waiting();
+    let found = Terminal::run(server.path(), &["top"], &[("CLAUDECODE", "1")]);
+    found.shows(&["it named no token"]);
+    assert_eq!(found.ended(), 1);
+    let named = ["--token-file", ".lastword/operator.token", "top"];
+    let mut top = Terminal::run(server.path(), &named, &[("CLAUDECODE", "1")]);
+    top.shows(&["live 127.0.0.1", "apr-1"]);
+    top.keys("ay");
+    top.shows(&["an agent is running this (CLAUDECODE is set)"]);
+    assert_eq!(server.operator(&["approvals", "--json"]).json()["items"][0]["state"], "pending");
+    top.keys("q");
+    assert_eq!(top.ended(), 0);
+}
+
+#[test]
+fn the_end_that_a_service_manager_asks_for_gives_the_terminal_back_too() {
+    let server = waiting();
+    let top = Terminal::run(server.path(), &["top"], &[("NO_COLOR", "1")]);
+    top.shows(&["live 127.0.0.1", "apr-1"]);
+    let coloured = {
+        let parser = top.screen.lock().unwrap();
+        let cells = (0..ROWS).flat_map(|row| (0..COLUMNS).map(move |column| (row, column)));
+        cells
+            .filter_map(|(row, column)| parser.screen().cell(row, column))
+            .any(|c| c.fgcolor() != vt100::Color::Default)
+    };
+    assert!(!coloured, "NO_COLOR is heeded");
+    let pid = top.child.id().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(top.ended(), 0);
+}
