@@ -59,3 +59,89 @@ async fn metrics_count_what_was_accepted_and_refused() {
     assert!(text.contains("lastword_messages_accepted_total 1\n"), "{text}");
     assert!(text.contains("lastword_refused_total{code=\"unknown_recipient\"} 1\n"), "{text}");
 }
+
+#[tokio::test]
+async fn a_stream_with_an_end_ends_there_and_says_where_the_log_was() {
+    let world = World::with(&["kilo"]).await;
+    let first = world.send("operator", "kilo", "T-1", "one").await.is(201);
+    world.send("operator", "kilo", "T-2", "two").await.is(201);
+    let upto = first["seq"].as_u64().unwrap();
+    let some = world.get("operator", &format!("/v1/events?after=0&until={upto}")).await;
+    let position: u64 = some.headers["lastword-position"].to_str().unwrap().parse().unwrap();
+    assert!(position > upto, "the log goes on: {position}");
+    let text = some.is(200);
+    let text = text.as_str().unwrap();
+    assert!(text.contains("\"one\"") && !text.contains("\"two\""), "{text}");
+    // What is not there yet is not waited for, and what concerns others makes no difference.
+    let all = world.get("kilo", "/v1/events?after=0&until=99999").await.is(200);
+    assert!(all.as_str().unwrap().contains("\"two\""), "{all}");
+}
+
+#[tokio::test]
+async fn a_refusal_is_explained_to_who_was_refused_and_to_humans() {
+    let world = World::with(&["kilo", "hive", "lead"]).await;
+    world.send("operator", "kilo", "T-1", "begin").await.is(201);
+    let delivery = world.take("kilo").await;
+    world.send("kilo", "hive", "T-1/1", "work").await.is(201);
+    world.take("hive").await;
+    let body = serde_json::json!({ "type": "request", "to": "kilo", "body": "you first" });
+    let problem = world.post("hive", "/v1/messages", body).await.refused(422, "passive_reply");
+    let record = problem["record"].as_str().unwrap().to_owned();
+    let path = format!("/v1/explanations/{record}");
+    for who in ["hive", "operator"] {
+        let told = world.get(who, &path).await.is(200);
+        assert_eq!(told["refused"]["problem"]["code"], "passive_reply", "{who}: {told}");
+        assert_eq!(told["refused"]["problem"]["record"], record, "{who}: {told}");
+    }
+    world.get("lead", &path).await.refused(404, "unknown_request");
+    // Of the chain each sees what it may read: `hive` has no part in what the human asked of `kilo`.
+    let links = |told: Value| told["chain"].as_array().unwrap().len();
+    assert_eq!(links(world.get("operator", &path).await.is(200)), 2);
+    assert_eq!(links(world.get("hive", &path).await.is(200)), 1);
+
+    let first = delivery["message"]["id"].as_str().unwrap();
+    world.get("lead", &format!("/v1/explanations/{first}")).await.refused(404, "unknown_request");
+    let told = world.get("operator", &format!("/v1/explanations/{first}")).await.is(200);
+    assert_eq!(told["message"]["body"], "begin", "{told}");
+    assert!(told["grant"]["open"].as_bool().unwrap(), "{told}");
+    for none in ["refused-1", "refused-", "refused-x", "msg-99999", "esc-1", "apr-1", "nonsense"] {
+        world.get("operator", &format!("/v1/explanations/{none}")).await.refused(404, "unknown_request");
+    }
+    // What no rule refused is on no record.
+    let problem = world.send("operator", "not/a/name", "T-1", "x").await.refused(400, "malformed");
+    assert_eq!(problem.get("record"), None, "{problem}");
+}
+
+#[tokio::test]
+async fn an_explanation_names_who_may_decide_and_what_holds() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "begin").await.is(201);
+    let held = serde_json::json!({ "tool": "deploy", "arguments": {} });
+    world.take("kilo").await;
+    let held = world.post("kilo", "/v1/approvals", held).await.is(201);
+    let told = world.get("operator", &format!("/v1/explanations/{}", held["id"].as_str().unwrap())).await.is(200);
+    assert_eq!((&told["deciders"][0], &told["approval"]["digest"]), (&Value::from("human"), &held["digest"]));
+    assert_eq!(told["chain"][0]["ref"], "T-1");
+    let later = world.send("operator", "kilo", "T-2", "wait").await.is(201);
+    world.request("operator", Method::POST, "/v1/workspace/pause").send().await.unwrap().error_for_status().unwrap();
+    let told = world.get("operator", &format!("/v1/explanations/{}", later["id"].as_str().unwrap())).await.is(200);
+    assert_eq!((&told["holds"][0]["scope"], &told["holds"][0]["state"]), (&"workspace".into(), &"paused".into()));
+}
+
+#[tokio::test]
+async fn lists_say_how_near_a_limit_is() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "begin").await.is(201);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "T-1/1", "work").await.is(201);
+    let list = world.get("operator", "/v1/conversations").await.is(200);
+    let nearest = &list["items"][0]["nearest"];
+    assert!(nearest["limit"].as_u64().unwrap() > 0 && nearest["name"].is_string(), "{list}");
+    let agent = world.get("operator", "/v1/agents/kilo").await.is(200);
+    let window = |name: &str| {
+        let windows = agent["windows"].as_array().unwrap();
+        windows.iter().find(|window| window["name"] == name).unwrap()["current"].as_u64().unwrap()
+    };
+    assert_eq!((window("sender_messages_max"), window("fan_out_targets_max"), window("roots_per_hour_max")), (1, 1, 0));
+    assert_eq!(world.get("operator", "/v1/agents/operator").await.is(200).get("windows"), None, "none bind a human");
+}
