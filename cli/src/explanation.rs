@@ -41,11 +41,9 @@ fn message(message: &StoredMessage) -> Vec<Line> {
     let mut first = vec![(Tone::Faint, format!("{}  ", message.id))];
     first.extend(tree::route(message));
     first.push(plain(format!(" {}", escape_line(&message.reference))));
-    let state = match message.status {
-        Some(status) => format!("  {}", status.word()),
-        None => String::new(),
-    };
-    first.push((Tone::Good, state));
+    if let Some(status) = message.status {
+        first.push((tree::status_tone(status), format!("  {}", status.word())));
+    }
     first.push((Tone::Faint, format!("  admitted at {}, {}", message.created_at, message.delivery_state)));
     vec![
         first,
@@ -58,8 +56,8 @@ fn message(message: &StoredMessage) -> Vec<Line> {
 fn depth(message: &StoredMessage) -> &'static str {
     match (message.depth, message.kind, &message.cause) {
         (_, MessageType::Response, None) => "an answer that the broker or a human gave",
-        (0, _, None) => "nothing of this conversation led to it",
-        (0, _, Some(_)) => "its task had received nothing in this conversation, which so begins here or again",
+        (0, _, None) => "it was sent outside every turn, where a conversation begins",
+        (0, _, Some(_)) => "its task had received nothing here but from a human, whose messages add no depth",
         _ => "one more than the deepest message of this conversation that its task had received",
     }
 }

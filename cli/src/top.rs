@@ -14,7 +14,7 @@ mod screen;
 pub(crate) use self::draw::draw;
 pub(crate) use self::feed::{Feed, Update, carry_out};
 pub(crate) use self::keys::press;
-pub(crate) use self::model::{Model, Order};
+pub(crate) use self::model::{Model, Order, Seen};
 pub(crate) use self::rows::{running, span};
 pub(crate) use self::screen::{Screen, wall_clock};
 

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Context;
 use crate::failure::Failure;
 use crate::session::Authority;
-use crate::top::{Feed, Model, Order, Screen, Update, carry_out, draw, press, wall_clock};
+use crate::top::{Feed, Model, Order, Screen, Seen, Update, carry_out, draw, press, wall_clock};
 
 /// News that may wait to be shown.
 const NEWS_MAX: usize = 64;
@@ -67,7 +67,9 @@ async fn show(
         model.resize(screen.terminal.size()?.width);
         let wanted = model.wanted();
         want.send_if_modified(|now| std::mem::replace(now, wanted.clone()) != wanted);
-        screen.terminal.draw(|frame| draw(frame, &mut model))?;
+        let mut seen = Seen::default();
+        screen.terminal.draw(|frame| seen = draw(frame, &model))?;
+        model.seen(seen);
         let order = tokio::select! {
             event = keys.next() => match event.transpose()? {
                 Some(Event::Key(key)) if key.kind != KeyEventKind::Release => press(&mut model, key),

@@ -7,7 +7,7 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::detail;
-use super::model::{Link, Mode, Model, Purpose, Tab, Told};
+use super::model::{Link, Mode, Model, Purpose, Seen, Tab, Told};
 use super::rows::Item;
 use crate::out::{Line, Tone, cut, escape_line};
 
@@ -51,34 +51,34 @@ const AGENTS: [(&str, u16); 9] = [
 /// Rows that the selected row gets below the list, where it gets any.
 const BELOW_ROWS_MIN: u16 = 5;
 
-/// Paints the whole screen; notes in the model how much of it a page is.
-pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
+/// Paints the whole screen; gives how much of what there is was seen.
+pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     let [title, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     frame.render_widget(Paragraph::new(heading(model, title.width)), title);
     let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _));
-    if model.is_wide() {
+    let seen = if model.is_wide() {
         let [left, right] = Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(body);
-        list(frame, model, left);
-        full_row(frame, model, right);
+        let seen = list(frame, model, left);
+        let beside = full_row(frame, model, right);
+        if full { beside } else { Seen { scroll_max: beside.scroll_max, ..seen } }
     } else if full {
-        full_row(frame, model, body);
+        full_row(frame, model, body)
+    } else if model.rows().is_empty() {
+        list(frame, model, body)
     } else {
-        // A list takes the rows that it has, and more than half of the screen only where there is no row to tell.
+        // A list takes the rows that it has, and at most half of the screen: the rest tells the selected one.
         let rows = u16::try_from(model.rows().len()).unwrap_or(u16::MAX).saturating_add(1);
-        let most =
-            if rows == 1 { body.height } else { body.height.saturating_sub((body.height / 2).max(BELOW_ROWS_MIN)) };
-        let [above, below] =
-            Layout::vertical([Constraint::Length(rows.max(2).min(most)), Constraint::Min(0)]).areas(body);
-        list(frame, model, if rows == 1 { body } else { above });
-        if rows > 1 {
-            full_row(frame, model, below);
-        }
-    }
+        let most = body.height.saturating_sub((body.height / 2).max(BELOW_ROWS_MIN));
+        let [above, below] = Layout::vertical([Constraint::Length(rows.min(most)), Constraint::Min(0)]).areas(body);
+        let seen = list(frame, model, above);
+        Seen { scroll_max: full_row(frame, model, below).scroll_max, ..seen }
+    };
     if model.mode == Mode::Help {
         help(frame, model, body);
     }
     frame.render_widget(Paragraph::new(footing(model)), foot);
+    seen
 }
 
 /// A tone as a style; without colours by weight alone.
@@ -127,11 +127,12 @@ fn heading(model: &Model, columns: u16) -> Text<'static> {
     painted
 }
 
-fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
-    model.page = area.height.saturating_sub(1);
+fn list(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
+    let seen = Seen { page: area.height.saturating_sub(1), scroll_max: 0 };
     let rows = model.rows();
     if rows.is_empty() {
-        return frame.render_widget(Paragraph::new(text(model, nothing(model))).wrap(Wrap { trim: true }), area);
+        frame.render_widget(Paragraph::new(text(model, nothing(model))).wrap(Wrap { trim: true }), area);
+        return seen;
     }
     let columns = fitting(model.tab, area.width);
     let widths =
@@ -144,6 +145,7 @@ fn list(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::new().with_selected(Some(model.index(&rows)));
     frame.render_stateful_widget(table, area, &mut state);
+    seen
 }
 
 /// The columns of a tab that have room beside each other.
@@ -186,7 +188,7 @@ fn nothing(model: &Model) -> Line {
     vec![(Tone::Faint, words)]
 }
 
-fn full_row(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
+fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     let borders = match model.mode {
         _ if model.is_wide() => Borders::LEFT,
         Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _) => Borders::TOP,
@@ -198,13 +200,10 @@ fn full_row(frame: &mut Frame<'_>, model: &mut Model, area: Rect) {
     // Every character of a call that is decided on can be read, so long lines go on below.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
     let total = u16::try_from(paragraph.line_count(inner.width)).unwrap_or(u16::MAX);
-    if !matches!(model.mode, Mode::List) {
-        model.page = inner.height;
-    }
-    model.scroll_max = total.saturating_sub(inner.height);
-    model.scroll = model.scroll.min(model.scroll_max);
+    let scroll_max = total.saturating_sub(inner.height);
     frame.render_widget(block, area);
-    frame.render_widget(paragraph.scroll((model.scroll, 0)), inner);
+    frame.render_widget(paragraph.scroll((model.scroll.min(scroll_max), 0)), inner);
+    Seen { page: inner.height, scroll_max }
 }
 
 fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
@@ -271,7 +270,9 @@ mod tests {
     fn painted(model: &mut Model, columns: u16, rows: u16) -> Buffer {
         let mut terminal = Terminal::new(TestBackend::new(columns, rows)).unwrap();
         model.resize(columns);
-        terminal.draw(|frame| draw(frame, model)).unwrap();
+        let mut seen = Seen::default();
+        terminal.draw(|frame| seen = draw(frame, model)).unwrap();
+        model.seen(seen);
         terminal.backend().buffer().clone()
     }
 

@@ -20,11 +20,11 @@ use crate::session::Authority;
 /// Pause before the server is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 /// Events that come within this time are answered with one fetch.
-const GATHER: Duration = Duration::from_millis(100);
+const GATHER: Duration = Duration::from_millis(200);
 /// While an agent's windows hold something, they are looked at again after so long: they empty by themselves.
 const WINDOWS: Duration = Duration::from_secs(5);
 /// Most conversations that are listed.
-const CONVERSATIONS_MAX: usize = 500;
+const CONVERSATIONS_MAX: usize = 200;
 
 /// News for the model.
 #[derive(Debug)]

@@ -56,7 +56,7 @@ fn detail(model: &mut Model, key: KeyCode) -> Option<Order> {
         KeyCode::PageDown | KeyCode::Char(' ') => scroll(model, by, true),
         KeyCode::PageUp => scroll(model, by, false),
         KeyCode::Home | KeyCode::Char('g') => model.scroll = 0,
-        KeyCode::End | KeyCode::Char('G') => model.scroll = model.scroll_max,
+        KeyCode::End | KeyCode::Char('G') => model.scroll = model.seen.scroll_max,
         other => return anywhere(model, other, Mode::Detail),
     }
     None
@@ -64,11 +64,11 @@ fn detail(model: &mut Model, key: KeyCode) -> Option<Order> {
 
 fn scroll(model: &mut Model, by: u16, down: bool) {
     let to = if down { model.scroll.saturating_add(by) } else { model.scroll.saturating_sub(by) };
-    model.scroll = to.min(model.scroll_max);
+    model.scroll = to.min(model.seen.scroll_max);
 }
 
 fn page(model: &Model) -> isize {
-    isize::try_from(model.page.max(2) - 1).unwrap_or(1)
+    isize::try_from(model.seen.page.max(2) - 1).unwrap_or(1)
 }
 
 /// Keys that do the same in a list and in a detail.

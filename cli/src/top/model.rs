@@ -148,6 +148,15 @@ pub(crate) struct Lists {
     pub(crate) agents: Vec<AgentView>,
 }
 
+/// How much of what there is a picture had room for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Seen {
+    /// Rows of a page.
+    pub(super) page: u16,
+    /// The most lines that the detail can be scrolled by.
+    pub(super) scroll_max: u16,
+}
+
 /// All that is shown.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
@@ -168,10 +177,7 @@ pub(crate) struct Model {
     pub(super) selected: [Option<String>; 3],
     /// Lines of the detail above the screen.
     pub(super) scroll: u16,
-    /// The most of them that make sense, as the last picture found.
-    pub(super) scroll_max: u16,
-    /// Rows of a page, as the last picture found.
-    pub(super) page: u16,
+    pub(super) seen: Seen,
     pub(super) columns: u16,
 }
 
@@ -239,6 +245,12 @@ impl Model {
     /// Whether there is room for the list and the selected row beside it.
     pub(super) const fn is_wide(&self) -> bool {
         self.columns >= WIDE_COLUMNS
+    }
+
+    /// A picture showed so much of it.
+    pub(crate) fn seen(&mut self, seen: Seen) {
+        self.seen = seen;
+        self.scroll = self.scroll.min(seen.scroll_max);
     }
 
     /// The terminal has so many columns now.
