@@ -61,7 +61,7 @@ async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Serve
     let answered: BTreeMap<TaskId, Time> = shown.iter().filter_map(answered).collect();
     let look = move |live: &Live<'_>| -> BTreeMap<TaskId, Served> {
         let one = |(message, at, task): (Seq, Time, TaskId)| {
-            let turns = live.state.tasks.get(&task).map_or_else(Vec::new, |task| task.turns.clone());
+            let turns = live.state.tasks.get(&task).map_or_else(Vec::new, |task| task.turns.to_vec());
             let duration_ms = answered.get(&task).map(|end| end.since(at));
             (task, Served { message, turns, tokens: 0, duration_ms, refusals: Vec::new() })
         };

@@ -24,11 +24,12 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
     loop {
         let mut ring = std::pin::pin!(bell.notified());
         ring.as_mut().enable();
+        // Boxed, so that ten thousand who wait don't each hold room for it.
         if caller.principal.is_human() {
-            if let Some(delivery) = read(ctx, caller).await? {
+            if let Some(delivery) = Box::pin(read(ctx, caller)).await? {
                 return Ok(Some(delivery));
             }
-        } else if let Some((parcel, delivery)) = take_now(ctx, caller).await? {
+        } else if let Some((parcel, delivery)) = Box::pin(take_now(ctx, caller)).await? {
             parcel.accept();
             return Ok(Some(delivery));
         }
