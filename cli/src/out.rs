@@ -1,8 +1,9 @@
 //! Output: JSON or text, with nothing in it that could steer a terminal.
 
-use std::fmt::Write as _;
 use std::io::{self, IsTerminal as _, Write as _};
 
+pub(crate) use lastword_proto::visible::escape;
+use lastword_proto::visible::escape_json;
 use serde::Serialize;
 use serde_json::json;
 
@@ -144,21 +145,6 @@ pub(crate) fn complain(message: &str, hint: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// Text of others on one line or several, with every character shown that would steer the terminal or
-/// turn the reading direction.
-pub(crate) fn escape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if !matches!(c, '\n' | '\t') && steers(c) {
-            // Writing to a String can't fail.
-            let _ok = write!(out, "{}", c.escape_unicode());
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
 /// Text of others on one line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', " ")
@@ -189,25 +175,6 @@ pub(crate) fn cut(line: Line, columns: usize) -> Line {
     kept
 }
 
-/// JSON text, in which only strings can hold such characters.
-fn escape_json(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if steers(c) {
-            // Writing to a String can't fail; all of them are in the basic plane.
-            let _ok = write!(out, "\\u{:04x}", u32::from(c));
-        } else {
-            out.push(c);
-        }
-    }
-    out
-}
-
-const fn steers(c: char) -> bool {
-    c.is_ascii_control()
-        || matches!(c, '\u{80}'..='\u{9f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-}
-
 /// Rows of cells in aligned columns; cells are escaped.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
     let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
@@ -230,6 +197,8 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lastword_proto::visible::steers;
+
     use super::*;
 
     #[test]

@@ -24,6 +24,7 @@ pub mod refusal;
 pub mod rules;
 pub mod state;
 #[cfg(feature = "wire")]
+pub mod visible;
 pub mod wire;
 
 mod core;

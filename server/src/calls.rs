@@ -7,6 +7,7 @@
 pub(crate) mod audit;
 pub(crate) mod canonical;
 pub(crate) mod control;
+pub(crate) mod decisions;
 pub(crate) mod desk;
 pub(crate) mod explain;
 pub(crate) mod messages;
@@ -28,7 +29,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
 use crate::edges::Fault;
-use crate::identity::credential;
+use crate::identity::{Session, SignInCode, credential};
 
 /// Longest wait of any call; a longer one is cut.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -50,6 +51,8 @@ pub struct Context {
     pub(crate) origins: Arc<crate::edges::http::Origins>,
     /// Agents at whose own client a human sits, by name, and which human.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
+    /// The code of the console's one-time link.
+    pub(crate) sign_in: Arc<SignInCode>,
     /// Whether callers without a token reach what the MCP conformance suite calls.
     pub(crate) conformance_fixtures: bool,
 }
@@ -72,6 +75,11 @@ impl Caller {
             Some(turn) => caller.within(handle, turn),
             None => Ok(caller),
         }
+    }
+
+    /// The human of a session.
+    pub(crate) const fn of(session: &Session) -> Self {
+        Self { principal: session.principal, credential: session.token, turn: None }
     }
 
     /// The caller in the turn that this token names.

@@ -1,5 +1,6 @@
 //! The ways in. An edge turns bytes into inputs and replies into bytes; none holds a rule of the protocol.
 
+mod console;
 pub mod http;
 pub mod mcp;
 

@@ -15,6 +15,10 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};
 
+mod session;
+
+pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
+
 /// The human's token, within the data directory.
 pub const FILE_OPERATOR_TOKEN: &str = "operator.token";
 /// The key that signs turn tokens, within the data directory.
@@ -41,6 +45,11 @@ impl Secret {
     /// The system has no randomness to give.
     pub fn token() -> io::Result<Self> {
         Ok(Self(format!("{TOKEN_PREFIX}{}", hex(&random()?))))
+    }
+
+    /// The code of a one-time link, of 256 random bits.
+    pub(crate) fn code() -> io::Result<Self> {
+        Ok(Self(hex(&random()?)))
     }
 
     /// The text, for whoever is to have it.
@@ -112,6 +121,12 @@ impl Directory {
     /// Who holds the token with this hash.
     pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied()
+    }
+
+    /// The hash of the token that `agent` has now, and what it proves.
+    pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
+        let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
+        known.iter().find(|(_, principal)| principal.agent() == agent).map(|(token, principal)| (*token, *principal))
     }
 
     /// How many are known.

@@ -13,7 +13,7 @@ mod words;
 
 pub(crate) use self::conversations::{children_of, conversation, summary, tree};
 pub(crate) use self::desk::{approval, claim, escalation, incident, room};
-pub(crate) use self::events::{EventDraft, event};
+pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanation::{Standing, link, refused};
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::notices::notices;

@@ -93,9 +93,12 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let server = Server::start(config).await?;
     let url = format!("http://{}", server.addr());
     let note = Note::write(&data, &url)?;
+    let code = server.sign_in_code().map_err(Failure::unavailable)?;
     let listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
     cx.out.show(&listening, |_, _| {
-        format!("listening on {url}\noperator token in {}", server.operator_token_file().display())
+        let file = server.operator_token_file().display();
+        let console = format!("{}/sign-in#{}", reachable(server.addr()), code.reveal());
+        format!("listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes)")
     })?;
     let operator = read_token(server.operator_token_file())?;
     let mut team = Team::start(members, &reachable(server.addr()), &operator, &data, cx.out).await?;

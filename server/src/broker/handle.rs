@@ -16,7 +16,7 @@ use super::recent::Recent;
 use super::wakes::Wakes;
 use super::{Command, Live, Release};
 use crate::clock::Clock;
-use crate::identity::{Directory, TurnSigner};
+use crate::identity::{Directory, Session, TurnSigner};
 use crate::metrics::Metrics;
 
 /// Try again after so long when the queue is full, in ms.
@@ -237,6 +237,16 @@ impl Handle {
     /// Who holds the token with this hash.
     pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
         self.0.directory.known_by(credential)
+    }
+
+    /// The hash of the token that `agent` has now, and what it proves.
+    pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
+        self.0.directory.proof_of(agent)
+    }
+
+    /// Whose session of the console `cookie` is.
+    pub(crate) fn session(&self, cookie: &str) -> Option<Session> {
+        self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
     /// Signs and checks turn tokens.

@@ -94,7 +94,7 @@ pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<Es
     Ok(Page::whole(escalations_by_id(ctx, ids).await?))
 }
 
-async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
+pub(super) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
     let wanted = ids.clone();
     let positions = move |live: &Live<'_>| -> Vec<Seq> {
         let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
@@ -199,6 +199,20 @@ pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<Appr
         mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
     };
     Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// These approvals, as far as `caller` may see them.
+pub(super) async fn approvals_by_id(
+    ctx: &Context,
+    caller: Caller,
+    ids: Vec<ApprovalId>,
+) -> Result<Vec<ApprovalView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let seen = |id: &ApprovalId| live.state.approvals.get(id).is_some_and(|a| sees(live, a, who));
+        ids.into_iter().filter(seen).filter_map(|id| views::approval(live.state, id)).collect()
+    };
+    Ok(ctx.handle.query(all).await?)
 }
 
 /// Decides an approval.

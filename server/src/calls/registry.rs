@@ -1,11 +1,11 @@
 //! Agents and humans.
 
-use lastword_proto::fact::Profile;
+use lastword_proto::fact::{Credential, Profile};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::{AgentName, Label, NameError};
 use lastword_proto::wire::{AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
-use lastword_proto::{Code, Input, Reply};
+use lastword_proto::{Code, Input, Principal, Reply};
 
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
@@ -62,6 +62,35 @@ pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, Faul
 pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, Fault> {
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
+}
+
+/// The first human of the workspace, as whoever may read the data directory can act; and the hash of their token.
+pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, Fault> {
+    let first = ctx.handle.query(|live| live.state.any_human()).await?;
+    Ok(ctx.handle.proof_of(first).filter(|(_, principal)| principal.is_human()))
+}
+
+/// Who and what has `wanted` in its name.
+pub(crate) struct Named {
+    /// Agents and humans.
+    pub(crate) people: Vec<String>,
+    /// Conversations, the newest first.
+    pub(crate) references: Vec<String>,
+}
+
+/// Agents, humans and conversations with `wanted`, in lower case, in their names; at most `max` of each kind.
+pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, Fault> {
+    caller.human()?;
+    let wanted = wanted.to_owned();
+    let look = move |live: &Live<'_>| {
+        let has = |name: &str| name.to_ascii_lowercase().contains(&wanted);
+        let people = live.state.names.iter().filter(|(_, id)| live.state.agent(**id).is_some_and(|agent| agent.live));
+        let people = people.map(|(name, _)| name.to_string()).filter(|name| has(name)).take(max).collect();
+        let all = live.state.conversations.range(..).rev();
+        let references = all.map(|(_, conv)| conv.reference.to_string()).filter(|name| has(name)).take(max).collect();
+        Named { people, references }
+    };
+    Ok(ctx.handle.query(look).await?)
 }
 
 /// Changes what an agent may do.

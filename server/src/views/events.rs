@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use lastword_proto::fact::{Latched, Place, SYSTEM, Scope};
+use lastword_proto::fact::{Latched, Place, Recipient, SYSTEM, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
+use lastword_proto::state::Agent;
 use lastword_proto::wire::{Event, rfc3339};
 use lastword_proto::{Entry, Fact, Principal, Refusal, Seq, State};
 use serde_json::{Map, Value};
@@ -280,5 +281,81 @@ fn of_approval(state: &State, about: About, id: ApprovalId) -> About {
             None => about.agent(known.agent),
         },
         None => about,
+    }
+}
+
+/// What a fact concerns, for those who look at a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Messages and turns.
+    Work,
+    /// Questions to humans, and calls that are held.
+    Desk,
+    /// What a human has seen.
+    Notices,
+    /// Who is here.
+    People,
+    /// A human's word on what may run.
+    Control,
+    /// A limit that tripped, or no longer holds.
+    Incidents,
+    /// Rooms and claims.
+    Rooms,
+    /// Limits and the policy.
+    Settings,
+}
+
+/// What a fact concerns, and the conversation that it is about.
+pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
+    let about = about(state, fact);
+    let task = about.task.and_then(|task| state.tasks.get(&task));
+    let conv = about.conv.or(task.map(|task| task.conv));
+    let subject = match fact {
+        Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
+        Fact::Registered { .. } | Fact::Amended { .. } | Fact::Rekeyed { .. } | Fact::Removed { .. } => Subject::People,
+        Fact::Noticed { .. } => Subject::Notices,
+        Fact::Controlled { .. } => Subject::Control,
+        Fact::LatchSet { .. } | Fact::LatchLifted { .. } => Subject::Incidents,
+        Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::Claimed { .. } | Fact::Released { .. } => Subject::Rooms,
+        Fact::EscalationOpened { .. }
+        | Fact::EscalationNoted { .. }
+        | Fact::EscalationKeyed { .. }
+        | Fact::ApprovalAsked { .. }
+        | Fact::ApprovalRuled { .. }
+        | Fact::ApprovalDecided { .. }
+        | Fact::ApprovalUsed { .. } => Subject::Desk,
+        // A human's answer settles an escalation, and what is for a human lies in the inbox.
+        Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
+        Fact::Accepted { .. }
+        | Fact::Heard { .. }
+        | Fact::Warned { .. }
+        | Fact::Refused { .. }
+        | Fact::Observed { .. }
+        | Fact::GrantOpened { .. }
+        | Fact::GrantExtended { .. }
+        | Fact::GrantClosed { .. }
+        | Fact::ConversationOpened { .. }
+        | Fact::RootStarted { .. }
+        | Fact::RootEnded { .. }
+        | Fact::TurnOpened { .. }
+        | Fact::Joined { .. }
+        | Fact::Collected { .. }
+        | Fact::Renewed { .. }
+        | Fact::TurnClosed { .. }
+        | Fact::Late { .. }
+        | Fact::Requeued { .. }
+        | Fact::BudgetWarned { .. } => Subject::Work,
+    };
+    (subject, conv)
+}
+
+fn is_human(state: &State, agent: AgentId) -> bool {
+    state.agent(agent).is_some_and(Agent::is_human)
+}
+
+fn to_human(state: &State, to: Recipient) -> bool {
+    match to {
+        Recipient::One(agent) => is_human(state, agent),
+        Recipient::All => false,
     }
 }

@@ -166,6 +166,11 @@ fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
 }
 
 impl Shown {
+    /// Its position.
+    pub(crate) const fn seq(&self) -> Seq {
+        self.seq
+    }
+
     /// The message itself.
     /// When it was admitted.
     pub(crate) fn at(&self) -> lastword_proto::Time {

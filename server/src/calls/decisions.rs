@@ -1,0 +1,171 @@
+//! What waits for a human, in the order in which to look at it, with the work that it holds up.
+
+use std::cmp::Reverse;
+
+use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
+use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::wire::{ApprovalView, EscalationView, StoredMessage};
+use lastword_proto::{Priority, Seq, State, Time};
+
+use super::{Caller, Context, desk};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views::{self, Shown};
+
+/// Settled decisions in the list.
+const SETTLED_MAX: usize = 20;
+/// Unread messages in the list.
+const UNREAD_MAX: usize = 50;
+
+/// A question or a held call.
+pub(crate) enum Asked {
+    /// An agent asks, or something timed out for good.
+    Question(Box<EscalationView>),
+    /// A tool call is held.
+    Call(Box<ApprovalView>),
+}
+
+/// One of them, and the work that it is part of.
+pub(crate) struct Decision {
+    /// What is asked.
+    pub(crate) asked: Asked,
+    /// How urgent the request is that it holds up.
+    pub(crate) priority: Priority,
+    /// The requests that led to it, from the root on.
+    pub(crate) chain: Vec<Link>,
+    /// The text of the first of them.
+    pub(crate) root: Option<String>,
+}
+
+/// A request on the way from the root.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    /// Who asked; `None` where an agent started by itself.
+    pub(crate) from: Option<String>,
+    /// Whom.
+    pub(crate) to: String,
+    /// In which conversation.
+    pub(crate) reference: String,
+    /// At which depth of it.
+    pub(crate) depth: Option<u8>,
+    message: Option<Seq>,
+}
+
+/// What lies before the humans.
+pub(crate) struct Decisions {
+    /// What waits: the most urgent first, and of those the newest.
+    pub(crate) waiting: Vec<Decision>,
+    /// What was settled last.
+    pub(crate) settled: Vec<Decision>,
+    /// Messages for the caller that were not taken yet, newest first.
+    pub(crate) unread: Vec<StoredMessage>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Id {
+    Question(EscalationId),
+    Call(ApprovalId),
+}
+
+/// The order in which decisions are looked at.
+type Row = (Id, Priority, Time, Vec<Link>);
+
+/// How many decisions wait for a human.
+pub(crate) async fn waiting(ctx: &Context) -> Result<usize, Fault> {
+    Ok(ctx.handle.query(|live| open(live.state)).await?.len())
+}
+
+/// What waits, so that a change of it can be told.
+pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
+    let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+    let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
+    let questions = questions.map(|(id, _)| (true, u64::from(id.0)));
+    questions.chain(calls.map(|(id, _)| (false, u64::from(id.0)))).collect()
+}
+
+/// What waits for the humans, what they settled last, and what the caller has not read.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Fault> {
+    caller.human()?;
+    let agent = caller.principal.agent();
+    let look = move |live: &Live<'_>| {
+        let notices = live.state.agent(agent).map(|human| &human.notices);
+        let unread: Vec<Seq> = notices.into_iter().flatten().rev().map(|(seq, _)| *seq).take(UNREAD_MAX).collect();
+        (rows(live.state, true), rows(live.state, false), unread)
+    };
+    let (waiting, mut settled, unread) = ctx.handle.query(look).await?;
+    settled.truncate(SETTLED_MAX);
+    let shown = views::show(&ctx.handle, unread).await?;
+    Ok(Decisions {
+        waiting: filled(ctx, caller, waiting).await?,
+        settled: filled(ctx, caller, settled).await?,
+        unread: shown.into_iter().filter_map(Shown::stored).collect(),
+    })
+}
+
+fn rows(state: &State, waiting: bool) -> Vec<Row> {
+    let questions = state.escalations.iter().rev();
+    let questions = questions.filter(|(_, known)| (known.state == EscalationState::Open) == waiting);
+    let questions = questions.map(|(id, known)| (Id::Question(*id), known.task, known.at));
+    let calls = state.approvals.iter().rev();
+    let calls = calls.filter(|(_, known)| (known.state == ApprovalState::Pending) == waiting);
+    let calls = calls.map(|(id, known)| (Id::Call(*id), known.task, known.at));
+    // Of what is settled, only the newest of each kind can be among the newest of both.
+    let max = if waiting { usize::MAX } else { SETTLED_MAX };
+    let mut rows: Vec<Row> = questions
+        .take(max)
+        .chain(calls.take(max))
+        .map(|(id, task, at)| (id, task.map_or(Priority::Normal, |task| priority(state, task)), at, chain(state, task)))
+        .collect();
+    rows.sort_by_key(|(id, priority, at, _)| (waiting.then_some(*priority), Reverse(*at), *id));
+    rows
+}
+
+fn priority(state: &State, task: TaskId) -> Priority {
+    let request = state.tasks.get(&task).and_then(|task| task.request.as_ref());
+    request.map_or(Priority::Normal, |request| request.priority)
+}
+
+/// The requests that led to a task, from the root on. They are as many as hops are allowed (D4).
+fn chain(state: &State, task: Option<TaskId>) -> Vec<Link> {
+    let first = task.and_then(|task| state.tasks.get(&task));
+    let above = std::iter::successors(first, |task| match task.asker {
+        lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),
+        lastword_proto::state::Asker::Nobody | lastword_proto::state::Asker::Human(_) => None,
+    });
+    let mut links: Vec<Link> = above
+        .map(|task| Link {
+            from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
+            to: state.name_of(task.agent).to_owned(),
+            reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+            depth: task.request.as_ref().map(|request| request.depth),
+            message: task.request.as_ref().map(|request| request.message),
+        })
+        .collect();
+    links.reverse();
+    links
+}
+
+async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, Fault> {
+    let questions = rows.iter().filter_map(|row| if let Id::Question(id) = row.0 { Some(id) } else { None }).collect();
+    let questions = desk::escalations_by_id(ctx, questions).await?;
+    let calls = rows.iter().filter_map(|row| if let Id::Call(id) = row.0 { Some(id) } else { None }).collect();
+    let calls = desk::approvals_by_id(ctx, caller, calls).await?;
+    let mut roots: Vec<Seq> = rows.iter().filter_map(|row| row.3.first()?.message).collect();
+    roots.sort_unstable();
+    roots.dedup();
+    let roots = views::show(&ctx.handle, roots).await?;
+    let text = |seq: Option<Seq>| {
+        let shown = roots.iter().find(|shown| Some(shown.seq()) == seq)?;
+        shown.message().map(|message| message.body.to_string())
+    };
+    let (mut questions, mut calls) = (questions.into_iter(), calls.into_iter());
+    let decisions = rows.into_iter().filter_map(|(id, priority, _, chain)| {
+        let asked = match id {
+            Id::Question(_) => Asked::Question(Box::new(questions.next()?)),
+            Id::Call(_) => Asked::Call(Box::new(calls.next()?)),
+        };
+        let root = chain.first().and_then(|link| text(link.message));
+        Some(Decision { asked, priority, chain, root })
+    });
+    Ok(decisions.collect())
+}

@@ -1,0 +1,37 @@
+//! The console: pages for the humans of a workspace, in a browser.
+//!
+//! Pages are HTML that the server writes, each a GET without effects; forms are POSTs that carry what only this session
+//! knows. What is on a page stays fresh by hints: `/live` says what changed, and the page asks anew for that part of
+//! itself. A page is one file with a function that gives a [`layout::Page`]; what pages share is in `layout` and `parts`.
+
+mod assets;
+mod forms;
+mod frame;
+mod inbox;
+mod layout;
+mod live;
+mod palette;
+mod parts;
+mod session;
+mod sign_in;
+
+use axum::Router;
+use axum::middleware;
+use axum::routing::{get, post};
+
+use crate::calls::Context;
+
+/// The console's routes, with the headers that each of its answers has.
+pub(super) fn routes(ctx: &Context) -> Router<Context> {
+    let pages = Router::new()
+        .route("/", get(inbox::page))
+        .route("/waiting", get(inbox::waiting))
+        .route("/escalations/{id}/answer", post(inbox::answer))
+        .route("/approvals/{id}/{verb}", post(inbox::decide))
+        .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route("/sign-out", post(sign_in::sign_out))
+        .route("/palette", get(palette::list))
+        .route("/live", get(live::hints))
+        .layer(middleware::from_fn_with_state(ctx.clone(), frame::around));
+    pages.route("/assets/{name}", get(assets::serve))
+}

@@ -1,0 +1,84 @@
+//! Style, scripts and the icon: part of the program, each under a name that its content gives.
+
+use std::sync::LazyLock;
+
+use axum::extract::Path;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use sha2::{Digest as _, Sha256};
+
+use crate::identity::hex;
+
+/// The content never changes under its name.
+const FOREVER: &str = "public, max-age=31536000, immutable";
+
+/// A file of the console.
+struct Asset {
+    name: String,
+    kind: &'static str,
+    content: &'static str,
+}
+
+impl Asset {
+    fn new(stem: &str, extension: &str, kind: &'static str, content: &'static str) -> Self {
+        let hash = hex(&Sha256::digest(content.as_bytes())[..6]);
+        Self { name: format!("{stem}-{hash}.{extension}"), kind, content }
+    }
+}
+
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+
+static STYLE: LazyLock<Asset> = LazyLock::new(|| {
+    Asset::new("console", "css", "text/css; charset=utf-8", include_str!("../../../assets/console.css"))
+});
+static THEME: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("theme", "js", SCRIPT, include_str!("../../../assets/theme.js")));
+static CONSOLE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("console", "js", SCRIPT, include_str!("../../../assets/console.js")));
+static HTMX: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("htmx", "js", SCRIPT, include_str!("../../../assets/htmx/htmx.min.js")));
+static SSE: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("hx-sse", "js", SCRIPT, include_str!("../../../assets/htmx/hx-sse.min.js")));
+static ICON: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("../../../assets/icon.svg")));
+
+fn all() -> [&'static Asset; 6] {
+    [&*STYLE, &*THEME, &*CONSOLE, &*HTMX, &*SSE, &*ICON]
+}
+
+fn url(asset: &Asset) -> String {
+    format!("/assets/{}", asset.name)
+}
+
+/// Where the style sheet is.
+pub(super) fn style() -> String {
+    url(&STYLE)
+}
+
+/// Where the icon is.
+pub(super) fn icon() -> String {
+    url(&ICON)
+}
+
+/// The script that sets the theme before anything is painted.
+pub(super) fn theme() -> String {
+    url(&THEME)
+}
+
+/// The scripts that may come after the page, in their order.
+pub(super) fn scripts() -> [String; 3] {
+    [url(&HTMX), url(&SSE), url(&CONSOLE)]
+}
+
+/// `GET /assets/{name}`; without a session, for there is nothing in it.
+pub(super) async fn serve(Path(name): Path<String>) -> Response {
+    let Some(asset) = all().into_iter().find(|asset| asset.name == name) else {
+        return (StatusCode::NOT_FOUND, "no such asset\n").into_response();
+    };
+    let headers = [
+        (header::CONTENT_TYPE, asset.kind),
+        (header::CACHE_CONTROL, FOREVER),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ];
+    (headers, asset.content).into_response()
+}

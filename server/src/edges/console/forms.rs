@@ -1,0 +1,96 @@
+//! Forms: what they carry so that no other site can send one, and what is said once one was done.
+
+use axum::RequestExt as _;
+use axum::extract::{FromRequest, Request};
+use axum::http::header::LOCATION;
+use axum::http::{HeaderName, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use lastword_proto::Code;
+use maud::{Markup, html};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use super::frame::Failed;
+use super::layout::{Tone, flash};
+use super::live::Topic;
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::edges::Fault;
+use crate::edges::http::read;
+
+/// A form that a human sent from one of our pages.
+pub(super) struct Form<T> {
+    /// Who sent it.
+    pub(super) viewer: Viewer,
+    /// Its fields.
+    pub(super) fields: T,
+}
+
+#[derive(Deserialize)]
+struct Secret {
+    #[serde(default)]
+    forms: String,
+}
+
+impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
+    type Rejection = Response;
+
+    async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
+        let viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
+        let told = |fault: Fault| Failed(fault).into_response();
+        let bytes = read(request.into_body()).await.map_err(told)?;
+        let Secret { forms } = fields(&bytes).map_err(told)?;
+        // Another site can't know it, so how long a comparison takes tells it nothing: it never gets to see an answer.
+        if forms != viewer.forms {
+            ctx.handle.metrics().refuse(Code::Forbidden);
+            let text = "This form was not made in your session. Load the page again and repeat it";
+            return Err(told(Fault::new(Code::Forbidden, text)));
+        }
+        Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })
+    }
+}
+
+/// The fields of a form's body.
+pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+    serde_urlencoded::from_bytes(bytes).map_err(|error| Fault::new(Code::Malformed, format!("the form: {error}")))
+}
+
+/// A field that was left empty is one that was not filled in.
+pub(super) fn filled(text: String) -> Option<String> {
+    if text.trim().is_empty() { None } else { Some(text) }
+}
+
+impl Viewer {
+    /// A form of this session, which tells in the page what came of it.
+    pub(super) fn form(&self, id: &str, action: &str, content: &Markup) -> Markup {
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
+                hx-disable="find button" {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+            }
+        }
+    }
+
+    /// The same, after the human said yes to a question.
+    pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
+                hx-disable="find button" hx-confirm=(question) {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+            }
+        }
+    }
+
+    /// What was done, in words; the parts of open pages that it concerns are asked for anew. Without script, the browser
+    /// goes on to `next`.
+    pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
+        if !self.partial {
+            return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
+        }
+        let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
+        let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
+        (trigger, Html(flash(Tone::Good, words).into_string())).into_response()
+    }
+}

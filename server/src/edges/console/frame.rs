@@ -1,0 +1,145 @@
+//! Around each page: the headers that keep a browser from being turned against its human, and refusals as pages.
+
+use axum::extract::Request;
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY, VARY,
+    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{Html, IntoResponse, Response};
+use lastword_proto::Code;
+use maud::html;
+
+use super::layout;
+use super::parts::foreign_line;
+use crate::calls::Context;
+use crate::edges::Fault;
+
+/// Nothing is loaded from elsewhere, nothing written into the page runs, and no other site shows it in a frame.
+const POLICY: &str =
+    "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
+
+const HEADERS: [(HeaderName, &str); 7] = [
+    (CONTENT_SECURITY_POLICY, POLICY),
+    (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (X_FRAME_OPTIONS, "DENY"),
+    // Other sites learn nothing. With `no-referrer`, a browser would hide the origin of our own forms, too, and the check
+    // of origins could not tell them from a stranger's.
+    (REFERRER_POLICY, "same-origin"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (CACHE_CONTROL, "no-store"),
+    (VARY, "HX-Request"),
+];
+
+/// A refusal on its way to its page.
+#[derive(Clone)]
+struct Refused(Fault);
+
+/// Who asks is not signed in, or no longer.
+#[derive(Clone)]
+struct SignedOut;
+
+impl Fault {
+    /// The refusal as an answer of the console, which [`around`] makes a page of.
+    fn told(self) -> Response {
+        let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        let mut response = status.into_response();
+        response.extensions_mut().insert(Refused(self));
+        response
+    }
+}
+
+/// A call that was not done, told on a page.
+pub(super) struct Failed(pub(super) Fault);
+
+impl<F: Into<Fault>> From<F> for Failed {
+    fn from(fault: F) -> Self {
+        Self(fault.into())
+    }
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        self.0.told()
+    }
+}
+
+/// There is no session: the page to sign in at, or words where a part of a page was asked for.
+pub(super) fn signed_out() -> Response {
+    let mut response = StatusCode::UNAUTHORIZED.into_response();
+    response.extensions_mut().insert(SignedOut);
+    response
+}
+
+/// Whether only a part of the page is asked for, by the script of a page that is open.
+pub(super) fn is_partial(headers: &HeaderMap) -> bool {
+    headers.contains_key("hx-request")
+}
+
+/// Checks that a form comes from a page of ours, and puts the headers on the answer.
+pub(super) async fn around(
+    axum::extract::State(ctx): axum::extract::State<Context>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let partial = is_partial(request.headers());
+    let here = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
+    let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let mut response = if !reads && is_cross_site(request.headers()) {
+        ctx.handle.metrics().refuse(Code::Forbidden);
+        Fault::new(Code::Forbidden, "The form was sent by a page of another site").told()
+    } else {
+        next.run(request).await
+    };
+    if let Some(Refused(fault)) = response.extensions_mut().remove() {
+        response = refused(response.status(), &fault, partial);
+    }
+    if let Some(SignedOut) = response.extensions_mut().remove() {
+        response = if partial { signed_out_words() } else { to_sign_in(&here, reads) };
+    }
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    response
+}
+
+/// By what the browser says of where a form was; the session's cookie and the form's own secret hold without it.
+fn is_cross_site(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
+}
+
+/// A page, or for a part of one a message in it that leaves the rest as it was.
+fn refused(status: StatusCode, fault: &Fault, partial: bool) -> Response {
+    let (title, detail) = (fault.0.title.clone(), fault.0.detail.clone());
+    let hint = fault.0.hint.clone();
+    if partial {
+        let text = if detail.is_empty() { title } else { detail };
+        let flash = layout::flash(layout::Tone::Bad, &html! { (foreign_line(&text)) });
+        return (status, layout::INTO_FLASH, Html(flash.into_string())).into_response();
+    }
+    let main = html! {
+        section.empty {
+            h1 { (foreign_line(&title)) }
+            p { (foreign_line(&detail)) }
+            @if detail != hint { p.faint { (foreign_line(&hint)) } }
+            p { a href="/" { "To the inbox" } }
+        }
+    };
+    (status, Html(layout::bare(&title, &main).into_string())).into_response()
+}
+
+fn signed_out_words() -> Response {
+    let words = html! { "You are signed out. " a href="/sign-in" target="_blank" { "Sign in" } " and send it again." };
+    let flash = layout::flash(layout::Tone::Bad, &words);
+    (StatusCode::UNAUTHORIZED, layout::INTO_FLASH, Html(flash.into_string())).into_response()
+}
+
+fn to_sign_in(here: &str, reads: bool) -> Response {
+    let mut url = "/sign-in".to_owned();
+    if reads && here != "/" {
+        url.push_str("?next=");
+        url.push_str(&super::parts::encoded(here));
+    }
+    (StatusCode::SEE_OTHER, [(LOCATION, url)]).into_response()
+}

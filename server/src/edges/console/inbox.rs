@@ -1,0 +1,314 @@
+//! The inbox: what waits for a human's decision, and what was decided.
+
+use axum::extract::{Path, State};
+use axum::http::HeaderMap;
+use axum::response::{IntoResponse as _, Response};
+use lastword_proto::fact::Decision as Verdict;
+use lastword_proto::ids::{ApprovalId, EscalationId};
+use lastword_proto::state::{ApprovalState, EscalationState};
+use lastword_proto::wire::{ApprovalView, DecideApproval, EscalationView};
+use lastword_proto::{Code, Priority};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::forms::{Form, filled};
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, conversation, excerpt, foreign, foreign_line, json, plural, time};
+use super::session::Viewer;
+use crate::calls::decisions::{self, Asked, Decision};
+use crate::calls::{Context, desk};
+use crate::edges::Fault;
+
+/// `GET /`.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let lists = decisions::list(&ctx, viewer.caller).await?;
+    let waiting = lists.waiting.len() as u64;
+    let main = html! {
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "decision waits", "decisions wait")) } }))
+        @if lists.waiting.is_empty() {
+            (empty("Nothing waits for you.", &html! {
+                "Questions of agents and calls that they may not make by themselves come here, by themselves."
+            }))
+        }
+        div.cards {
+            @for decision in &lists.waiting { (card(&viewer, &moment, decision)) }
+        }
+        @if !lists.unread.is_empty() {
+            details #unread.fold {
+                summary { "Unread messages for you " span.count { (lists.unread.len()) } }
+                p.faint { "They stay unread until you take them with " code { "lastword inbox" } "." }
+                ul.lines {
+                    @for message in &lists.unread {
+                        li { (badge(message.kind.word())) " " b { (foreign_line(&message.from)) } " in " (conversation(&message.reference)) " "
+                            a href={ "/messages/" (message.id) } { (excerpt(&message.body, 140)) } " " (time(&message.created_at, moment.now)) }
+                    }
+                }
+            }
+        }
+        @if !lists.settled.is_empty() {
+            details #settled.fold {
+                summary { "Settled lately " span.count { (lists.settled.len()) } }
+                ul.lines { @for decision in &lists.settled { (settled(&moment, decision)) } }
+            }
+        }
+    };
+    let page = Page { title: "Inbox", place: Place::Inbox, topics: &[Topic::Inbox], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn card(viewer: &Viewer, moment: &Moment, decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Question(asked) => question(viewer, moment, decision, asked),
+        Asked::Call(held) => call(viewer, moment, decision, held),
+    }
+}
+
+fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
+    let id = &asked.id;
+    let answer = format!("/escalations/{id}/answer");
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { b { (foreign_line(&asked.agent)) } " asks" }
+                (urgency(decision.priority))
+                span.grow {}
+                code.faint { (id) } (time(&asked.created_at, moment.now))
+            }
+            (chain(decision, &asked.reference))
+            (foreign(&asked.message))
+            (viewer.form(&format!("{id}-form"), &answer, &html! {
+                @if !asked.options.is_empty() {
+                    div.buttons role="group" aria-label="Answers that were offered" {
+                        @for option in &asked.options {
+                            button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
+                        }
+                    }
+                }
+                div.answer {
+                    label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
+                    textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
+                    button.main type="submit" { "Answer" }
+                }
+            }))
+        }
+    }
+}
+
+fn call(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+    let id = &held.id;
+    let to = |verb: &str| format!("/approvals/{id}/{verb}");
+    let arguments = json(&held.arguments);
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " wants to call " code { (foreign_line(&held.tool)) } }
+                (urgency(decision.priority))
+                @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
+                span.grow {}
+                code.faint { (id) } (time(&held.created_at, moment.now))
+            }
+            (chain(decision, held.reference.as_deref().unwrap_or_default()))
+            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
+            (foreign(&arguments))
+            p.facts {
+                span { "denied by itself " (time(&held.expires_at, moment.now)) }
+                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
+                span.digest title="SHA-256 of this call: what you approve is exactly it" { "digest " code { (held.digest) } }
+            }
+            div.decide {
+                (viewer.form(&format!("{id}-approve"), &to("approve"), &html! {
+                    input type="hidden" name="digest" value=(held.digest);
+                    button.main type="submit" data-key="a" { "Approve" }
+                }))
+                (viewer.form(&format!("{id}-reject"), &to("reject"), &html! {
+                    label.unseen for={ (id) "-reason" } { "Why " (id) " is rejected" }
+                    input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason, for the agent" data-key="r" autocomplete="off";
+                    button.danger type="submit" { "Reject" }
+                }))
+            }
+            details id={ (id) "-more" } {
+                summary { "Respond, edit or ignore" }
+                (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
+                    label for={ (id) "-words" } { "Reject it, and tell the agent what to do instead" }
+                    textarea id={ (id) "-words" } name="comment" rows="2" {}
+                    button type="submit" { "Respond" }
+                }))
+                (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
+                    label for={ (id) "-input" } { "Approve it with other arguments" }
+                    textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" { (arguments) }
+                    button type="submit" { "Approve the edited call" }
+                }))
+                (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
+                    button type="submit" { "Ignore" } " " span.faint { "The agent is told that nobody decided." }
+                }))
+            }
+        }
+    }
+}
+
+fn urgency(priority: Priority) -> Markup {
+    match priority {
+        Priority::Urgent | Priority::High => badge(priority.word()),
+        Priority::Normal | Priority::Low => html! {},
+    }
+}
+
+/// How it came to this: who asked whom, from the root on.
+fn chain(decision: &Decision, reference: &str) -> Markup {
+    html! {
+        div.chain {
+            p {
+                @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
+                @for (index, link) in decision.chain.iter().enumerate() {
+                    @if index > 0 { span.faint { " › " } }
+                    (conversation(&link.reference)) " "
+                    span.faint {
+                        @match &link.from {
+                            Some(from) => { (foreign_line(from)) " asked " (foreign_line(&link.to)) }
+                            None => { (foreign_line(&link.to)) " began" }
+                        }
+                        @if let Some(depth) = link.depth { ", depth " (depth) }
+                    }
+                }
+            }
+            @if let Some(root) = &decision.root { p.faint.root { (excerpt(root, 220)) } }
+        }
+    }
+}
+
+fn settled(moment: &Moment, decision: &Decision) -> Markup {
+    match &decision.asked {
+        Asked::Question(asked) => html! {
+            li {
+                (badge(escalation_word(asked.state))) " " code { (asked.id) } " of " b { (foreign_line(&asked.agent)) } " in " (conversation(&asked.reference))
+                ": " (excerpt(&asked.message, 100))
+                @if let Some(answer) = &asked.answer { " → " q { (excerpt(answer, 100)) } }
+                @if let Some(by) = &asked.answered_by { " by " (foreign_line(by)) }
+                " " (time(&asked.created_at, moment.now))
+            }
+        },
+        Asked::Call(held) => html! {
+            li {
+                (badge(approval_word(held.state))) " " code { (held.id) } " " b { (foreign_line(&held.agent)) } ": " code { (foreign_line(&held.tool)) }
+                @if let Some(by) = &held.by { " by " (foreign_line(by)) }
+                @if let Some(comment) = &held.comment { " " q { (excerpt(comment, 100)) } }
+                " " (time(&held.created_at, moment.now))
+            }
+        },
+    }
+}
+
+const fn escalation_word(state: EscalationState) -> &'static str {
+    match state {
+        EscalationState::Open => "open",
+        EscalationState::Answered => "answered",
+        EscalationState::Withdrawn => "withdrawn",
+    }
+}
+
+const fn approval_word(state: ApprovalState) -> &'static str {
+    match state {
+        ApprovalState::Pending => "pending",
+        ApprovalState::Approved => "approved",
+        ApprovalState::Rejected => "rejected",
+        ApprovalState::Ignored => "ignored",
+        ApprovalState::Expired => "expired",
+        ApprovalState::Used => "used",
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Answer {
+    #[serde(default)]
+    answer: String,
+    option: Option<String>,
+}
+
+/// `POST /escalations/{id}/answer`: one of the options, or words.
+pub(super) async fn answer(
+    State(ctx): State<Context>,
+    Path(id): Path<String>,
+    form: Form<Answer>,
+) -> Result<Response, Failed> {
+    let Form { viewer, fields } = form;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
+    let text = fields.option.or_else(|| filled(fields.answer));
+    let text = text.ok_or_else(|| Fault::new(Code::Malformed, "Write an answer, or choose one"))?;
+    match desk::answer(&ctx, viewer.caller, wanted, &text).await {
+        Ok(view) => {
+            let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " goes on." };
+            Ok(viewer.done(&words, "/", &[Topic::Inbox]))
+        }
+        Err(fault) if fault.0.code == Code::AlreadySettled => {
+            let view = desk::escalation(&ctx, wanted).await?;
+            let by = view.answered_by.as_deref().unwrap_or("the end of its work");
+            let answer = view.answer.as_deref().unwrap_or("no answer is wanted any more");
+            Err(already(&fault, format!("{} was settled meanwhile, by {by}: {answer}", view.id)))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+/// Somebody else was faster: who, and with what.
+fn already(fault: &Fault, words: String) -> Failed {
+    let mut fault = fault.clone();
+    fault.0.detail = words;
+    Failed(fault)
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Decide {
+    digest: Option<String>,
+    #[serde(default)]
+    comment: String,
+    input: Option<String>,
+}
+
+/// `POST /approvals/{id}/{verb}`.
+pub(super) async fn decide(
+    State(ctx): State<Context>,
+    Path((id, verb)): Path<(String, String)>,
+    form: Form<Decide>,
+) -> Result<Response, Failed> {
+    let Form { viewer, fields } = form;
+    let wanted = ApprovalId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
+    let decision = Verdict::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let input = match fields.input.as_deref() {
+        Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
+        Some(_) | None => None,
+    };
+    let asked = DecideApproval { decision, digest: fields.digest, comment: filled(fields.comment), input };
+    match desk::decide(&ctx, viewer.caller, wanted, asked).await {
+        Ok(view) => {
+            let state = approval_word(view.state);
+            let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
+            Ok(viewer.done(&words, "/", &[Topic::Inbox]))
+        }
+        Err(fault) if fault.0.code == Code::AlreadySettled => {
+            let view = desk::approval(&ctx, viewer.caller, wanted, std::time::Duration::ZERO).await?;
+            let by = view.by.as_deref().unwrap_or("nobody");
+            let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
+            let state = approval_word(view.state);
+            Err(already(&fault, format!("{} was settled meanwhile: {state} by {by}{comment}", view.id)))
+        }
+        Err(fault) => Err(fault.into()),
+    }
+}
+
+fn parsed(text: &str) -> Result<serde_json::Value, Fault> {
+    let wrong = |error: serde_json::Error| Fault::new(Code::Malformed, format!("the arguments are no JSON: {error}"));
+    serde_json::from_str(text).map_err(wrong)
+}
+
+/// `GET /waiting`: how many decisions wait, for whatever page is open.
+pub(super) async fn waiting(
+    State(ctx): State<Context>,
+    _viewer: Viewer,
+    _headers: HeaderMap,
+) -> Result<Response, Failed> {
+    let waiting = decisions::waiting(&ctx).await?;
+    Ok(axum::response::Html(super::layout::waiting(waiting).into_string()).into_response())
+}

@@ -1,0 +1,248 @@
+//! What stands around each page, and the page's live part.
+
+use axum::http::HeaderName;
+use axum::response::{Html, IntoResponse, Response};
+use lastword_proto::Time;
+use maud::{DOCTYPE, Markup, html};
+
+use super::frame::Failed;
+use super::live::Topic;
+use super::parts::plural;
+use super::session::Viewer;
+use super::{assets, parts};
+use crate::calls::{Context, decisions};
+
+/// The pages that the navigation leads to, in its order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// What waits for the human.
+    Inbox,
+}
+
+/// Each place: its path, its name, and the key that leads there behind `g`.
+pub(super) const PLACES: &[(Place, &str, &str, char)] = &[(Place::Inbox, "/", "Inbox", 'i')];
+
+/// One page.
+pub(super) struct Page<'a> {
+    /// Its name, for the window.
+    pub(super) title: &'a str,
+    /// Which entry of the navigation is lit.
+    pub(super) place: Place,
+    /// What it shows: a change of any of these has it asked for anew.
+    pub(super) topics: &'a [Topic],
+    /// Its content, with a heading.
+    pub(super) main: Markup,
+}
+
+/// What each page knows of the moment at which it was made.
+pub(super) struct Moment {
+    /// The broker's time.
+    pub(super) now: Time,
+    /// The last position that the page can show; hints go on behind it.
+    seq: u64,
+}
+
+impl Moment {
+    /// Now; to be taken before anything that the page shows is looked at.
+    pub(super) fn of(ctx: &Context) -> Self {
+        Self { now: ctx.handle.now(), seq: ctx.handle.committed().borrow().0 }
+    }
+}
+
+/// How a message to the human is meant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tone {
+    /// It was done.
+    Good,
+    /// It was not.
+    Bad,
+}
+
+/// Headers that put an answer where the messages to the human are, whatever asked for it.
+pub(super) const INTO_FLASH: [(HeaderName, &str); 2] =
+    [(HeaderName::from_static("hx-retarget"), "#flash"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
+
+/// A message to the human, at the top of the page.
+pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
+    let (class, role) = match tone {
+        Tone::Good => ("flash good", "status"),
+        Tone::Bad => ("flash bad", "alert"),
+    };
+    html! {
+        div class=(class) role=(role) {
+            p { (words) }
+            button.quiet type="button" data-dismiss aria-label="Dismiss this message" { "×" }
+        }
+    }
+}
+
+impl Viewer {
+    /// The page, or only what changes on it where the open page asks for that.
+    pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, Failed> {
+        let markup = if self.partial {
+            html! { title { (title(page.title)) } (main(self, &page)) }
+        } else {
+            let waiting = decisions::waiting(ctx).await?;
+            whole(&title(page.title), &self.around(moment, &page, waiting))
+        };
+        Ok(Html(markup.into_string()).into_response())
+    }
+
+    fn around(&self, moment: &Moment, page: &Page<'_>, waiting: usize) -> Markup {
+        html! {
+            a.skip href="#main" { "Skip to the content" }
+            header.bar {
+                a.brand href="/" { "Lastword" }
+                (navigation(page.place, waiting))
+                div.tools {
+                    button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
+                    button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
+                    button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
+                    (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
+                }
+            }
+            div #banner.banner role="status" hidden {}
+            div #flash aria-live="polite" {}
+            (announcement(waiting))
+            // The hints: their events go up to the body, where the parts of the page listen.
+            div #live hidden hx-sse:connect={ "/live?after=" (moment.seq) } hx-trigger="load, lw-connect" hx-swap="none"
+                hx-config="sse:{reconnectDelay:400ms, reconnectMaxDelay:4s, reconnectJitter:0.2}" {}
+            (main(self, page))
+            (help())
+            (palette())
+        }
+    }
+}
+
+/// How many decisions wait stands before it; the script puts it there.
+fn title(name: &str) -> String {
+    format!("{name} · Lastword")
+}
+
+fn whole(title: &str, body: &Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                // What a reader opened stays open when the page is made anew, and htmx writes no style of its own.
+                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open","aria-busy"],"includeIndicatorCSS":false,"history":false}"#;
+                title { (title) }
+                link rel="icon" type="image/svg+xml" href=(assets::icon());
+                link rel="stylesheet" href=(assets::style());
+                script src=(assets::theme()) {}
+                @for script in assets::scripts() { script src=(script) defer {} }
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// A page without a session.
+pub(super) fn bare(name: &str, main: &Markup) -> Markup {
+    let body = html! {
+        main #main.bare tabindex="-1" {
+            p.brand { "Lastword" }
+            div #flash aria-live="polite" {}
+            (main)
+        }
+    };
+    whole(&title(name), &body)
+}
+
+fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
+    let events: Vec<String> = page.topics.iter().map(Topic::to_string).collect();
+    let trigger = events.iter().map(|event| format!("{event} from:body")).collect::<Vec<_>>().join(", ");
+    html! {
+        main #main tabindex="-1" hx-get=(viewer.here) hx-trigger={ "lw-all from:body, lw-refresh from:body, " (trigger) }
+            hx-target="this" hx-swap="outerMorph" {
+            (page.main)
+        }
+    }
+}
+
+fn navigation(here: Place, waiting: usize) -> Markup {
+    html! {
+        nav aria-label="Pages" {
+            @for &(place, path, name, key) in PLACES {
+                a href=(path) data-go=(key) aria-current=[(place == here).then_some("page")] {
+                    (name)
+                    @if place == Place::Inbox { " " (count(waiting, false)) }
+                }
+            }
+        }
+    }
+}
+
+/// How many decisions wait, beside the inbox; in an answer to an open page it takes the place of the old one.
+fn count(waiting: usize, again: bool) -> Markup {
+    html! {
+        span #waiting.count data-waiting=(waiting) hx-swap-oob=[again.then_some("outerMorph")] hidden[waiting == 0] {
+            (waiting) span.unseen { " waiting" }
+        }
+    }
+}
+
+/// The same in words, which a screen reader says when they change. It asks anew on whatever page it stands.
+fn announcement(waiting: usize) -> Markup {
+    let words = match waiting {
+        0 => "Nothing waits for you".to_owned(),
+        n => format!("{} for you", plural(n as u64, "decision waits", "decisions wait")),
+    };
+    html! {
+        p #announcement.unseen role="status" hx-get="/waiting" hx-trigger="lw-inbox from:body, lw-all from:body"
+            hx-target="this" hx-swap="outerMorph" { (words) }
+    }
+}
+
+/// Both, for an open page.
+pub(super) fn waiting(waiting: usize) -> Markup {
+    html! { (announcement(waiting)) (count(waiting, true)) }
+}
+
+fn help() -> Markup {
+    let keys: &[(&str, &str)] = &[
+        ("j k", "next and previous entry"),
+        ("Enter", "open the entry, or press what has the focus"),
+        ("a", "go to Approve of this entry, or to its answer; Enter does it"),
+        ("r", "go to the reason for a rejection; Enter sends it"),
+        ("/", "search"),
+        ("Ctrl K", "find a page, an agent or a conversation"),
+        ("?", "this help"),
+        ("Esc", "leave a field or a window"),
+    ];
+    html! {
+        dialog #help aria-labelledby="help-title" {
+            h2 #help-title { "Keys" }
+            dl.keys {
+                @for (key, what) in keys { dt { kbd { (key) } } dd { (what) } }
+                @for (_, _, name, key) in PLACES { dt { kbd { "g " (key) } } dd { "go to " (name) } }
+            }
+            form method="dialog" { button type="submit" { "Close" } }
+        }
+    }
+}
+
+fn palette() -> Markup {
+    html! {
+        dialog #palette aria-label="Find a page, an agent or a conversation" {
+            input #palette-query type="search" name="q" autocomplete="off" aria-label="Find" aria-controls="palette-list"
+                placeholder="A page, an agent, a REF" hx-get="/palette" hx-trigger="input changed delay:100ms, lw-palette"
+                hx-target="#palette-list" hx-swap="innerHTML";
+            div #palette-list {}
+            p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }
+        }
+    }
+}
+
+/// A list with nothing in it, and what would bring something.
+pub(super) fn empty(title: &str, words: &Markup) -> Markup {
+    html! { div.empty { p.strong { (title) } p.faint { (words) } } }
+}
+
+/// A heading with what belongs beside it.
+pub(super) fn heading(text: &str, beside: &Markup) -> Markup {
+    html! { div.heading { h1 { (parts::foreign_line(text)) } (beside) } }
+}

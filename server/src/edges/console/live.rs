@@ -1,0 +1,182 @@
+//! `/live`: hints of what changed, as server-sent events; the pages ask for what they show themselves.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Query, State};
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as Sse, KeepAlive};
+use axum::response::{IntoResponse, Response};
+use futures_util::{Stream, stream};
+use lastword_proto::ids::ConvId;
+use lastword_proto::{Entry, Seq};
+use serde::Deserialize;
+use tokio::sync::watch;
+
+use super::session::Viewer;
+use crate::broker::Live;
+use crate::calls::{Caller, Context, decisions, ended};
+use crate::views::{self, Subject};
+
+/// Entries looked at in one step.
+const BATCH_MAX: usize = 256;
+/// A page that is so far behind asks for everything it shows.
+const BEHIND_MAX: u64 = 2_048;
+/// Rest between hints: what happens meanwhile is one hint.
+const PACE: Duration = Duration::from_millis(150);
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// What a page can show, and so wants to hear of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Topic {
+    /// Anything.
+    All,
+    /// Escalations, approvals, and what lies unread for a human.
+    Inbox,
+    /// The list of conversations.
+    Conversations,
+    /// One conversation or those opened from it.
+    Conversation(ConvId),
+    /// Who is here and what they do.
+    Agents,
+    /// Limits that tripped.
+    Incidents,
+    /// Rooms and claims.
+    Rooms,
+    /// The numbers in force and the policy.
+    Limits,
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::All => f.write_str("lw-all"),
+            Self::Inbox => f.write_str("lw-inbox"),
+            Self::Conversations => f.write_str("lw-conversations"),
+            Self::Conversation(conv) => write!(f, "lw-{conv}"),
+            Self::Agents => f.write_str("lw-agents"),
+            Self::Incidents => f.write_str("lw-incidents"),
+            Self::Rooms => f.write_str("lw-rooms"),
+            Self::Limits => f.write_str("lw-limits"),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct LiveParams {
+    after: Option<u64>,
+}
+
+/// `GET /live?after=POSITION`; `Last-Event-ID` goes before it.
+pub(super) async fn hints(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<LiveParams>,
+    headers: HeaderMap,
+) -> Response {
+    let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
+    let committed = ctx.handle.committed();
+    let now = *committed.borrow();
+    let last = resumed.or(params.after).map_or(now, Seq);
+    let mut ready = VecDeque::new();
+    // A page of another log, or of one that was put back: its position says nothing here.
+    let last = if last > now {
+        ready.push_back(Topic::All);
+        now
+    } else {
+        last
+    };
+    let feed = Feed { ctx, caller: viewer.caller, committed, last, ready, rest: false, waiting: None };
+    axum::response::Sse::new(feed.stream()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
+}
+
+struct Feed {
+    ctx: Context,
+    caller: Caller,
+    committed: watch::Receiver<Seq>,
+    last: Seq,
+    ready: VecDeque<Topic>,
+    rest: bool,
+    /// What waited for humans when it was last looked at: some of it ends without a fact of its own.
+    waiting: Option<Vec<(bool, u64)>>,
+}
+
+impl Feed {
+    fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
+        stream::unfold(self, |mut feed| async move {
+            let topic = feed.next().await?;
+            let seq = feed.last.0.to_string();
+            Some((Ok(Sse::default().id(&seq).event(topic.to_string()).data(&seq)), feed))
+        })
+    }
+
+    /// The next hint; `None` when the server ends or the session has.
+    async fn next(&mut self) -> Option<Topic> {
+        let mut stopping = self.ctx.stopping.clone();
+        loop {
+            if let Some(topic) = self.ready.pop_front() {
+                return Some(topic);
+            }
+            if std::mem::take(&mut self.rest) {
+                tokio::time::sleep(PACE).await;
+            }
+            let last = self.last;
+            tokio::select! {
+                () = ended(&mut stopping) => return None,
+                changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|_| ()).ok()?,
+            }
+            self.fill().await?;
+        }
+    }
+
+    async fn fill(&mut self) -> Option<()> {
+        self.caller.again(&self.ctx.handle).ok()?;
+        let now = *self.committed.borrow();
+        if now.0 - self.last.0 > BEHIND_MAX {
+            self.last = now;
+            self.ready.push_back(Topic::All);
+            return Some(());
+        }
+        let mut topics = BTreeSet::new();
+        while self.last < now {
+            let entries = self.ctx.handle.read(Seq(self.last.0 + 1), BATCH_MAX).await.ok()?;
+            self.last = entries.last()?.0;
+            let look = move |live: &Live<'_>| (topics_of(live, &entries), decisions::open(live.state));
+            let (found, waiting) = self.ctx.handle.query(look).await.ok()?;
+            topics.extend(found);
+            if self.waiting.replace(waiting.clone()).is_none_or(|before| before != waiting) {
+                topics.insert(Topic::Inbox);
+            }
+        }
+        self.ready.extend(topics);
+        self.rest = true;
+        Some(())
+    }
+}
+
+fn topics_of(live: &Live<'_>, entries: &[(Seq, Arc<Entry>)]) -> BTreeSet<Topic> {
+    let mut topics = BTreeSet::new();
+    for (_, entry) in entries {
+        let (subject, conv) = views::subject(live.state, &entry.fact);
+        match subject {
+            Subject::Work => topics.extend([Topic::Conversations, Topic::Agents]),
+            Subject::Desk => topics.extend([Topic::Inbox, Topic::Conversations]),
+            Subject::Notices => topics.extend([Topic::Inbox]),
+            Subject::People => topics.extend([Topic::Agents]),
+            Subject::Control => topics.extend([Topic::Conversations, Topic::Agents, Topic::Incidents]),
+            Subject::Incidents => topics.extend([Topic::Conversations, Topic::Incidents]),
+            Subject::Rooms => topics.extend([Topic::Rooms]),
+            Subject::Settings => topics.extend([Topic::Limits]),
+        }
+        // A conversation's page shows those opened from it, too.
+        let mut above = conv;
+        while let Some(conv) = above {
+            topics.insert(Topic::Conversation(conv));
+            above = live.state.conversations.get(&conv).and_then(|known| known.parent);
+        }
+    }
+    topics
+}

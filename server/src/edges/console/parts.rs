@@ -1,0 +1,198 @@
+//! Small things that many pages show: times, badges, bars, and texts of others.
+
+use lastword_proto::Time;
+use lastword_proto::visible::{escape, escape_json};
+use lastword_proto::wire::{Distance, parse_rfc3339, rfc3339};
+use maud::{Markup, html};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
+
+use crate::calls::canonical::canonical;
+
+const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
+/// Bytes of a text that are shown at once; the rest is folded.
+const SHOWN_BYTES: usize = 3_000;
+const SHOWN_LINES: usize = 40;
+/// Bytes of a folded text in one block: a browser lays out those in sight only.
+const BLOCK_BYTES: usize = 8_000;
+
+/// A text as one segment of a path or one value of a query.
+pub(super) fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, PLAIN).to_string()
+}
+
+/// `1 message`, `2 messages`.
+pub(super) fn plural(n: u64, one: &str, many: &str) -> String {
+    format!("{n} {}", if n == 1 { one } else { many })
+}
+
+/// A text of others on one line: escaped, with what can't be seen written out.
+pub(super) fn foreign_line(text: &str) -> Markup {
+    html! { (escape(text).replace('\n', "⏎")) }
+}
+
+/// The beginning of a text of others, on one line.
+pub(super) fn excerpt(text: &str, chars: usize) -> Markup {
+    let cut: String = text.chars().take(chars).collect();
+    let more = if cut.len() < text.len() { "…" } else { "" };
+    html! { (foreign_line(&cut)) (more) }
+}
+
+/// A text of others, with its line ends; a long one is folded.
+pub(super) fn foreign(text: &str) -> Markup {
+    let cut = cut(text, SHOWN_BYTES, SHOWN_LINES);
+    let (first, rest) = text.split_at(cut);
+    html! {
+        div.foreign {
+            pre { (escape(first)) }
+            @if !rest.is_empty() {
+                details.rest {
+                    summary { "Show all (" (bytes(text.len())) ")" }
+                    @for block in blocks(rest) { pre { (escape(block)) } }
+                }
+            }
+        }
+    }
+}
+
+/// JSON with sorted members, on several lines; what can't be seen is written as JSON writes it.
+pub(super) fn json(value: &Value) -> String {
+    let sorted = serde_json::from_str::<Value>(&canonical(value));
+    let pretty = sorted.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_default();
+    escape_json(&pretty)
+}
+
+/// Where to cut so that at most so many bytes and lines come before, at the end of a line where one is near.
+fn cut(text: &str, max_bytes: usize, max_lines: usize) -> usize {
+    let lines = text.match_indices('\n').nth(max_lines).map_or(text.len(), |(at, _)| at + 1);
+    if lines <= max_bytes {
+        return lines;
+    }
+    let end = text.floor_char_boundary(max_bytes);
+    match text[..end].rfind('\n') {
+        Some(line) if line > end / 2 => line + 1,
+        Some(_) | None => end,
+    }
+}
+
+fn blocks(mut text: &str) -> Vec<&str> {
+    let mut blocks = Vec::new();
+    while !text.is_empty() {
+        let (block, rest) = text.split_at(cut(text, BLOCK_BYTES, usize::MAX));
+        blocks.push(block);
+        text = rest;
+    }
+    blocks
+}
+
+/// A size for a human.
+pub(super) fn bytes(n: usize) -> String {
+    if n < 1_000 { format!("{n} bytes") } else { format!("{} kB", n.div_ceil(1_000)) }
+}
+
+/// A moment, as long ago or ahead as it is, with the moment itself on a closer look. The script keeps it fresh by the same
+/// words.
+pub(super) fn time(moment: &str, now: Time) -> Markup {
+    let words = parse_rfc3339(moment).map_or_else(|| moment.to_owned(), |at| relative(at, now));
+    html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
+}
+
+/// The same of a moment that is no text yet.
+pub(super) fn time_at(at: Time, now: Time) -> Markup {
+    time(&rfc3339(at), now)
+}
+
+fn relative(at: Time, now: Time) -> String {
+    let (ms, ahead) = if at > now { (at.since(now), true) } else { (now.since(at), false) };
+    let seconds = ms / 1000;
+    let text = match seconds {
+        0..10 if !ahead => return "just now".into(),
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    };
+    if ahead { format!("in {text}") } else { format!("{text} ago") }
+}
+
+/// A word of state, in a colour that goes with it.
+pub(super) fn badge(word: &str) -> Markup {
+    let tone = match word {
+        "active" | "open" | "completed" | "approved" | "answered" | "used" | "settled" => "good",
+        "pending" | "paused" | "waiting" | "queued" | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
+        "stopped" | "latched" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
+            "bad"
+        }
+        _ => "plain",
+    };
+    html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }
+}
+
+/// A link to a conversation.
+pub(super) fn conversation(reference: &str) -> Markup {
+    html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
+}
+
+/// How much of a limit is used up, as a bar with its numbers.
+pub(super) fn bar(distance: &Distance) -> Markup {
+    let tone = if distance.left == 0 {
+        "bad"
+    } else if distance.current.saturating_mul(4) >= distance.limit.saturating_mul(3) {
+        "warn"
+    } else {
+        "good"
+    };
+    let name = distance.name.trim_end_matches("_max").trim_start_matches("grant_").replace('_', " ");
+    html! {
+        span.bar title=(distance.name) {
+            progress class=(tone) max=(distance.limit.max(1)) value=(distance.current.min(distance.limit.max(1))) aria-label=(name) {}
+            span.numbers { (name) " " (number(distance.current)) "/" (number(distance.limit)) }
+        }
+    }
+}
+
+/// A number with its thousands set apart.
+pub(super) fn number(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push('\u{202f}');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_text_is_folded_and_nothing_of_it_is_lost() {
+        let text = "ä\n".repeat(100_000);
+        let at = cut(&text, SHOWN_BYTES, SHOWN_LINES);
+        assert_eq!(text[..at].lines().count(), SHOWN_LINES + 1);
+        assert_eq!(blocks(&text[at..]).concat(), text[at..]);
+        assert_eq!(blocks(&"ä".repeat(20_000)).concat().len(), 40_000);
+        assert_eq!(cut("short", SHOWN_BYTES, SHOWN_LINES), 5);
+        assert!(foreign(&text).into_string().contains("Show all (300 kB)"));
+    }
+
+    #[test]
+    fn what_others_write_is_inert() {
+        let shown = foreign("<img src=x onerror=alert(1)>\u{202e}\u{1b}[2J").into_string();
+        assert!(shown.contains("&lt;img src=x onerror=alert(1)&gt;\\u{202e}\\u{1b}[2J"), "{shown}");
+        assert_eq!(encoded("LOGIN-1/1"), "LOGIN-1%2F1");
+    }
+
+    #[test]
+    fn times_are_told_as_long_ago() {
+        let now = Time(100_000_000);
+        for (at, told) in
+            [(99_999_000, "just now"), (99_970_000, "30 s ago"), (100_290_000, "in 4 min"), (10_000_000, "1 d ago")]
+        {
+            assert_eq!(relative(Time(at), now), told);
+        }
+    }
+}

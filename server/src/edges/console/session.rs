@@ -1,0 +1,63 @@
+//! Who looks at a page: the human whose session the cookie names. `/v1` knows nothing of cookies.
+
+use axum::extract::FromRequestParts;
+use axum::http::HeaderMap;
+use axum::http::header::{COOKIE, HOST};
+use axum::http::request::Parts;
+use axum::response::Response;
+
+use super::frame;
+use crate::calls::{Caller, Context};
+use crate::identity::SESSION_MS;
+
+/// A human at a page, and what the page is to know of them.
+pub(super) struct Viewer {
+    /// As whom the calls are made.
+    pub(super) caller: Caller,
+    /// What each form of this session carries.
+    pub(super) forms: String,
+    /// Whether an open page asks for a part of itself.
+    pub(super) partial: bool,
+    /// The path and query of the request.
+    pub(super) here: String,
+}
+
+impl FromRequestParts<Context> for Viewer {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, Response> {
+        let cookie = cookie(&parts.headers).ok_or_else(frame::signed_out)?;
+        let session = ctx.handle.session(cookie).ok_or_else(frame::signed_out)?;
+        let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Self {
+            caller: Caller::of(&session),
+            partial: frame::is_partial(&parts.headers),
+            here: here.to_owned(),
+            forms: session.forms,
+        })
+    }
+}
+
+/// Cookies know no ports: each server on a machine has a name of its own.
+fn name(headers: &HeaderMap) -> String {
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let port = host.rsplit_once(':').map_or("", |(_, port)| port);
+    let port = if port.bytes().all(|b| b.is_ascii_digit()) { port } else { "" };
+    format!("lastword_session_{port}")
+}
+
+fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let name = name(headers);
+    let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
+}
+
+/// The header that sets the session's cookie; with an empty value it ends the session in this browser.
+pub(super) fn set_cookie(headers: &HeaderMap, value: &str) -> String {
+    let seconds = if value.is_empty() { 0 } else { SESSION_MS / 1000 };
+    // A browser names the origin of every form that it sends.
+    let https = headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+    let secure = if https { "; Secure" } else { "" };
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))
+}

@@ -1,0 +1,130 @@
+//! Signing in with a human's token or the one-time link, and out.
+
+use axum::extract::{Query, Request, State};
+use axum::http::header::{LOCATION, SET_COOKIE};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{Html, IntoResponse, Response};
+use lastword_proto::Code;
+use maud::html;
+use serde::Deserialize;
+
+use super::forms::{Form, fields, filled};
+use super::frame::Failed;
+use super::layout;
+use super::session::set_cookie;
+use crate::calls::{Context, registry};
+use crate::edges::Fault;
+use crate::edges::http::read;
+use crate::identity::{SESSION_MS, credential};
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct NextParams {
+    next: Option<String>,
+}
+
+/// `GET /sign-in`. The code of a one-time link stands behind `#`, which no browser sends; the script puts it into the
+/// form.
+pub(super) async fn page(Query(params): Query<NextParams>) -> Response {
+    let main = html! {
+        h1 { "Sign in" }
+        form #sign-in method="post" action="/sign-in" {
+            input type="hidden" name="next" value=(within(params.next.as_deref()));
+            input #code type="hidden" name="code" value="";
+            label for="token" { "Your token" }
+            input #token type="password" name="token" autocomplete="current-password" autofocus spellcheck="false";
+            button.main type="submit" { "Sign in" }
+        }
+        p.faint {
+            "The operator's token is in the file " code { "operator.token" } " of the data directory. " code { "lastword serve" }
+            " also prints a link that signs in once."
+        }
+    };
+    Html(layout::bare("Sign in", &main).into_string()).into_response()
+}
+
+#[derive(Debug, Default, Deserialize)]
+struct Proof {
+    #[serde(default)]
+    token: String,
+    #[serde(default)]
+    code: String,
+    #[serde(default)]
+    next: String,
+}
+
+/// `POST /sign-in`.
+pub(super) async fn sign_in(
+    State(ctx): State<Context>,
+    headers: HeaderMap,
+    request: Request,
+) -> Result<Response, Failed> {
+    let proof: Proof = fields(&read(request.into_body()).await?)?;
+    let (token, principal) = match filled(proof.code) {
+        Some(code) => by_code(&ctx, &code).await?,
+        None => by_token(&ctx, proof.token.trim())?,
+    };
+    let expires_at = ctx.handle.now().plus(SESSION_MS);
+    let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
+    let next = within(Some(&proof.next)).to_owned();
+    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&headers, &value)), (LOCATION, next)]).into_response())
+}
+
+type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
+
+async fn by_code(ctx: &Context, code: &str) -> Result<Proven, Fault> {
+    if !ctx.sign_in.spend(code, ctx.handle.now()) {
+        ctx.handle.metrics().refuse(Code::Unauthenticated);
+        let text = "This link was used already or is older than 15 minutes. Sign in with a token, or start the server again \
+                    for a new link";
+        return Err(Fault::new(Code::Unauthenticated, text));
+    }
+    let human = registry::operator(ctx).await?;
+    human.ok_or_else(|| Fault::new(Code::Unauthenticated, "There is no human in this workspace"))
+}
+
+fn by_token(ctx: &Context, token: &str) -> Result<Proven, Fault> {
+    let Some(principal) = ctx.handle.prove(token) else {
+        ctx.handle.metrics().refuse(Code::Unauthenticated);
+        return Err(Fault::new(Code::Unauthenticated, "Nobody here has this token"));
+    };
+    if !principal.is_human() {
+        ctx.handle.metrics().refuse(Code::Forbidden);
+        let text = "This is an agent's token. The console is for humans, who decide about what agents do: sign in with a \
+                    human's token";
+        return Err(Fault::new(Code::Forbidden, text));
+    }
+    Ok((credential(token), principal))
+}
+
+/// A path of this server, never another one.
+fn within(next: Option<&str>) -> &str {
+    let ours = |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    next.filter(ours).unwrap_or("/")
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Nothing {}
+
+/// `POST /sign-out`: ends the session in this browser.
+pub(super) async fn sign_out(headers: HeaderMap, form: Form<Nothing>) -> Response {
+    let Nothing {} = form.fields;
+    let cookie = [(SET_COOKIE, set_cookie(&headers, ""))];
+    if form.viewer.partial {
+        return (cookie, [("hx-redirect", "/sign-in")]).into_response();
+    }
+    (StatusCode::SEE_OTHER, cookie, [(LOCATION, "/sign-in")]).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::within;
+
+    #[test]
+    fn signing_in_leads_nowhere_else() {
+        assert_eq!(within(Some("/conversations?from=kilo")), "/conversations?from=kilo");
+        for elsewhere in [None, Some(""), Some("//evil.example"), Some("https://evil.example"), Some("/\\evil.example")]
+        {
+            assert_eq!(within(elsewhere), "/", "{elsewhere:?}");
+        }
+    }
+}

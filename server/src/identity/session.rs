@@ -1,0 +1,105 @@
+//! Sessions of the console: a cookie that names a human and is signed, so that it outlives a restart of the server; and
+//! the code of the one-time link that a start prints.
+
+use std::io;
+use std::sync::{Mutex, PoisonError};
+
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use lastword_proto::fact::Credential;
+use lastword_proto::ids::AgentId;
+use lastword_proto::{Principal, Time};
+use sha2::Sha256;
+
+use super::{Directory, Secret, TurnSigner, credential, hex, unhex};
+
+/// How long a session lasts, in ms.
+pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+/// How long the one-time link can be used, in ms.
+const CODE_MS: u64 = 15 * 60 * 1000;
+const MAC_BYTES: usize = 32;
+
+impl TurnSigner {
+    /// The value of a session's cookie, `AGENT.EXPIRY.MAC`. The MAC binds it to the token that its human has now, without
+    /// which nothing is left to check it with: a new token or the human's removal ends it.
+    pub(crate) fn sign_session(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
+        let mac = self.session_mac(b"lastword session", agent, token, expires_at);
+        let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
+        format!("{}.{}.{mac}", agent.0, expires_at.0)
+    }
+
+    /// Whose session `value` is, if it was signed here for the token that its human has now and is not over.
+    pub(crate) fn verify_session(&self, value: &str, directory: &Directory, now: Time) -> Option<Session> {
+        let mut parts = value.split('.');
+        let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
+        let agent = AgentId(agent.parse().ok()?);
+        let (expires_at, mac) = (Time(expires_at.parse().ok()?), unhex::<MAC_BYTES>(mac)?);
+        let (token, principal) = directory.proof_of(agent)?;
+        let signed = self.session_mac(b"lastword session", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
+        let valid = signed && parts.next().is_none() && now < expires_at && principal.is_human();
+        let forms = self.session_mac(b"lastword forms", agent, &token, expires_at)?;
+        valid.then(|| Session { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
+    }
+
+    fn session_mac(&self, what: &[u8], agent: AgentId, token: &Credential, expires_at: Time) -> Option<Hmac<Sha256>> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        mac.update(what);
+        mac.update(&agent.0.to_le_bytes());
+        mac.update(token);
+        mac.update(&expires_at.0.to_le_bytes());
+        Some(mac)
+    }
+}
+
+/// What a session's cookie proves.
+pub(crate) struct Session {
+    /// The human.
+    pub(crate) principal: Principal,
+    /// The hash of the human's token.
+    pub(crate) token: Credential,
+    /// What each form of this session carries, which another site can't know.
+    pub(crate) forms: String,
+}
+
+/// The code of the one-time link, until it is used or too old.
+#[derive(Default)]
+pub(crate) struct SignInCode(Mutex<Option<(Credential, Time)>>);
+
+impl SignInCode {
+    /// A new code; one that was not used ends.
+    pub(crate) fn mint(&self, now: Time) -> io::Result<Secret> {
+        let code = Secret::code()?;
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code.credential(), now.plus(CODE_MS)));
+        Ok(code)
+    }
+
+    /// Uses the code up; `false` where it is another one, was used already or is too old.
+    pub(crate) fn spend(&self, code: &str, now: Time) -> bool {
+        let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Hashes are compared, so the time that it takes tells nothing of the code.
+        let right = held.as_ref().is_some_and(|(hash, until)| *hash == credential(code) && now < *until);
+        if right {
+            *held = None;
+        }
+        right
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_good_once_and_for_a_quarter_of_an_hour() {
+        let codes = SignInCode::default();
+        assert!(!codes.spend("", Time(0)), "there is none yet");
+        let code = codes.mint(Time(1_000)).unwrap();
+        assert!(!codes.spend("another", Time(1_000)));
+        assert!(codes.spend(code.reveal(), Time(1_000)));
+        assert!(!codes.spend(code.reveal(), Time(1_000)), "it was used");
+        let late = codes.mint(Time(1_000)).unwrap();
+        assert!(!codes.spend(late.reveal(), Time(1_000 + CODE_MS)), "it is too old");
+        let (first, second) = (codes.mint(Time(0)).unwrap(), codes.mint(Time(0)).unwrap());
+        assert!(!codes.spend(first.reveal(), Time(0)), "a newer one replaced it");
+        assert!(codes.spend(second.reveal(), Time(0)));
+    }
+}
