@@ -23,8 +23,8 @@ pub mod policy;
 pub mod refusal;
 pub mod rules;
 pub mod state;
-#[cfg(feature = "wire")]
 pub mod visible;
+#[cfg(feature = "wire")]
 pub mod wire;
 
 mod core;

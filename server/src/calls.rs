@@ -10,6 +10,7 @@ pub(crate) mod control;
 pub(crate) mod decisions;
 pub(crate) mod desk;
 pub(crate) mod explain;
+pub(crate) mod history;
 pub(crate) mod messages;
 pub(crate) mod permission;
 pub(crate) mod registry;

@@ -13,6 +13,7 @@ use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{Connection, OpenFlags, Transaction, params};
 
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
+use crate::lines;
 use crate::log::ReadError;
 use crate::pool::{BUSY, Pool};
 use crate::query::IndexReader;
@@ -196,12 +197,15 @@ impl Index {
     }
 
     fn clear(&mut self) -> Result<(), IndexError> {
-        let clear = "BEGIN IMMEDIATE;
-            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends;
+        let clear = format!(
+            "BEGIN IMMEDIATE;
+            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {}
             INSERT INTO words (words) VALUES ('delete-all');
-            UPDATE progress SET last = 0; COMMIT";
+            UPDATE progress SET last = 0; COMMIT",
+            lines::CLEAR
+        );
         self.last = Seq(0);
-        self.db.execute_batch(clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
+        self.db.execute_batch(&clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
     }
 }
 
@@ -228,12 +232,13 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
         }
     }
     dir::open_private(path).map_err(io_failed)?;
+    let lines = lines::SCHEMA;
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         configure(&db)?;
         let pragmas = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {INDEX_VERSION};");
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {pragmas} COMMIT"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {pragmas} COMMIT"))?;
         Ok(db)
     };
     make().map(|db| (db, Seq(0))).map_err(|source| IndexError::Sqlite { path: path.to_owned(), source })
@@ -268,6 +273,7 @@ fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are no messages and have nothing to look up here")]
 fn index_entry(db: &Connection, seq: Seq, entry: &Entry) -> rusqlite::Result<()> {
     let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
+    lines::index(db, seq, &entry.fact)?;
     match &entry.fact {
         Fact::Accepted { message } => index_message(db, seq, at, message),
         Fact::Posted { room, from, body } => {

@@ -9,6 +9,7 @@ mod chain;
 mod dir;
 mod frame;
 mod index;
+mod lines;
 mod log;
 mod memory;
 mod pool;

@@ -96,18 +96,50 @@ impl IndexReader {
     /// # Errors
     /// The file can't be read.
     pub fn messages(&self, filter: &Filter) -> Result<Vec<Seq>, rusqlite::Error> {
+        self.0.with(|db| Select::filtered(db, filter)?.run(db, filter.cursor))
+    }
+
+    /// The conversations with messages that pass the filter, and the last such message of each, by which they are ordered.
+    /// The window of the filter is on those last messages.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn conversations(&self, filter: &Filter) -> Result<Vec<(ConvId, Seq)>, rusqlite::Error> {
         self.0.with(|db| {
-            let mut select = Select::new("messages");
-            if let Some(convs) = &filter.convs {
+            let select = Select::filtered(db, filter)?;
+            let (key, source) = (select.key(), select.source());
+            let before = filter.cursor.before.map_or(i64::MAX, |seq| seq.0.cast_signed());
+            let limit = i64::try_from(filter.cursor.limit).unwrap_or(i64::MAX);
+            let sql = format!(
+                "SELECT conv, max({key}) AS last FROM {source} WHERE true{} GROUP BY conv HAVING last < {before} \
+                 ORDER BY last DESC LIMIT {limit}",
+                select.conditions
+            );
+            let mut statement = db.prepare_cached(&sql)?;
+            let rows = statement.query_map(params_from_iter(select.values), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            rows.map(|row| row.map(|(conv, seq): (u32, i64)| (ConvId(conv), Seq(seq.cast_unsigned())))).collect()
+        })
+    }
+
+    /// The positions of what belongs to the history of these conversations, messages and all else, in the order of the
+    /// log.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn history(&self, convs: &[ConvId], cursor: Cursor) -> Result<Vec<Seq>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut seqs = Vec::new();
+            for table in ["messages", "lines"] {
+                let mut select = Select::new(table);
                 select.one_of("conv", convs.iter().map(|conv| conv.0));
+                seqs.extend(select.run(db, cursor)?);
             }
-            select.equal("from_id", filter.from.map(|agent| agent.0.into()));
-            select.equal("to_id", filter.to.map(|agent| agent.0.into()));
-            select.equal("kind", filter.kind.map(|kind| i64::from(kind as u8).into()));
-            select.equal("depth", filter.depth.map(|depth| i64::from(depth).into()));
-            select.words(filter.text.as_deref());
-            select.between(db, filter.since, filter.until)?;
-            select.run(db, filter.cursor)
+            seqs.sort_unstable();
+            if !cursor.ascending {
+                seqs.reverse();
+            }
+            seqs.truncate(cursor.limit);
+            Ok(seqs)
         })
     }
 
@@ -179,6 +211,21 @@ impl Select {
         Self { table, text: false, conditions: String::new(), values: Vec::new() }
     }
 
+    /// Messages that pass the filter, but for its window.
+    fn filtered(db: &Connection, filter: &Filter) -> rusqlite::Result<Self> {
+        let mut select = Self::new("messages");
+        if let Some(convs) = &filter.convs {
+            select.one_of("conv", convs.iter().map(|conv| conv.0));
+        }
+        select.equal("from_id", filter.from.map(|agent| agent.0.into()));
+        select.equal("to_id", filter.to.map(|agent| agent.0.into()));
+        select.equal("kind", filter.kind.map(|kind| i64::from(kind as u8).into()));
+        select.equal("depth", filter.depth.map(|depth| i64::from(depth).into()));
+        select.words(filter.text.as_deref());
+        select.between(db, filter.since, filter.until)?;
+        Ok(select)
+    }
+
     fn condition(&mut self, left: &str, value: Value) {
         self.values.push(value);
         // Writing to a String can't fail.
@@ -222,6 +269,11 @@ impl Select {
         if self.text { "words.rowid" } else { "seq" }
     }
 
+    fn source(&self) -> String {
+        let table = self.table;
+        if self.text { format!("words CROSS JOIN {table} ON seq = words.rowid") } else { table.to_owned() }
+    }
+
     fn run(mut self, db: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
         let key = self.key();
         if let Some(after) = cursor.after {
@@ -230,9 +282,7 @@ impl Select {
         if let Some(before) = cursor.before {
             self.condition(&format!("{key} <"), before.0.cast_signed().into());
         }
-        let table = self.table;
-        let source =
-            if self.text { format!("words CROSS JOIN {table} ON seq = words.rowid") } else { table.to_owned() };
+        let source = self.source();
         let order = if cursor.ascending { "ASC" } else { "DESC" };
         let limit = i64::try_from(cursor.limit).unwrap_or(i64::MAX);
         let conditions = &self.conditions;

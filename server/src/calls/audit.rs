@@ -71,7 +71,7 @@ pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -
 type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
 
 /// The filter in the numbers of the log; `None` where a name is nobody's, which nothing can match.
-async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, Fault> {
+pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, Fault> {
     let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
     let filter = Filter {
         kind: params.kind.as_deref().map(kind).transpose()?,
@@ -109,8 +109,8 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
     text.map(parse).transpose()
 }
 
-/// The positions of the messages that pass the filter, from a read model that is up to date.
-pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
+/// Waits until the read model is up to this moment.
+pub(super) async fn fresh(ctx: &Context) {
     let now = *ctx.handle.committed().borrow();
     let mut indexed = ctx.indexed.clone();
     if *indexed.borrow() < now {
@@ -120,6 +120,11 @@ pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fa
     if tokio::time::timeout(FRESH_WAIT, indexed.wait_for(|seq| *seq >= now)).await.is_err() {
         tracing::warn!("the read model is behind the log");
     }
+}
+
+/// The positions of the messages that pass the filter, from a read model that is up to date.
+pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
+    fresh(ctx).await;
     let index = ctx.index.clone();
     let run = move || index.messages(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
     Ok(crate::broker::off_thread(run).await?)

@@ -79,8 +79,8 @@ pub(crate) async fn waiting(ctx: &Context) -> Result<usize, Fault> {
 pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
     let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
     let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
-    let questions = questions.map(|(id, _)| (true, u64::from(id.0)));
-    questions.chain(calls.map(|(id, _)| (false, u64::from(id.0)))).collect()
+    let questions = questions.map(|(id, _)| (true, id.0));
+    questions.chain(calls.map(|(id, _)| (false, id.0))).collect()
 }
 
 /// What waits for the humans, what they settled last, and what the caller has not read.

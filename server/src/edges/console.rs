@@ -5,15 +5,22 @@
 //! itself. A page is one file with a function that gives a [`layout::Page`]; what pages share is in `layout` and `parts`.
 
 mod assets;
+mod conversation;
+mod conversations;
 mod forms;
 mod frame;
 mod inbox;
 mod layout;
 mod live;
+mod log;
+mod message;
 mod palette;
 mod parts;
 mod session;
 mod sign_in;
+mod timeline;
+mod tree;
+mod work;
 
 use axum::Router;
 use axum::middleware;
@@ -28,6 +35,11 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/waiting", get(inbox::waiting))
         .route("/escalations/{id}/answer", post(inbox::answer))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
+        .route("/unread/read", post(inbox::mark_read))
+        .route("/conversations", get(conversations::page))
+        .route("/conversations/{ref}", get(conversation::page))
+        .route("/conversations/{ref}/{verb}", post(conversation::control))
+        .route("/messages/{id}", get(message::page))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/palette", get(palette::list))

@@ -16,7 +16,7 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         parent_ref: conv.parent.and_then(|p| state.ref_of(p)).map(ToString::to_string),
         opener: state.name_of(conv.opener).to_owned(),
         state: conv.running,
-        latched: conv.latched || conv.grant.and_then(|g| state.grants.get(&g)).is_some_and(|g| g.latched.is_some()),
+        latched: is_latched(state, conv),
         counters: Counters {
             messages: conv.messages,
             turns: conv.turns,
@@ -47,6 +47,11 @@ fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
         distance("turns_soft_max", limits.turns_soft_max, conv.turns),
         distance("turns_hard_max", limits.turns_hard_max, conv.turns),
     ]
+}
+
+/// Whether a limit tripped that holds what runs in a conversation.
+pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
+    conv.latched || conv.grant.and_then(|g| state.grants.get(&g)).is_some_and(|g| g.latched.is_some())
 }
 
 /// A conversation without its messages.

@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use lastword_proto::envelope::Address;
 use lastword_proto::fact::{Spend, TurnEnd};
-use lastword_proto::ids::{AgentId, ConvId, RoomId, TurnId};
-use lastword_proto::{Code, Entry, Fact, MessageType, Seq, Time};
+use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
+use lastword_proto::names::Ref;
+use lastword_proto::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
 use lastword_store::{Cursor, FILE_INDEX, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
 
 use crate::sample::{message, note, post, refused};
@@ -239,4 +241,62 @@ fn a_damaged_or_foreign_index_is_replaced_by_an_empty_one() {
     db.pragma_update(None, "user_version", 99).unwrap();
     drop(db);
     assert_eq!(Index::open(dir.path()).unwrap().last(), Seq(0));
+}
+
+#[test]
+fn conversations_are_found_by_what_was_said_and_ordered_by_the_last_of_it() {
+    let (_dir, index) = indexed();
+    let reader = index.reader();
+    let found = |filter: Filter, before: Option<u64>, limit: usize| {
+        let cursor = Cursor { before: before.map(Seq), limit, ..Cursor::default() };
+        let all = reader.conversations(&Filter { cursor, ..filter }).unwrap();
+        all.into_iter().map(|(conv, seq)| (conv.0, seq.0)).collect::<Vec<_>>()
+    };
+    let all = Filter::default;
+    assert_eq!(found(all(), None, 9), [(1, 8), (3, 6), (2, 4)]);
+    assert_eq!(found(all(), None, 2), [(1, 8), (3, 6)]);
+    assert_eq!(found(all(), Some(6), 9), [(2, 4)], "the page behind it, in which nothing comes twice");
+    assert_eq!(found(Filter { from: Some(AgentId(1)), ..all() }, None, 9), [(1, 8), (2, 4)]);
+    assert_eq!(found(Filter { text: Some("parser".into()), ..all() }, None, 9), [(1, 2)]);
+    assert_eq!(found(Filter { convs: Some(vec![ConvId(3)]), ..all() }, None, 9), [(3, 6)]);
+}
+
+#[test]
+fn a_history_holds_what_belongs_to_its_conversation_and_nothing_else() {
+    let (turn, task, conv) = (TurnId(1), TaskId(5), ConvId(2));
+    let reference = Ref::new("T-1").unwrap();
+    let refusal = |turn: Option<TurnId>, reference: Option<&str>| Fact::Refused {
+        agent: AgentId(1),
+        turn,
+        kind: MessageType::Request,
+        to: Address::All,
+        reference: reference.map(|text| Ref::new(text).unwrap()),
+        refusal: Refusal::new(Code::DepthCap),
+    };
+    let opened = Fact::ConversationOpened { conv, reference, parent: None, opener: AgentId(1) };
+    let started = Fact::RootStarted { task, agent: AgentId(1), conv, grant: GrantId(1), received: None };
+    let taken = Fact::TurnOpened { turn, task, attempt: 1, message: Seq(1), lease_until: Time(9) };
+    let facts = [
+        opened,
+        started,
+        taken,
+        Fact::Renewed { turn, lease_until: Time(99) },
+        refusal(Some(turn), Some("OTHER")),
+        refusal(None, Some("T-1")),
+        refusal(None, Some("OTHER")),
+        refusal(Some(TurnId(8)), None),
+    ];
+    let mut entries: Vec<Entry> = facts.into_iter().map(|fact| Entry { at: Time(1), grant: None, fact }).collect();
+    entries.push(message(1, 1, 2, 2, "in it"));
+    entries.push(message(1, 1, 2, 3, "elsewhere"));
+    let dir = tempfile::tempdir().unwrap();
+    let mut index = Index::open(dir.path()).unwrap();
+    index.catch_up(&log_of(&entries).reader(), &mut |_, _| {}).unwrap();
+    let history = |cursor: Cursor| index.reader().history(&[conv], cursor).unwrap();
+    assert_eq!(history(oldest_first()), [1, 2, 3, 5, 6, 9].map(Seq));
+    assert_eq!(history(Cursor { limit: 2, ..Cursor::default() }), [9, 6].map(Seq), "the newest first");
+    let log = log_of(&entries);
+    drop(index);
+    let again = Index::reindex(dir.path(), &log.reader(), &mut |_, _| {}).unwrap();
+    assert_eq!(again.reader().history(&[conv], oldest_first()).unwrap().len(), 6, "it was not listed twice");
 }

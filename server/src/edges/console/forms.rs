@@ -50,6 +50,10 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
     }
 }
 
+/// A form that has no fields of its own.
+#[derive(Debug, Deserialize)]
+pub(super) struct Nothing {}
+
 /// The fields of a form's body.
 pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     serde_urlencoded::from_bytes(bytes).map_err(|error| Fault::new(Code::Malformed, format!("the form: {error}")))

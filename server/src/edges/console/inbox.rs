@@ -1,8 +1,9 @@
 //! The inbox: what waits for a human's decision, and what was decided.
 
+use std::time::Duration;
+
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
-use axum::response::{IntoResponse as _, Response};
+use axum::response::{Html, IntoResponse as _, Response};
 use lastword_proto::fact::Decision as Verdict;
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::state::{ApprovalState, EscalationState};
@@ -11,14 +12,14 @@ use lastword_proto::{Code, Priority};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::forms::{Form, filled};
+use super::forms::{Form, Nothing, filled};
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, conversation, excerpt, foreign, foreign_line, json, plural, time};
+use super::parts::{badge, code, conversation, excerpt, foreign, foreign_line, json, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
-use crate::calls::{Context, desk};
+use crate::calls::{Context, desk, turns};
 use crate::edges::Fault;
 
 /// `GET /`.
@@ -39,7 +40,9 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         @if !lists.unread.is_empty() {
             details #unread.fold {
                 summary { "Unread messages for you " span.count { (lists.unread.len()) } }
-                p.faint { "They stay unread until you take them with " code { "lastword inbox" } "." }
+                (viewer.form("mark-read", "/unread/read", &html! {
+                    p { button type="submit" { "Mark as read" } " " span.faint { "Until then, " code { "lastword inbox" } " gives them to you, too." } }
+                }))
                 ul.lines {
                     @for message in &lists.unread {
                         li { (badge(message.kind.word())) " " b { (foreign_line(&message.from)) } " in " (conversation(&message.reference)) " "
@@ -112,7 +115,7 @@ fn call(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalVi
             }
             (chain(decision, held.reference.as_deref().unwrap_or_default()))
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
-            (foreign(&arguments))
+            (code(&arguments))
             p.facts {
                 span { "denied by itself " (time(&held.expires_at, moment.now)) }
                 @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
@@ -288,7 +291,7 @@ pub(super) async fn decide(
             Ok(viewer.done(&words, "/", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
-            let view = desk::approval(&ctx, viewer.caller, wanted, std::time::Duration::ZERO).await?;
+            let view = desk::approval(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
             let by = view.by.as_deref().unwrap_or("nobody");
             let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
             let state = approval_word(view.state);
@@ -304,11 +307,18 @@ fn parsed(text: &str) -> Result<serde_json::Value, Fault> {
 }
 
 /// `GET /waiting`: how many decisions wait, for whatever page is open.
-pub(super) async fn waiting(
-    State(ctx): State<Context>,
-    _viewer: Viewer,
-    _headers: HeaderMap,
-) -> Result<Response, Failed> {
+pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, Failed> {
     let waiting = decisions::waiting(&ctx).await?;
-    Ok(axum::response::Html(super::layout::waiting(waiting).into_string()).into_response())
+    Ok(Html(super::layout::waiting(waiting).into_string()).into_response())
+}
+
+/// `POST /unread/read`: takes the human's deliveries, as `lastword inbox` does.
+pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, Failed> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let mut read = 0;
+    while turns::take(&ctx, viewer.caller, Duration::ZERO).await?.is_some() {
+        read += 1;
+    }
+    let words = html! { (plural(read, "message is", "messages are")) " read." };
+    Ok(viewer.done(&words, "/", &[Topic::Inbox]))
 }

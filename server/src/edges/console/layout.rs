@@ -17,10 +17,13 @@ use crate::calls::{Context, decisions};
 pub(super) enum Place {
     /// What waits for the human.
     Inbox,
+    /// What is being talked about, and one of it.
+    Conversations,
 }
 
 /// Each place: its path, its name, and the key that leads there behind `g`.
-pub(super) const PLACES: &[(Place, &str, &str, char)] = &[(Place::Inbox, "/", "Inbox", 'i')];
+pub(super) const PLACES: &[(Place, &str, &str, char)] =
+    &[(Place::Inbox, "/", "Inbox", 'i'), (Place::Conversations, "/conversations", "Conversations", 'c')];
 
 /// One page.
 pub(super) struct Page<'a> {

@@ -2,7 +2,7 @@
 
 use lastword_proto::Time;
 use lastword_proto::visible::{escape, escape_json};
-use lastword_proto::wire::{Distance, parse_rfc3339, rfc3339};
+use lastword_proto::wire::{Distance, parse_rfc3339};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -11,8 +11,8 @@ use crate::calls::canonical::canonical;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Bytes of a text that are shown at once; the rest is folded.
-const SHOWN_BYTES: usize = 3_000;
-const SHOWN_LINES: usize = 40;
+const SHOWN_BYTES: usize = 1_200;
+const SHOWN_LINES: usize = 24;
 /// Bytes of a folded text in one block: a browser lays out those in sight only.
 const BLOCK_BYTES: usize = 8_000;
 
@@ -40,10 +40,19 @@ pub(super) fn excerpt(text: &str, chars: usize) -> Markup {
 
 /// A text of others, with its line ends; a long one is folded.
 pub(super) fn foreign(text: &str) -> Markup {
+    folded(text, "foreign")
+}
+
+/// The same of what a machine reads: JSON, a command.
+pub(super) fn code(text: &str) -> Markup {
+    folded(text, "foreign code")
+}
+
+fn folded(text: &str, class: &str) -> Markup {
     let cut = cut(text, SHOWN_BYTES, SHOWN_LINES);
     let (first, rest) = text.split_at(cut);
     html! {
-        div.foreign {
+        div class=(class) {
             pre { (escape(first)) }
             @if !rest.is_empty() {
                 details.rest {
@@ -95,11 +104,6 @@ pub(super) fn bytes(n: usize) -> String {
 pub(super) fn time(moment: &str, now: Time) -> Markup {
     let words = parse_rfc3339(moment).map_or_else(|| moment.to_owned(), |at| relative(at, now));
     html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
-}
-
-/// The same of a moment that is no text yet.
-pub(super) fn time_at(at: Time, now: Time) -> Markup {
-    time(&rfc3339(at), now)
 }
 
 fn relative(at: Time, now: Time) -> String {

@@ -8,7 +8,7 @@ use lastword_proto::Code;
 use maud::html;
 use serde::Deserialize;
 
-use super::forms::{Form, fields, filled};
+use super::forms::{Form, Nothing, fields, filled};
 use super::frame::Failed;
 use super::layout;
 use super::session::set_cookie;
@@ -101,9 +101,6 @@ fn within(next: Option<&str>) -> &str {
     let ours = |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
     next.filter(ours).unwrap_or("/")
 }
-
-#[derive(Debug, Deserialize)]
-pub(super) struct Nothing {}
 
 /// `POST /sign-out`: ends the session in this browser.
 pub(super) async fn sign_out(headers: HeaderMap, form: Form<Nothing>) -> Response {

@@ -1,0 +1,198 @@
+//! One conversation: how it stands, what can be done about it, and what happened, in three views.
+
+use axum::extract::{Path, Query, State};
+use axum::response::Response;
+use lastword_proto::Code;
+use lastword_proto::fact::{Control, Scope};
+use lastword_proto::ids::HOUR_MS;
+use lastword_proto::state::Running;
+use lastword_proto::wire::{ConversationView, Extend};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::conversations::standing;
+use super::forms::Form;
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, time};
+use super::session::Viewer;
+use super::{log, timeline, tree};
+use crate::calls::history;
+use crate::calls::{Context, audit, control as calls};
+use crate::edges::Fault;
+
+/// How the history is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum View {
+    #[default]
+    Tree,
+    Timeline,
+    Log,
+}
+
+const VIEWS: [(View, &str, &str); 3] =
+    [(View::Tree, "tree", "Tree"), (View::Timeline, "timeline", "Timeline"), (View::Log, "log", "Log")];
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ViewParams {
+    #[serde(default)]
+    view: View,
+}
+
+/// `GET /conversations/{ref}`.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(reference): Path<String>,
+    Query(params): Query<ViewParams>,
+) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let history = history::of(&ctx, viewer.caller, &reference).await?;
+    let main = html! {
+        (heading(&reference, &standing(&history.view)))
+        (facts(&moment, &history.view))
+        (controls(&viewer, &history.view))
+        nav.views aria-label="Views" {
+            @for (view, word, name) in VIEWS {
+                a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
+            }
+        }
+        @if history.cut { p.faint { "Only the end of it is shown; " code { "lastword audit" } " finds what came before." } }
+        @match params.view {
+            View::Tree => (tree::view(&moment, &history)),
+            View::Timeline => (timeline::view(&history)),
+            View::Log => (log::view(&moment, &history)),
+        }
+    };
+    let topics = [Topic::Conversation(history.conv)];
+    let page = Page { title: &reference, place: Place::Conversations, topics: &topics, main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn facts(moment: &Moment, view: &ConversationView) -> Markup {
+    let summary = &view.summary;
+    html! {
+        p.facts {
+            @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
+            span { "by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
+            span { "with " (foreign_line(&view.participants.join(", "))) }
+            span { (number(summary.counters.messages)) " messages" }
+            span { (number(summary.counters.open_tasks)) " open requests" }
+            span { "last " (time(&summary.last_at, moment.now)) }
+        }
+        div.bars {
+            @for distance in &view.limits { (bar(distance)) }
+            @if let Some(grant) = &view.grant {
+                @for distance in &grant.limits { (bar(distance)) }
+            }
+        }
+        @if let Some(grant) = &view.grant {
+            p.facts {
+                span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(if grant.open { "open" } else { "closed" })) }
+                @if grant.open {
+                    span { "ends " (time(&grant.expires_at, moment.now)) }
+                    span { "can still cause " (number(grant.can_still_cause)) " waking messages" }
+                }
+                @if let Some(incident) = &grant.latched { span { "held by " code { (incident) } } }
+            }
+        }
+    }
+}
+
+fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
+    let reference = &view.summary.reference;
+    let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
+    let button = |verb: &str, name: &str, question: &str| {
+        let class = if verb == "stop" { "danger" } else { "" };
+        viewer.confirmed(
+            &format!("do-{verb}"),
+            &to(verb),
+            question,
+            &html! { button type="submit" class=(class) { (name) } },
+        )
+    };
+    html! {
+        div.controls {
+            @match view.summary.state {
+                Running::Active => {
+                    (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
+                    (button("stop", "Stop", &format!("Stop {reference}? What is open in it is cancelled, and its askers are told.")))
+                    @if view.summary.latched {
+                        (button("resume", "Resume", &format!("Resume {reference}? What a limit holds goes on.")))
+                    }
+                }
+                Running::Paused | Running::Stopped => {
+                    (button("resume", "Resume", &format!("Resume {reference}?")))
+                }
+            }
+            @if view.grant.as_ref().is_some_and(|grant| grant.open) {
+                details #more {
+                    summary { "Grant more" }
+                    (viewer.form("do-grant", &to("grant"), &html! {
+                        div.fields {
+                            @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("tokens", "Tokens"), ("hours", "Hours")] {
+                                label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0"; }
+                            }
+                        }
+                        button type="submit" { "Grant" }
+                    }))
+                }
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct More {
+    #[serde(default)]
+    messages: String,
+    #[serde(default)]
+    turns: String,
+    #[serde(default)]
+    tokens: String,
+    #[serde(default)]
+    hours: String,
+}
+
+/// `POST /conversations/{ref}/{verb}`.
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    Path((reference, verb)): Path<(String, String)>,
+    form: Form<More>,
+) -> Result<Response, Failed> {
+    let Form { viewer, fields } = form;
+    let conv = audit::find(&ctx, viewer.caller, &reference).await?;
+    let words = if verb == "grant" {
+        calls::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
+        html! { "More was granted to " (foreign_line(&reference)) "." }
+    } else {
+        let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+        calls::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
+        html! { (foreign_line(&reference)) ": " (control.word()) " is done." }
+    };
+    Ok(viewer.done(&words, &format!("/conversations/{}", encoded(&reference)), &[Topic::Conversation(conv)]))
+}
+
+fn more(fields: &More) -> Result<Extend, Fault> {
+    let read = |name: &str, text: &str| match text.trim() {
+        "" => Ok(0),
+        text => {
+            text.parse::<u64>().map_err(|_| Fault::new(Code::Malformed, format!("`{name}` is no whole number: {text}")))
+        }
+    };
+    let hours = read("hours", &fields.hours)?;
+    let more = Extend {
+        messages: read("messages", &fields.messages)?,
+        turns: read("turns", &fields.turns)?,
+        tokens: read("tokens", &fields.tokens)?,
+        time_ms: hours.saturating_mul(HOUR_MS),
+        ..Extend::default()
+    };
+    if more.messages == 0 && more.turns == 0 && more.tokens == 0 && more.time_ms == 0 {
+        return Err(Fault::new(Code::Malformed, "Say how much more: of messages, turns, tokens or hours"));
+    }
+    Ok(more)
+}

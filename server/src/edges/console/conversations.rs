@@ -1,0 +1,146 @@
+//! The conversations, by their last activity, with filters that stand in the address.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use lastword_proto::MessageType;
+use lastword_proto::state::Running;
+use lastword_proto::wire::{ConversationView, Distance};
+use maud::{Markup, html};
+
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, time};
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::calls::history::{self, ListParams};
+
+/// `GET /conversations`.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<ListParams>,
+) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let listed = history::list(&ctx, viewer.caller, params.clone()).await?;
+    let filtered = query(&ListParams { cursor: String::new(), ..params.clone() });
+    let main = html! {
+        (heading("Conversations", &html! {}))
+        (filters(&params, !filtered.is_empty()))
+        @if listed.items.is_empty() {
+            (nothing(!filtered.is_empty()))
+        } @else {
+            div.list role="list" {
+                @for view in &listed.items { (row(&moment, view)) }
+            }
+        }
+        p.paging {
+            @if !params.cursor.is_empty() { a.button href={ "/conversations?" (filtered) } { "To the newest" } }
+            @if let Some(next) = &listed.next {
+                a.button href={ "/conversations?" (query(&ListParams { cursor: next.clone(), ..params.clone() })) } { "Older" }
+            }
+        }
+    };
+    let page = Page { title: "Conversations", place: Place::Conversations, topics: &[Topic::Conversations], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn nothing(filtered: bool) -> Markup {
+    if filtered {
+        let words = html! { a href="/conversations" { "Take the filters away" } " to see all of them." };
+        return empty("No conversation passes these filters.", &words);
+    }
+    empty(
+        "Nobody has said anything yet.",
+        &html! {
+            "A conversation begins with " code { "lastword ask AGENT \"…\" --ref REF" } ", or with an agent's own request."
+        },
+    )
+}
+
+fn filters(params: &ListParams, any: bool) -> Markup {
+    let text = |name: &str, label: &str, value: &str| {
+        html! {
+            label { span { (label) } input type="text" name=(name) value=(value) autocomplete="off" spellcheck="false"; }
+        }
+    };
+    html! {
+        form.filters method="get" action="/conversations" role="search" aria-label="Filters" {
+            label.wide { span { "Words" } input type="search" name="q" value=(params.q) data-search autocomplete="off"; }
+            (text("ref", "REF", &params.reference))
+            (text("from", "From", &params.from))
+            (text("to", "To", &params.to))
+            label { span { "Type" } select name="type" {
+                option value="" { "any" }
+                @for kind in MessageType::ALL { option value=(kind.word()) selected[kind.word() == params.kind] { (kind.word()) } }
+            } }
+            label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
+            label { span { "State" } select name="state" {
+                option value="" { "any" }
+                @for word in ["open", "active", "paused", "stopped", "latched"] {
+                    option value=(word) selected[word == params.state] { (word) }
+                }
+            } }
+            div.buttons {
+                button type="submit" { "Filter" }
+                @if any { a href="/conversations" { "Clear" } }
+            }
+        }
+    }
+}
+
+/// The filters as they stand in an address; those that are empty are left out.
+fn query(params: &ListParams) -> String {
+    let pairs = [
+        ("ref", &params.reference),
+        ("from", &params.from),
+        ("to", &params.to),
+        ("type", &params.kind),
+        ("depth", &params.depth),
+        ("state", &params.state),
+        ("q", &params.q),
+        ("cursor", &params.cursor),
+    ];
+    let filled = pairs.into_iter().filter(|(_, value)| !value.trim().is_empty());
+    filled.map(|(name, value)| format!("{name}={}", encoded(value))).collect::<Vec<_>>().join("&")
+}
+
+fn row(moment: &Moment, view: &ConversationView) -> Markup {
+    let summary = &view.summary;
+    let counters = &summary.counters;
+    html! {
+        div.row role="listitem" tabindex="-1" data-row id={ "c-" (encoded(&summary.reference)) } {
+            div.what { (conversation(&summary.reference)) " " (standing(view)) }
+            div.who { (foreign_line(&view.participants.join(", "))) }
+            div.counts {
+                (number(counters.messages)) " messages · depth " (counters.deepest)
+                @if counters.open_tasks > 0 { " · " (number(counters.open_tasks)) " open" }
+            }
+            div.limit { @if let Some(nearest) = nearest(view) { (bar(nearest)) } }
+            div.when { (time(&summary.last_at, moment.now)) }
+        }
+    }
+}
+
+/// Whether it runs, and whether a limit holds it.
+pub(super) fn standing(view: &ConversationView) -> Markup {
+    html! {
+        (badge(match view.summary.state {
+            Running::Active => "active",
+            Running::Paused => "paused",
+            Running::Stopped => "stopped",
+        }))
+        @if view.summary.latched { " " (badge("latched")) }
+    }
+}
+
+/// The limit of which the largest part is used up.
+fn nearest(view: &ConversationView) -> Option<&Distance> {
+    let grant = view.grant.iter().filter(|grant| grant.open).flat_map(|grant| &grant.limits);
+    let all = view.limits.iter().chain(grant).filter(|distance| distance.limit > 0);
+    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
+    all.max_by(|a, b| {
+        let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
+        part(a, b).cmp(&part(b, a))
+    })
+}

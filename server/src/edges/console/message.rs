@@ -1,0 +1,93 @@
+//! One message with all that is known of it; and of one that was refused, why.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use lastword_proto::wire::{Problem, StoredMessage};
+use maud::{Markup, html};
+
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::parts::{badge, code, conversation, foreign, foreign_line, json, time};
+use super::session::Viewer;
+use super::{live, log};
+use crate::calls::Context;
+use crate::calls::history::{self, Line};
+
+/// `GET /messages/{id}`.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let line = history::line(&ctx, viewer.caller, &id).await?;
+    let main = match (&line.event.message, &line.refusal) {
+        (Some(message), _) => told(&moment, message),
+        (None, Some(problem)) => refused(&moment, &line, problem),
+        (None, None) => other(&moment, &line),
+    };
+    let page = Page { title: &id, place: Place::Conversations, topics: &[live::Topic::Conversations], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn told(moment: &Moment, message: &StoredMessage) -> Markup {
+    html! {
+        (heading(&message.id, &html! {
+            (badge(message.kind.word())) @if let Some(status) = message.status { " " (badge(status.word())) }
+        }))
+        dl.about {
+            dt { "From" } dd { b { (foreign_line(&message.from)) } " → " b { (foreign_line(&message.to)) } }
+            dt { "Conversation" } dd { (conversation(&message.reference))
+                @if let Some(parent) = &message.parent_ref { ", opened from " (conversation(parent)) } }
+            dt { "Where" } dd { "depth " (message.depth) ", hop " (message.hops) }
+            dt { "When" } dd { (time(&message.created_at, moment.now)) }
+            dt { "Delivery" } dd { (badge(message.delivery_state.word())) }
+            @if let Some(id) = &message.request_id { dt { "Request" } dd { code { (foreign_line(id)) } } }
+            @if let Some(action) = &message.action { dt { "Action" } dd { code { (foreign_line(action)) } } }
+            @if let Some(priority) = message.priority { dt { "Priority" } dd { (priority.word()) } }
+            @if let Some(deadline) = &message.deadline { dt { "Deadline" } dd { (time(deadline, moment.now)) } }
+            @if let Some(cause) = &message.cause { dt { "Caused by" } dd { a href={ "/messages/" (cause) } { (cause) } } }
+            @if let Some(above) = &message.in_reply_to { dt { "In reply to" } dd { a href={ "/messages/" (above) } { (above) } } }
+            @if let Some(grant) = &message.grant { dt { "Grant" } dd { code { (grant) } } }
+            @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
+            @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
+            @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
+        }
+        @if message.body.is_empty() { p.faint { "It has no text." } } @else { (foreign(&message.body)) }
+        @if let Some(payload) = &message.payload { h2 { "Payload" } (code(&json(payload))) }
+        @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(&json(metadata))) }
+    }
+}
+
+fn refused(moment: &Moment, line: &Line, problem: &Problem) -> Markup {
+    let event = &line.event;
+    let member = |name: &str| event.data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
+    html! {
+        (heading("A refused message", &badge("refused")))
+        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " wanted to send a " (member("type")) " to "
+            b { (foreign_line(&member("to"))) } @if !member("ref").is_empty() { " on " (conversation(&member("ref"))) } "." }
+        dl.about {
+            dt { "Why" } dd { (foreign_line(&problem.detail)) }
+            dt { "Rule" } dd { (problem.rule) }
+            dt { "Code" } dd { code { (problem.code) } }
+            @if let Some(limit) = problem.limit { dt { "Limit" } dd { (limit) } }
+            @if let Some(current) = problem.current { dt { "Would be" } dd { (current) } }
+            dt { "It was told" } dd { (foreign_line(&problem.hint)) }
+            @if let Some(reference) = &event.reference { dt { "In" } dd { (conversation(reference)) } }
+            @if let Some(request) = &event.request_id { dt { "Serving" } dd { code { (foreign_line(request)) } } }
+            dt { "When" } dd { (time(&event.at, moment.now)) }
+        }
+        p.faint { "Its text was not kept: what is refused is recorded by who, to whom, on what and why." }
+    }
+}
+
+fn other(moment: &Moment, line: &Line) -> Markup {
+    let event = &line.event;
+    html! {
+        (heading(&event.kind.replace('_', " "), &html! { span.faint { "line " (event.seq) } }))
+        p { @if let Some(agent) = &event.agent { b { (foreign_line(agent)) } " " }
+            @if let Some(reference) = &event.reference { "in " (conversation(reference)) " " }
+            (time(&event.at, moment.now)) }
+        p { (log::data(event)) }
+    }
+}

@@ -1,0 +1,147 @@
+//! The history as a sequence diagram: agents as lanes, time downwards, requests as arcs and answers back as dashed ones.
+
+use lastword_proto::MessageType;
+use lastword_proto::visible::escape;
+use maud::{Markup, html};
+
+use super::layout::empty;
+use crate::calls::history::{History, Line};
+
+/// Between two lanes.
+const LANE: usize = 170;
+/// Between two rows.
+const ROW: usize = 30;
+/// Above the first row, for the names.
+const HEAD: usize = 40;
+/// Steps drawn; with more of them nobody sees anything.
+const STEPS_MAX: usize = 300;
+
+/// What a row shows.
+enum Step<'a> {
+    /// A message from one lane to another.
+    Message { from: usize, to: usize, line: &'a Line, class: &'static str },
+    /// Something that happened at a lane.
+    Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64 },
+}
+
+/// The diagram.
+pub(super) fn view(history: &History) -> Markup {
+    let mut lanes = Vec::new();
+    let all = history.lines.iter();
+    let mut steps: Vec<Step<'_>> = all.filter_map(|line| step(line, &mut lanes)).collect();
+    if steps.is_empty() {
+        return empty("Nothing happened in it yet.", &html! {});
+    }
+    let left_out = steps.len().saturating_sub(STEPS_MAX);
+    steps.drain(..left_out);
+    let (width, height) = (lanes.len() * LANE, HEAD + steps.len() * ROW + 10);
+    html! {
+        @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; the log has them." } }
+        p.legend {
+            span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
+            span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
+        }
+        div.diagram tabindex="0" role="region" aria-label="Timeline" {
+            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label="Who sent what to whom, from above to below" {
+                @for (index, name) in lanes.iter().enumerate() {
+                    line.lane x1=(x(index)) y1=(HEAD - 8) x2=(x(index)) y2=(height) {}
+                    text.name x=(x(index)) y="20" text-anchor="middle" { (escape(&short(name, 20))) }
+                }
+                @for (index, step) in steps.iter().enumerate() { (drawn(step, HEAD + index * ROW + ROW / 2)) }
+            }
+        }
+    }
+}
+
+const fn x(lane: usize) -> usize {
+    lane * LANE + LANE / 2
+}
+
+fn lane(lanes: &mut Vec<String>, name: &str) -> usize {
+    let found = lanes.iter().position(|known| known == name);
+    found.unwrap_or_else(|| {
+        lanes.push(name.to_owned());
+        lanes.len() - 1
+    })
+}
+
+fn step<'a>(line: &'a Line, lanes: &mut Vec<String>) -> Option<Step<'a>> {
+    let event = &line.event;
+    if let Some(message) = &event.message {
+        let class = match message.kind {
+            MessageType::Request => "request",
+            MessageType::Response => "answer",
+            MessageType::Status | MessageType::Alert | MessageType::Info | MessageType::Broadcast => "note",
+        };
+        let from = lane(lanes, &message.from);
+        return Some(Step::Message { from, to: lane(lanes, &message.to), line, class });
+    }
+    let words = |text: &str| text.to_owned();
+    let attempt = event.data.get("attempt").and_then(serde_json::Value::as_u64).unwrap_or(1);
+    let (sign, class, words) = match (event.kind.as_str(), &line.refusal) {
+        (_, Some(problem)) => ("✕", "bad", problem.code.to_string().replace('_', " ")),
+        ("warned" | "budget_warned", None) => ("!", "warn", words("warned")),
+        ("latch_set", None) => ("!", "bad", words("held by a limit")),
+        ("latch_lifted", None) => ("!", "good", words("goes on")),
+        ("requeued", None) => ("↻", "warn", words("handed back")),
+        ("late", None) => ("!", "warn", words("too late")),
+        ("turn_opened", None) if attempt > 1 => ("↻", "warn", format!("attempt {attempt}")),
+        ("escalation_opened", None) => ("?", "note", words("asks a human")),
+        ("approval_asked", None) => ("?", "note", words("a call is held")),
+        ("approval_decided", None) => ("?", "good", words("decided")),
+        ("controlled", None) => ("!", "warn", words("a human's word")),
+        (_, None) => return None,
+    };
+    let name = event.agent.as_deref().or_else(|| event.data.get("by").and_then(serde_json::Value::as_str));
+    Some(Step::Mark { lane: lane(lanes, name.unwrap_or("system")), sign, class, words, seq: event.seq })
+}
+
+fn drawn(step: &Step<'_>, y: usize) -> Markup {
+    match step {
+        Step::Message { from, to, line, class } => {
+            let Some(message) = &line.event.message else { return html! {} };
+            let (a, b) = (x(*from), x(*to));
+            let title =
+                format!("{} {} → {}: {}", message.kind.word(), message.from, message.to, short(&message.body, 200));
+            let words =
+                message.status.map_or_else(|| short(&message.body, 24), |status| status.word().replace('_', " "));
+            html! {
+                a href={ "/messages/" (message.id) } {
+                    title { (escape(&title)) }
+                    @if a == b {
+                        circle class=(class) cx=(a) cy=(y) r="5" {}
+                        text x=(a + 10) y=(y + 4) { (escape(&words)) }
+                    } @else {
+                        path class={ "arc " (class) } d=(arc(a, b, y)) {}
+                        path class={ "tip " (class) } d=(tip(a, b, y)) {}
+                        text.over x=(usize::midpoint(a, b)) y=(y.saturating_sub(6)) text-anchor="middle" { (escape(&words)) }
+                    }
+                }
+            }
+        }
+        Step::Mark { lane, sign, class, words, seq } => html! {
+            a href={ "/messages/msg-" (seq) } {
+                title { (escape(words)) }
+                circle class={ "mark " (class) } cx=(x(*lane)) cy=(y) r="9" {}
+                text class={ "sign " (class) } x=(x(*lane)) y=(y + 4) text-anchor="middle" { (sign) }
+                text x=(x(*lane) + 14) y=(y + 4) { (escape(&short(words, 22))) }
+            }
+        },
+    }
+}
+
+/// A flat arc from one lane to the other.
+fn arc(a: usize, b: usize, y: usize) -> String {
+    format!("M {a} {y} Q {} {} {b} {y}", usize::midpoint(a, b), y.saturating_sub(10))
+}
+
+fn tip(a: usize, b: usize, y: usize) -> String {
+    let back = if a < b { b - 9 } else { b + 9 };
+    format!("M {b} {y} L {back} {} L {back} {} Z", y.saturating_sub(6), y + 2)
+}
+
+fn short(text: &str, chars: usize) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let cut: String = line.chars().take(chars).collect();
+    if cut.len() < text.len() { format!("{cut}…") } else { cut }
+}

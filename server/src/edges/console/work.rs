@@ -1,0 +1,73 @@
+//! What the history of a conversation says of each request: how it ended, how long it took and what it spent.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{Fact, Part};
+use lastword_proto::ids::{TaskId, TurnId};
+use lastword_proto::{AnswerStatus, Time};
+
+use crate::calls::history::Line;
+
+/// A request's work.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Work {
+    asked: Option<Time>,
+    answered: Option<Time>,
+    /// How it ended; `None` while it is open.
+    pub(super) status: Option<AnswerStatus>,
+    /// Tokens of its turns.
+    pub(super) tokens: u64,
+    /// How often it was delivered.
+    pub(super) attempts: u32,
+}
+
+impl Work {
+    /// From the request to the answer, in ms.
+    pub(super) fn took_ms(&self) -> Option<u64> {
+        Some(self.answered?.since(self.asked?))
+    }
+}
+
+/// The work of each request, by the position of its message.
+pub(super) fn of(lines: &[Line]) -> BTreeMap<u64, Work> {
+    let mut tasks: BTreeMap<TaskId, (u64, Work)> = BTreeMap::new();
+    let mut turns: BTreeMap<TurnId, TaskId> = BTreeMap::new();
+    for line in lines {
+        let (at, fact) = (line.entry.at, &line.entry.fact);
+        if let Fact::Accepted { message } = fact {
+            match &message.part {
+                Part::Request(terms) => {
+                    let work = Work { asked: Some(at), ..Work::default() };
+                    tasks.insert(terms.task, (line.event.seq, work));
+                }
+                Part::Answer(answer) => {
+                    if let Some((_, work)) = tasks.get_mut(&answer.task) {
+                        work.answered = Some(at);
+                        work.status = Some(answer.status);
+                    }
+                }
+                Part::Plain | Part::Echo | Part::Reply { .. } | Part::Status { .. } => {}
+            }
+        } else if let Fact::TurnOpened { turn, task, attempt, .. } = fact {
+            turns.insert(*turn, *task);
+            if let Some((_, work)) = tasks.get_mut(task) {
+                work.attempts = work.attempts.max(*attempt);
+            }
+        } else if let Fact::TurnClosed { turn, spend, .. } = fact
+            && let Some((_, work)) = turns.get(turn).and_then(|task| tasks.get_mut(task))
+        {
+            work.tokens += spend.tokens;
+        }
+    }
+    tasks.into_values().collect()
+}
+
+/// A duration for a human.
+pub(super) fn duration(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        1_000..60_000 => format!("{}.{} s", ms / 1_000, ms % 1_000 / 100),
+        60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms % 60_000 / 1_000),
+        _ => format!("{} h {} min", ms / 3_600_000, ms % 3_600_000 / 60_000),
+    }
+}
