@@ -6,12 +6,15 @@
 
   // --- Signing in with a link: its secret stands behind #, which no browser sends.
   const code = $('#sign-in #code');
-  if (code && location.hash.length > 1) {
+  const signIn = () => {
+    if (!code || location.hash.length <= 1) return;
     code.value = location.hash.slice(1);
     history.replaceState(null, '', location.pathname + location.search);
     $('#sign-in').requestSubmit();
-    return;
-  }
+  };
+  // A link that is opened where the form stands already loads nothing anew.
+  addEventListener('hashchange', signIn);
+  signIn();
 
   // --- Times. The words are the server's, in parts.rs.
   const relative = (at, now) => {

@@ -126,7 +126,7 @@ fn priority(state: &State, task: TaskId) -> Priority {
 }
 
 /// The requests that led to a task, from the root on. They are as many as hops are allowed (D4).
-fn chain(state: &State, task: Option<TaskId>) -> Vec<Link> {
+pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<Link> {
     let first = task.and_then(|task| state.tasks.get(&task));
     let above = std::iter::successors(first, |task| match task.asker {
         lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),

@@ -10,6 +10,7 @@ use lastword_store::{Cursor, Filter, ReadError};
 use serde::Deserialize;
 
 use super::audit::{self, AuditParams, fresh};
+use super::decisions::{self, Link};
 use super::{Caller, Context};
 use crate::broker::Live;
 use crate::edges::Fault;
@@ -196,6 +197,8 @@ pub(crate) struct Line {
     pub(crate) event: Event,
     /// Why a message was refused.
     pub(crate) refusal: Option<Problem>,
+    /// Refused in a turn: the requests that led to it, from the root on.
+    pub(crate) chain: Vec<Link>,
     /// Its fact.
     pub(crate) entry: Arc<Entry>,
 }
@@ -245,13 +248,21 @@ pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Line
 async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<Line>, Fault> {
     let who = caller.principal;
     let look = move |live: &Live<'_>| -> Vec<_> {
-        let draft = |(seq, entry): (Seq, Arc<Entry>)| Some((views::event(live.state, who, seq, &entry)?, entry));
+        let draft = |(seq, entry): (Seq, Arc<Entry>)| {
+            Some((views::event(live.state, who, seq, &entry)?, led_to(live.state, &entry.fact), entry))
+        };
         entries.into_iter().filter_map(draft).collect()
     };
     let drafts = ctx.handle.query(look).await?;
-    let line = |(draft, entry): (views::EventDraft, Arc<Entry>)| {
+    let line = |(draft, chain, entry): (views::EventDraft, Vec<Link>, Arc<Entry>)| {
         let refusal = if let Fact::Refused { refusal, .. } = &entry.fact { Some(Problem::new(refusal)) } else { None };
-        Line { event: draft.finish(), refusal, entry }
+        Line { event: draft.finish(), refusal, chain, entry }
     };
     Ok(drafts.into_iter().map(line).collect())
+}
+
+/// How it came to what was refused.
+fn led_to(state: &State, fact: &Fact) -> Vec<Link> {
+    let Fact::Refused { turn: Some(turn), .. } = fact else { return Vec::new() };
+    decisions::chain(state, state.turns.get(turn).map(|turn| turn.task))
 }

@@ -309,7 +309,14 @@ pub(crate) enum Subject {
 pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
     let about = about(state, fact);
     let task = about.task.and_then(|task| state.tasks.get(&task));
-    let conv = about.conv.or(task.map(|task| task.conv));
+    let refused = if let Fact::Refused { turn, reference, .. } = fact {
+        let task = turn.and_then(|turn| state.turns.get(&turn)).and_then(|turn| state.tasks.get(&turn.task));
+        let named = reference.as_ref().and_then(|reference| state.refs.get(reference));
+        task.map(|task| task.conv).or(named.copied())
+    } else {
+        None
+    };
+    let conv = about.conv.or(task.map(|task| task.conv)).or(refused);
     let subject = match fact {
         Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
         Fact::Registered { .. } | Fact::Amended { .. } | Fact::Rekeyed { .. } | Fact::Removed { .. } => Subject::People,

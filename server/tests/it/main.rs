@@ -3,6 +3,7 @@
 
 mod access;
 mod broker;
+mod console;
 mod desk;
 mod documents;
 mod exchange;

@@ -15,7 +15,7 @@ use super::forms::Form;
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
 use super::{log, timeline, tree};
 use crate::calls::history;
@@ -79,8 +79,8 @@ fn facts(moment: &Moment, view: &ConversationView) -> Markup {
             @if let Some(parent) = &summary.parent_ref { span { "opened from " (conversation(parent)) } }
             span { "by " (foreign_line(&summary.opener)) " " (time(&summary.opened_at, moment.now)) }
             span { "with " (foreign_line(&view.participants.join(", "))) }
-            span { (number(summary.counters.messages)) " messages" }
-            span { (number(summary.counters.open_tasks)) " open requests" }
+            span { (plural(summary.counters.messages, "message", "messages")) }
+            span { (plural(summary.counters.open_tasks, "open request", "open requests")) }
             span { "last " (time(&summary.last_at, moment.now)) }
         }
         div.bars {

@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::history::{self, ListParams};
@@ -113,7 +113,7 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
             div.what { (conversation(&summary.reference)) " " (standing(view)) }
             div.who { (foreign_line(&view.participants.join(", "))) }
             div.counts {
-                (number(counters.messages)) " messages · depth " (counters.deepest)
+                (plural(counters.messages, "message", "messages")) " · depth " (counters.deepest)
                 @if counters.open_tasks > 0 { " · " (number(counters.open_tasks)) " open" }
             }
             div.limit { @if let Some(nearest) = nearest(view) { (bar(nearest)) } }

@@ -16,7 +16,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, code, conversation, excerpt, foreign, foreign_line, json, plural, time};
+use super::parts::{badge, code, conversation, excerpt, foreign, foreign_line, json, links, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
 use crate::calls::{Context, desk, turns};
@@ -165,17 +165,7 @@ fn chain(decision: &Decision, reference: &str) -> Markup {
         div.chain {
             p {
                 @if decision.chain.is_empty() && !reference.is_empty() { "in " (conversation(reference)) }
-                @for (index, link) in decision.chain.iter().enumerate() {
-                    @if index > 0 { span.faint { " › " } }
-                    (conversation(&link.reference)) " "
-                    span.faint {
-                        @match &link.from {
-                            Some(from) => { (foreign_line(from)) " asked " (foreign_line(&link.to)) }
-                            None => { (foreign_line(&link.to)) " began" }
-                        }
-                        @if let Some(depth) = link.depth { ", depth " (depth) }
-                    }
-                }
+                (links(&decision.chain))
             }
             @if let Some(root) = &decision.root { p.faint.root { (excerpt(root, 220)) } }
         }

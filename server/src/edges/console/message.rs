@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, heading};
-use super::parts::{badge, code, conversation, foreign, foreign_line, json, time};
+use super::parts::{badge, code, conversation, foreign, foreign_line, json, links, time};
 use super::session::Viewer;
 use super::{live, log};
 use crate::calls::Context;
@@ -65,7 +65,7 @@ fn refused(moment: &Moment, line: &Line, problem: &Problem) -> Markup {
     html! {
         (heading("A refused message", &badge("refused")))
         p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " wanted to send a " (member("type")) " to "
-            b { (foreign_line(&member("to"))) } @if !member("ref").is_empty() { " on " (conversation(&member("ref"))) } "." }
+            b { (foreign_line(&member("to"))) } @if !member("ref").is_empty() { " on " code { (foreign_line(&member("ref"))) } } "." }
         dl.about {
             dt { "Why" } dd { (foreign_line(&problem.detail)) }
             dt { "Rule" } dd { (problem.rule) }
@@ -73,8 +73,7 @@ fn refused(moment: &Moment, line: &Line, problem: &Problem) -> Markup {
             @if let Some(limit) = problem.limit { dt { "Limit" } dd { (limit) } }
             @if let Some(current) = problem.current { dt { "Would be" } dd { (current) } }
             dt { "It was told" } dd { (foreign_line(&problem.hint)) }
-            @if let Some(reference) = &event.reference { dt { "In" } dd { (conversation(reference)) } }
-            @if let Some(request) = &event.request_id { dt { "Serving" } dd { code { (foreign_line(request)) } } }
+            @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
             dt { "When" } dd { (time(&event.at, moment.now)) }
         }
         p.faint { "Its text was not kept: what is refused is recorded by who, to whom, on what and why." }

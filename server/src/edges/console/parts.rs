@@ -8,6 +8,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use crate::calls::canonical::canonical;
+use crate::calls::decisions::Link;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Bytes of a text that are shown at once; the rest is folded.
@@ -135,6 +136,23 @@ pub(super) fn badge(word: &str) -> Markup {
 /// A link to a conversation.
 pub(super) fn conversation(reference: &str) -> Markup {
     html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
+}
+
+/// Who asked whom, from the root on.
+pub(super) fn links(chain: &[Link]) -> Markup {
+    html! {
+        @for (index, link) in chain.iter().enumerate() {
+            @if index > 0 { span.faint { " › " } }
+            (conversation(&link.reference)) " "
+            span.faint {
+                @match &link.from {
+                    Some(from) => { (foreign_line(from)) " asked " (foreign_line(&link.to)) }
+                    None => { (foreign_line(&link.to)) " began" }
+                }
+                @if let Some(depth) = link.depth { ", depth " (depth) }
+            }
+        }
+    }
 }
 
 /// How much of a limit is used up, as a bar with its numbers.

@@ -10,7 +10,7 @@ use crate::calls::history::{History, Line};
 /// Between two lanes.
 const LANE: usize = 170;
 /// Between two rows.
-const ROW: usize = 30;
+const ROW: usize = 32;
 /// Above the first row, for the names.
 const HEAD: usize = 40;
 /// Steps drawn; with more of them nobody sees anything.
@@ -34,7 +34,7 @@ pub(super) fn view(history: &History) -> Markup {
     }
     let left_out = steps.len().saturating_sub(STEPS_MAX);
     steps.drain(..left_out);
-    let (width, height) = (lanes.len() * LANE, HEAD + steps.len() * ROW + 10);
+    let (width, height) = (lanes.len() * LANE + 70, HEAD + steps.len() * ROW + 10);
     html! {
         @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; the log has them." } }
         p.legend {
@@ -42,7 +42,7 @@ pub(super) fn view(history: &History) -> Markup {
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {
-            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="img" aria-label="Who sent what to whom, from above to below" {
+            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Who sent what to whom, from above to below" {
                 @for (index, name) in lanes.iter().enumerate() {
                     line.lane x1=(x(index)) y1=(HEAD - 8) x2=(x(index)) y2=(height) {}
                     text.name x=(x(index)) y="20" text-anchor="middle" { (escape(&short(name, 20))) }
@@ -114,7 +114,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
                     } @else {
                         path class={ "arc " (class) } d=(arc(a, b, y)) {}
                         path class={ "tip " (class) } d=(tip(a, b, y)) {}
-                        text.over x=(usize::midpoint(a, b)) y=(y.saturating_sub(6)) text-anchor="middle" { (escape(&words)) }
+                        text.over x=(usize::midpoint(a, b)) y=(y.saturating_sub(8)) text-anchor="middle" { (escape(&words)) }
                     }
                 }
             }

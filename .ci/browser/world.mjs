@@ -1,0 +1,123 @@
+// A broker of one's own with its agents, and a browser in which its human has signed in.
+import AxeBuilder from '@axe-core/playwright';
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const FLAGS = [
+  '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+  '--disable-component-update', '--disable-sync',
+];
+
+/** A broker: its data stays over restarts, and so does its port. */
+export class Broker {
+  static async start() {
+    const broker = new Broker();
+    broker.data = await mkdtemp(join(tmpdir(), 'lastword-browser-'));
+    broker.tokens = {};
+    await broker.up('127.0.0.1:0');
+    broker.tokens.operator = (await readFile(join(broker.data, 'operator.token'), 'utf8')).trim();
+    return broker;
+  }
+
+  async up(listen) {
+    this.process = spawn(process.env.LASTWORD, ['--data', this.data, 'serve', '--listen', listen], {
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let text = '';
+    for await (const chunk of this.process.stdout) {
+      text += chunk;
+      if (text.includes('signs in once')) break;
+    }
+    this.url = /listening on (\S+)/.exec(text)[1];
+    this.link = /console: (\S+)/.exec(text)[1];
+  }
+
+  async down() {
+    const ended = new Promise((resolve) => this.process.once('exit', resolve));
+    this.process.kill('SIGTERM');
+    await ended;
+  }
+
+  async end() {
+    await this.down();
+    await rm(this.data, { recursive: true });
+  }
+
+  /** A call of /v1; anything but success is an error. */
+  async call(who, method, path, body) {
+    const response = await fetch(`${this.url}/v1${path}`, {
+      method,
+      headers: { authorization: `Bearer ${this.tokens[who]}`, 'content-type': 'application/json' },
+      body: body === undefined ? undefined : JSON.stringify(body),
+    });
+    const text = await response.text();
+    if (!response.ok) throw Object.assign(new Error(`${method} ${path}: ${response.status} ${text}`), { status: response.status });
+    return text ? JSON.parse(text) : null;
+  }
+
+  async agent(name, more = {}) {
+    this.tokens[name] = (await this.call('operator', 'POST', '/agents', { name, ...more })).token;
+  }
+
+  ask(to, ref, body) {
+    return this.call('operator', 'POST', '/messages', { type: 'request', to, ref, body });
+  }
+
+  take(who) {
+    return this.call(who, 'GET', '/inbox?wait=20s');
+  }
+}
+
+export const launch = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
+
+/** A page in which the operator has signed in. Its errors are kept in `page.errors`. */
+export async function signedIn(browser, broker, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
+  const page = await context.newPage();
+  watch(page);
+  await page.goto(`${broker.url}/sign-in`);
+  await page.getByLabel('Your token').fill(broker.tokens.operator);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(`${broker.url}/`);
+  return page;
+}
+
+/** Keeps what the page's scripts fail at, a breach of the policy of contents included. */
+export function watch(page) {
+  page.errors = [];
+  page.on('pageerror', (error) => page.errors.push(String(error)));
+  page.on('console', (message) => {
+    if (/Content Security Policy|Refused to/.test(message.text())) page.errors.push(message.text());
+  });
+  page.on('dialog', (dialog) => dialog.accept());
+}
+
+/** Nothing serious that axe finds. */
+export async function accessible(page, where) {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const serious = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical');
+  const told = serious.map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).join('\n  ')}`);
+  assert.deepEqual(told, [], where);
+}
+
+/** The page is no wider than the window. */
+export async function fits(page, where) {
+  const [content, window] = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+  assert.ok(content <= window, `${where} is ${content} wide in a window of ${window}`);
+}
+
+/** Waits until what `look` gives is `wanted`. */
+export async function until(look, wanted) {
+  const end = Date.now() + 15_000;
+  let seen;
+  while (Date.now() < end) {
+    seen = await look();
+    if (seen === wanted) return;
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.equal(seen, wanted);
+}
