@@ -10,4 +10,4 @@ pub use self::fault::Fault;
 pub(crate) use self::fault::{record_id, record_of};
 
 /// The names of all edges.
-pub const EDGES: &[&str] = &["http", "mcp"];
+pub const EDGES: &[&str] = &["http", "mcp", "console"];

@@ -346,8 +346,7 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
         .is(200);
     let browser = Browser::signed_in(&world).await;
     let tree = browser.get("/conversations/T-1").await.is(200).has("help").has("1\u{202f}234 tokens").has("rule D5");
-    let refused =
-        tree.text.split("href=\"/messages/msg-").filter_map(|part| part.split('"').next()).last().unwrap();
+    let refused = tree.text.split("href=\"/messages/msg-").filter_map(|part| part.split('"').next()).last().unwrap();
     let why = browser.get(&format!("/messages/msg-{refused}")).await.is(200);
     why.has("passive_reply").has("hive").has("operator asked kilo, depth 0").has("kilo asked hive");
     browser.get("/conversations/T-1%2F1?view=timeline").await.is(200).has("<svg").has("passive reply");
