@@ -180,6 +180,21 @@ test('a restart under an open page is a banner, and then all is as it was', asyn
   await broker.call('operator', 'POST', `/escalations/${later.id}/answer`, { answer: 'ok' });
 });
 
+test('a session that ends under an open page says so, and what is typed stays', async () => {
+  await broker.agent('second', { kind: 'human' });
+  const { id } = await raise('Still signed in?');
+  const other = await signedIn(browser, broker, {}, 'second');
+  await connected(other);
+  await other.locator(`#${id}-answer`).fill('half an ans');
+  await broker.call('operator', 'POST', '/agents/second/token', {});
+  await other.getByText('You are signed out.').first().waitFor();
+  assert.equal(await other.locator(`#${id}-answer`).inputValue(), 'half an ans');
+  await other.goto(`${broker.url}/`);
+  await other.waitForURL(/\/sign-in$/);
+  await other.context().close();
+  await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'ok' });
+});
+
 test('filters stand in the address and survive a reload', async () => {
   await broker.ask('reviewer', 'DEPLOY-7', 'Look at the zebra crossing');
   await page.goto(`${broker.url}/conversations`);
@@ -234,7 +249,10 @@ test('everything can be done with the keyboard alone', async () => {
   await until(focused, `${question.id}-answer`);
   await page.keyboard.type('yes');
   await page.keyboard.press('Enter');
+  await page.keyboard.type('please');
+  await page.keyboard.press('Control+Enter');
   await card(question.id).waitFor({ state: 'detached' });
+  assert.equal((await broker.call('operator', 'GET', `/escalations/${question.id}`)).answer, 'yes\nplease');
   await page.keyboard.press('Escape');
   await page.keyboard.press('j');
   await until(focused, call.id);

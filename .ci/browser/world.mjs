@@ -74,13 +74,13 @@ export class Broker {
 
 export const launch = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
 
-/** A page in which the operator has signed in. Its errors are kept in `page.errors`. */
-export async function signedIn(browser, broker, options = {}) {
+/** A page in which a human has signed in. Its errors are kept in `page.errors`. */
+export async function signedIn(browser, broker, options = {}, who = 'operator') {
   const context = await browser.newContext({ viewport: { width: 1200, height: 900 }, ...options });
   const page = await context.newPage();
   watch(page);
   await page.goto(`${broker.url}/sign-in`);
-  await page.getByLabel('Your token').fill(broker.tokens.operator);
+  await page.getByLabel('Your token').fill(broker.tokens[who]);
   await page.getByRole('button', { name: 'Sign in' }).click();
   await page.waitForURL(`${broker.url}/`);
   return page;

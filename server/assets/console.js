@@ -157,17 +157,17 @@
       open('palette');
       return;
     }
+    const typing = event.target.closest?.('input:not([type=checkbox]), textarea, select, [contenteditable]');
+    if (typing?.form && event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
+      event.preventDefault();
+      typing.form.requestSubmit($('button.main', typing.form) ?? undefined);
+      return;
+    }
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;
     if ($('#palette')?.open) { inPalette(event); return; }
     if ($('dialog[open]')) return;
-    const typing = event.target.closest?.('input:not([type=checkbox]), textarea, select, [contenteditable]');
     if (typing) {
       if (event.key === 'Escape') (row() ?? $('#main'))?.focus();
-      // As the button beside it would; a line end is Shift and Enter.
-      else if (event.key === 'Enter' && !event.shiftKey && typing.matches('.answer textarea')) {
-        event.preventDefault();
-        typing.form.requestSubmit($('button.main', typing.form));
-      }
       return;
     }
     press(event);

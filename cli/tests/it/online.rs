@@ -384,3 +384,40 @@ fn no_token_of_an_mcp_client_is_in_the_log_at_any_level() {
     let said = fs::read_to_string(&log).unwrap();
     assert!(!said.is_empty() && !said.contains(token), "{said}");
 }
+
+#[test]
+fn serve_prints_a_link_that_signs_in_once_and_its_secret_is_in_no_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("server.log");
+    let mut command = lastword(dir.path());
+    let command = command.env("LASTWORD_LOG", "trace").args(["serve", "--listen", "127.0.0.1:0"]);
+    let mut child = command.stderr(fs::File::create(&log).unwrap()).spawn().unwrap();
+    let lines = BufReader::new(child.stdout.as_mut().unwrap()).lines().take(3);
+    let lines: Vec<String> = lines.map(Result::unwrap).collect();
+    let address = lines[0].strip_prefix("listening on http://").unwrap();
+    assert!(lines[1].starts_with("operator token in "), "{lines:?}");
+    let link = lines[2].strip_prefix("console: ").and_then(|rest| rest.split(' ').next()).unwrap();
+    let code = link.strip_prefix(&format!("http://{address}/sign-in#")).unwrap();
+    let form = format!("code={code}");
+    let sign_in = || {
+        let mut stream = std::net::TcpStream::connect(address).unwrap();
+        write!(
+            stream,
+            "POST /sign-in HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
+             Content-Length: {}\r\nConnection: close\r\n\r\n{form}",
+            form.len()
+        )
+        .unwrap();
+        let mut response = String::new();
+        stream.read_to_string(&mut response).unwrap();
+        response
+    };
+    let first = sign_in();
+    assert!(first.starts_with("HTTP/1.1 303 "), "{first}");
+    assert!(sign_in().starts_with("HTTP/1.1 401 "), "it is good once");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let cookie = first.split("lastword_session_").nth(1).and_then(|rest| rest.split([';', '=']).nth(1)).unwrap();
+    let said = fs::read_to_string(&log).unwrap();
+    assert!(!said.is_empty() && !said.contains(code) && !said.contains(cookie), "{said}");
+}

@@ -59,9 +59,9 @@ pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     serde_urlencoded::from_bytes(bytes).map_err(|error| Fault::new(Code::Malformed, format!("the form: {error}")))
 }
 
-/// A field that was left empty is one that was not filled in.
-pub(super) fn filled(text: String) -> Option<String> {
-    if text.trim().is_empty() { None } else { Some(text) }
+/// A field that was left empty is one that was not filled in. Browsers send line ends as two characters.
+pub(super) fn filled(text: &str) -> Option<String> {
+    if text.trim().is_empty() { None } else { Some(text.replace("\r\n", "\n")) }
 }
 
 impl Viewer {

@@ -228,7 +228,7 @@ pub(super) async fn answer(
 ) -> Result<Response, Failed> {
     let Form { viewer, fields } = form;
     let wanted = EscalationId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
-    let text = fields.option.or_else(|| filled(fields.answer));
+    let text = fields.option.or_else(|| filled(&fields.answer));
     let text = text.ok_or_else(|| Fault::new(Code::Malformed, "Write an answer, or choose one"))?;
     match desk::answer(&ctx, viewer.caller, wanted, &text).await {
         Ok(view) => {
@@ -273,7 +273,7 @@ pub(super) async fn decide(
         Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
         Some(_) | None => None,
     };
-    let asked = DecideApproval { decision, digest: fields.digest, comment: filled(fields.comment), input };
+    let asked = DecideApproval { decision, digest: fields.digest, comment: filled(&fields.comment), input };
     match desk::decide(&ctx, viewer.caller, wanted, asked).await {
         Ok(view) => {
             let state = approval_word(view.state);

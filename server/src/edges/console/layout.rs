@@ -209,7 +209,8 @@ fn help() -> Markup {
     let keys: &[(&str, &str)] = &[
         ("j k", "next and previous entry"),
         ("Enter", "open the entry, or press what has the focus"),
-        ("a", "go to Approve of this entry, or to its answer; Enter does it"),
+        ("a", "go to Approve of this entry, where Enter does it; or to its answer"),
+        ("Ctrl Enter", "send what is typed"),
         ("r", "go to the reason for a rejection; Enter sends it"),
         ("/", "search"),
         ("Ctrl K", "find a page, an agent or a conversation"),

@@ -59,7 +59,7 @@ pub(super) async fn sign_in(
     request: Request,
 ) -> Result<Response, Failed> {
     let proof: Proof = fields(&read(request.into_body()).await?)?;
-    let (token, principal) = match filled(proof.code) {
+    let (token, principal) = match filled(&proof.code) {
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,
     };

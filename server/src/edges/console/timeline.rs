@@ -10,7 +10,7 @@ use crate::calls::history::{History, Line};
 /// Between two lanes.
 const LANE: usize = 170;
 /// Between two rows.
-const ROW: usize = 32;
+const ROW: usize = 34;
 /// Above the first row, for the names.
 const HEAD: usize = 40;
 /// Steps drawn; with more of them nobody sees anything.
@@ -114,7 +114,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
                     } @else {
                         path class={ "arc " (class) } d=(arc(a, b, y)) {}
                         path class={ "tip " (class) } d=(tip(a, b, y)) {}
-                        text.over x=(usize::midpoint(a, b)) y=(y.saturating_sub(8)) text-anchor="middle" { (escape(&words)) }
+                        text.over x=(usize::midpoint(a, b)) y=(y.saturating_sub(10)) text-anchor="middle" { (escape(&words)) }
                     }
                 }
             }
