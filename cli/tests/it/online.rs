@@ -398,23 +398,33 @@ fn serve_prints_a_link_that_signs_in_once_and_its_secret_is_in_no_log() {
     assert!(lines[1].starts_with("operator token in "), "{lines:?}");
     let link = lines[2].strip_prefix("console: ").and_then(|rest| rest.split(' ').next()).unwrap();
     let code = link.strip_prefix(&format!("http://{address}/sign-in#")).unwrap();
-    let form = format!("code={code}");
-    let sign_in = || {
+    let post = |path: &str, headers: &str, body: &str| {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
+        let length = body.len();
         write!(
             stream,
-            "POST /sign-in HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/x-www-form-urlencoded\r\n\
-             Content-Length: {}\r\nConnection: close\r\n\r\n{form}",
-            form.len()
+            "POST {path} HTTP/1.1\r\nHost: {address}\r\n{headers}Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         )
         .unwrap();
         let mut response = String::new();
         stream.read_to_string(&mut response).unwrap();
         response
     };
+    let sign_in = || post("/sign-in", "Content-Type: application/x-www-form-urlencoded\r\n", &format!("code={code}"));
     let first = sign_in();
     assert!(first.starts_with("HTTP/1.1 303 "), "{first}");
     assert!(sign_in().starts_with("HTTP/1.1 401 "), "it is good once");
+    // Something that is logged, for a log without a line shows nothing.
+    let token = fs::read_to_string(dir.path().join(lines[1].trim_start_matches("operator token in "))).unwrap();
+    let headers = format!(
+        "Authorization: Bearer {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n",
+        token.trim()
+    );
+    post(
+        "/mcp",
+        &headers,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_agents","arguments":{"none":"such"}}}"#,
+    );
     child.kill().unwrap();
     child.wait().unwrap();
     let cookie = first.split("lastword_session_").nth(1).and_then(|rest| rest.split([';', '=']).nth(1)).unwrap();

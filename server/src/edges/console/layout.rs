@@ -131,7 +131,7 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 // What a reader opened stays open when the page is made anew, and htmx writes no style of its own.
-                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open","aria-busy"],"includeIndicatorCSS":false,"history":false}"#;
+                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"includeIndicatorCSS":false,"history":false}"#;
                 title { (title) }
                 link rel="icon" type="image/svg+xml" href=(assets::icon());
                 link rel="stylesheet" href=(assets::style());
