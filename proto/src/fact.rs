@@ -419,6 +419,13 @@ pub enum Fact {
         /// The key.
         key: Key,
     },
+    /// A human was shown an answer with the send that waited for it: it waits in no inbox any more (Q8).
+    NoticeRead {
+        /// Who.
+        agent: AgentId,
+        /// The answer.
+        message: Seq,
+    },
 }
 
 /// What the first run of a partly done request gave.

@@ -127,6 +127,7 @@ fn conversation(db: &Connection, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         | Fact::Noticed { .. }
         | Fact::ApprovalRuled { .. }
         | Fact::EscalationKeyed { .. }
+        | Fact::NoticeRead { .. }
         | Fact::Claimed { .. }
         | Fact::Released { .. }
         | Fact::RoomOpened { .. }

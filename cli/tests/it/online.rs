@@ -97,6 +97,7 @@ fn a_human_asks_and_gets_the_answer_in_one_command() {
     let output = ask.wait_with_output().unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["response"]["body"], "42", "{answer}");
+    assert!(server.operator(&["inbox"]).ok().contains("nothing"), "it does not wait in the inbox as well");
     let nobody = server.operator(&["ask", "hive", "still there?", "--wait", "200ms"]);
     assert_eq!(nobody.code, 3, "{nobody:?}");
     assert!(nobody.stderr.contains("lastword tree"), "{nobody:?}");

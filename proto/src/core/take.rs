@@ -126,6 +126,11 @@ impl Step<'_> {
             return Ok(Reply::Delivery(None));
         };
         let crate::state::Asker::Task { task, .. } = child.asker else {
+            let unread =
+                self.state().agent(by.agent()).is_some_and(|a| a.notices.iter().any(|(seq, _)| *seq == answer));
+            if unread {
+                self.record(Fact::NoticeRead { agent: by.agent(), message: answer });
+            }
             return Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })));
         };
         let waiting = self.state().tasks.get(&task).is_some_and(|t| t.ready.iter().any(|r| r.message == answer));

@@ -52,6 +52,7 @@ impl State {
             | Fact::Late { .. }
             | Fact::Requeued { .. } => self.fold_turn(at, fact),
             Fact::Noticed { agent, through } => self.drop_notices(*agent, *through),
+            Fact::NoticeRead { agent, message } => self.drop_notice(*agent, *message),
             Fact::BudgetWarned { grant, agent, .. } => {
                 if let Some(grant) = self.grants.get_mut(grant) {
                     grant.budget_warned = true;
@@ -98,6 +99,7 @@ impl State {
             Fact::Refused { turn, .. } => turn.and_then(of_turn),
             Fact::Configured { .. }
             | Fact::EscalationKeyed { .. }
+            | Fact::NoticeRead { .. }
             | Fact::PolicyConfigured { .. }
             | Fact::Registered { .. }
             | Fact::Amended { .. }

@@ -137,6 +137,10 @@ impl State {
         }
     }
 
+    pub(super) fn drop_notice(&mut self, agent: AgentId, message: Seq) {
+        self.agents[agent.0 as usize].notices.retain(|(seq, _)| *seq != message);
+    }
+
     fn request_accepted(&mut self, at: Time, message: &Message, terms: &Terms) {
         let (Recipient::One(to), Some(grant)) = (message.to, message.grant) else { return };
         let asker = match message.sender_task {

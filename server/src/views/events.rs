@@ -165,6 +165,9 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
             }
         }
         Fact::Observed { agent, refusal } => About::new("observed").agent(*agent).refusal(refusal),
+        Fact::NoticeRead { agent, message } => {
+            About::new("notice_read").agent(*agent).with("message", message.to_string())
+        }
         Fact::Noticed { agent, through } => About::new("noticed").agent(*agent).with("through", through.0),
         Fact::Controlled { scope, control, by } => {
             let about = About::new("controlled").with("control", control.word()).with("by", state.name_of(*by));
@@ -320,7 +323,7 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
     let subject = match fact {
         Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
         Fact::Registered { .. } | Fact::Amended { .. } | Fact::Rekeyed { .. } | Fact::Removed { .. } => Subject::People,
-        Fact::Noticed { .. } => Subject::Notices,
+        Fact::Noticed { .. } | Fact::NoticeRead { .. } => Subject::Notices,
         Fact::Controlled { .. } => Subject::Control,
         Fact::LatchSet { .. } | Fact::LatchLifted { .. } => Subject::Incidents,
         Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::Claimed { .. } | Fact::Released { .. } => Subject::Rooms,

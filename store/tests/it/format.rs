@@ -71,6 +71,20 @@ fn entries_stored_by_every_earlier_version_are_read() {
 }
 
 #[test]
+fn every_fact_has_a_sample() {
+    let variant = |fact: &Fact| postcard::to_allocvec(fact).unwrap()[0];
+    let mut numbers: Vec<u8> = samples().iter().map(|(_, entry)| variant(&entry.fact)).collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let count = u8::try_from(numbers.len()).unwrap();
+    assert_eq!(numbers, (0..count).collect::<Vec<u8>>(), "one in the middle has no sample");
+    // A variant that came after them could be read.
+    let mut next = [0; 64];
+    next[0] = count;
+    assert!(postcard::from_bytes::<Fact>(&next).is_err(), "the last one has no sample");
+}
+
+#[test]
 fn the_numbers_that_stand_for_words_never_change() {
     let mut lines = String::new();
     macro_rules! list {
@@ -263,7 +277,7 @@ fn shared() -> Vec<(&'static str, Fact)> {
     ]
 }
 
-fn policy() -> [(&'static str, Fact); 3] {
+fn policy() -> [(&'static str, Fact); 4] {
     let kilo = AgentName::new("kilo").unwrap();
     let rule = ApprovalRule {
         call: CallPattern::parse("Bash(rm *)").unwrap(),
@@ -281,6 +295,7 @@ fn policy() -> [(&'static str, Fact); 3] {
             let key = Key { id: RequestId::new("which-colour").unwrap(), fingerprint: 7 };
             Fact::EscalationKeyed { escalation: EscalationId(2), agent: AgentId(1), key }
         }),
+        ("NoticeRead", Fact::NoticeRead { agent: AgentId(1), message: Seq(300) }),
     ]
 }
 
