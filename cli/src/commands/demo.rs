@@ -103,20 +103,21 @@ async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<
     let note = Note::write(data, &stage.url)?;
     let token = data.join(FILE_OPERATOR);
     let kept = json!({ "listening": stage.url, "operator_token_file": token, "data": data });
-    cx.out.show(&kept, |_, out| further(&stage.url, data, out))?;
+    let console = stage.console()?;
+    cx.out.show(&kept, |_, out| further(&console, data, out))?;
     end.asked().await;
     drop(note);
     stage.close().await;
     Ok(())
 }
 
-/// Where it runs, and what there is to see.
-fn further(url: &str, data: &Path, out: &Out) -> String {
+/// Where to look, and what there is to see.
+fn further(console: &str, data: &Path, out: &Out) -> String {
     let head = out.tone(Tone::Strong, "Still running, with its agents, until Ctrl-C.");
     let data = data.display();
     format!(
-        "\n{head} A question, a held call and a latched grant wait for you.\n\n  \
-         address  {url}\n  token    {data}/{FILE_OPERATOR}\n\nIn another terminal:\n\n  \
+        "\n{head} A question, a held call and a latched grant wait for you.\n\n\
+         In a browser (it signs in once, within 15 minutes):\n\n  {console}\n\nIn another terminal:\n\n  \
          export LASTWORD_DATA={data}\n  \
          lastword top                  what waits for you, and what goes on\n  \
          lastword tree I08-1           the triangle; I01-1, I11-1, … are the others\n  \

@@ -97,6 +97,12 @@ impl Stage {
         Err(Failure::unavailable("the agents didn't come up within 30 s"))
     }
 
+    /// The console's address, with the code that signs in once.
+    pub(crate) fn console(&self) -> Result<String, Failure> {
+        let code = self.server.sign_in_code().map_err(Failure::unavailable)?;
+        Ok(format!("{}/sign-in#{}", self.url, code.reveal()))
+    }
+
     /// Ends the agents and the broker.
     pub(crate) async fn close(mut self) {
         for agent in &mut self.agents {
