@@ -91,14 +91,24 @@
       query.focus();
       htmx.trigger(query, 'lw-palette');
     }
+    if (id === 'workspace') htmx.trigger('#workspace-question', 'lw-open');
   };
   document.addEventListener('click', (event) => {
     const opener = event.target.closest('[data-open]');
-    if (opener) open(opener.dataset.open);
+    if (opener) {
+      // Some of them are links, for where no script runs.
+      event.preventDefault();
+      open(opener.dataset.open);
+    }
     if (event.target.closest('[data-theme-toggle]')) toggleTheme();
     event.target.closest('[data-dismiss]')?.closest('.flash')?.remove();
     // A click beside a window leaves it.
     if (event.target instanceof HTMLDialogElement) event.target.close();
+  });
+
+  // What came of it is told on the page below.
+  document.addEventListener('htmx:after:swap', () => {
+    if ($('#workspace')?.open && $('#flash')?.childElementCount) $('#workspace').close();
   });
 
   // --- Keys.
@@ -130,6 +140,16 @@
     else return;
     event.preventDefault();
   };
+  const searching = () => {
+    const field = $('[data-search]');
+    if (field) field.focus();
+    else open('palette');
+  };
+  const composing = () => {
+    const field = $('[data-compose]');
+    if (field) field.focus();
+    else $('[data-compose-page]')?.click();
+  };
   let leader = 0;
   const press = (event) => {
     const key = event.key;
@@ -145,7 +165,8 @@
     else if (key === 'j') move(1);
     else if (key === 'k') move(-1);
     else if (key === 'a' || key === 'r') within(key);
-    else if (key === '/') ($('[data-search]') ?? null)?.focus() ?? open('palette');
+    else if (key === '/') searching();
+    else if (key === 'c') composing();
     else if (key === '?') open('help');
     else if (key === 'Enter' && focused?.matches?.('[data-row]')) ($('a[data-open-row]', focused) ?? $('a', focused))?.click();
     else return;

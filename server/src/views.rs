@@ -17,4 +17,4 @@ pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanation::{Standing, link, refused};
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::notices::notices;
-pub(crate) use self::people::{agent, request};
+pub(crate) use self::people::{Member, OpenTurn, agent, member, request};

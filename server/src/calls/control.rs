@@ -3,6 +3,7 @@
 use lastword_proto::fact::{Control, Extension, Scope};
 use lastword_proto::ids::ConvId;
 use lastword_proto::names::RequestId;
+use lastword_proto::state::Running;
 use lastword_proto::wire::{Extend, IncidentView, LimitsView, Page, RequestView};
 use lastword_proto::{Input, Seq};
 
@@ -48,6 +49,31 @@ pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<Re
 pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), Fault> {
     caller.human()?;
     admitted(ctx.handle.submit(Input::Control(caller.principal, scope, control)).await).map(|_| ())
+}
+
+/// Whether the whole workspace runs.
+pub(crate) async fn running(ctx: &Context) -> Result<Running, Fault> {
+    Ok(ctx.handle.query(|live| live.state.running).await?)
+}
+
+/// The whole workspace: whether it runs, and what stopping it would end.
+pub(crate) struct Workspace {
+    /// Whether it runs.
+    pub(crate) running: Running,
+    /// Conversations with open work.
+    pub(crate) conversations: u64,
+    /// Open turns.
+    pub(crate) turns: u64,
+}
+
+/// How the workspace stands.
+pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, Fault> {
+    let look = |live: &Live<'_>| Workspace {
+        running: live.state.running,
+        conversations: live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty()).count() as u64,
+        turns: live.state.agents.iter().map(|agent| agent.turns.len() as u64).sum(),
+    };
+    Ok(ctx.handle.query(look).await?)
 }
 
 /// Gives more to what runs in a conversation.

@@ -1,6 +1,6 @@
 //! Agents and humans.
 
-use lastword_proto::fact::{Credential, Profile};
+use lastword_proto::fact::{Credential, Kind, Profile};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::{AgentName, Label, NameError};
@@ -11,7 +11,7 @@ use super::{Caller, Context, admitted};
 use crate::broker::Live;
 use crate::edges::Fault;
 use crate::identity::Secret;
-use crate::views;
+use crate::views::{self, Member};
 
 /// Registers an agent or human; its token is shown this once.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, Fault> {
@@ -62,6 +62,25 @@ pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, Faul
 pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, Fault> {
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
+}
+
+/// Everybody who is registered, with what they work on: agents, then humans.
+pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, Fault> {
+    caller.human()?;
+    let all = |live: &Live<'_>| -> Vec<Member> {
+        let ids = live.state.names.values().filter(|id| live.state.agent(**id).is_some_and(|a| a.live));
+        ids.filter_map(|id| views::member(live, *id)).collect()
+    };
+    let mut members = ctx.handle.query(all).await?;
+    members.sort_by_key(|member| member.view.kind == Kind::Human);
+    Ok(members)
+}
+
+/// One of them.
+pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, Fault> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
 }
 
 /// The first human of the workspace, as whoever may read the data directory can act; and the hash of their token.

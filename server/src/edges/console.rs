@@ -4,12 +4,15 @@
 //! knows. What is on a page stays fresh by hints: `/live` says what changed, and the page asks anew for that part of
 //! itself. A page is one file with a function that gives a [`layout::Page`]; what pages share is in `layout` and `parts`.
 
+mod agents;
 mod assets;
+mod compose;
 mod conversation;
 mod conversations;
 mod forms;
 mod frame;
 mod inbox;
+mod incidents;
 mod layout;
 mod live;
 mod log;
@@ -21,6 +24,7 @@ mod sign_in;
 mod timeline;
 mod tree;
 mod work;
+mod workspace;
 
 use axum::Router;
 use axum::middleware;
@@ -40,6 +44,15 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/conversations/{ref}", get(conversation::page))
         .route("/conversations/{ref}/{verb}", post(conversation::control))
         .route("/messages/{id}", get(message::page))
+        .route("/agents", get(agents::page))
+        .route("/agents/{name}", get(agents::one))
+        .route("/agents/{name}/{verb}", post(agents::control))
+        .route("/compose", get(compose::page).post(compose::send))
+        .route("/incidents", get(incidents::page))
+        .route("/workspace", get(workspace::page))
+        .route("/workspace/question", get(workspace::ask))
+        .route("/workspace/{verb}", post(workspace::control))
+        .route("/standing", get(workspace::standing))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/palette", get(palette::list))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use lastword_proto::State;
 use lastword_proto::fact::SYSTEM;
-use lastword_proto::ids::{AgentId, HOUR_MS, TaskId};
+use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
 use lastword_proto::state::{Agent, Phase, Request, Task};
 use lastword_proto::wire::{AgentView, Distance, HistoryItem, RequestView, rfc3339};
 
@@ -47,6 +47,71 @@ fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
         distance("fan_out_targets_max", limits.fan_out_targets_max, fanned.len() as u64),
         distance("roots_per_hour_max", limits.roots_per_hour_max, roots as u64),
     ]
+}
+
+/// Somebody with all that concerns them now: what they work on, and how far it is to their limits.
+pub(crate) struct Member {
+    /// Who, as everybody sees them.
+    pub(crate) view: AgentView,
+    /// The open turns, oldest first.
+    pub(crate) turns: Vec<OpenTurn>,
+    /// How far it is to the limits of the day (B1, D7); none bind a human.
+    pub(crate) day: Vec<Distance>,
+}
+
+/// A turn that is open.
+pub(crate) struct OpenTurn {
+    /// Its id.
+    pub(crate) id: String,
+    /// The conversation of its task.
+    pub(crate) reference: String,
+    /// The message that asked for the work; an agent's own root has none.
+    pub(crate) message: Option<String>,
+    /// Who waits for the answer.
+    pub(crate) asker: Option<String>,
+    /// Since when.
+    pub(crate) opened_at: String,
+    /// When its lease ends.
+    pub(crate) lease_until: String,
+    /// The attempt at the task.
+    pub(crate) attempt: u32,
+}
+
+/// The same agent or human, as the console shows them; `None` when there is none.
+pub(crate) fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
+    let known = live.state.agent(id)?;
+    let turns = known.turns.iter().filter_map(|turn| open_turn(live.state, *turn)).collect();
+    Some(Member { view: agent(live, id)?, turns, day: day(live, known) })
+}
+
+fn open_turn(state: &State, id: TurnId) -> Option<OpenTurn> {
+    let turn = state.turns.get(&id)?;
+    let task = state.tasks.get(&turn.task)?;
+    Some(OpenTurn {
+        id: id.to_string(),
+        reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
+        message: task.request.as_ref().map(|request| request.message.to_string()),
+        asker: task.asker.agent().map(|asker| state.name_of(asker).to_owned()),
+        opened_at: rfc3339(turn.opened_at),
+        lease_until: rfc3339(turn.lease_until),
+        attempt: turn.attempt,
+    })
+}
+
+fn day(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
+    if agent.is_human() {
+        return Vec::new();
+    }
+    let (limits, used) = (&live.state.limits, agent.day.on(live.now()));
+    let mut all = vec![
+        distance("agent_day_tokens_max", limits.agent_day_tokens_max, used.spend.tokens),
+        distance("root_messages_per_day_max", limits.root_messages_per_day_max, used.root_messages),
+    ];
+    if limits.agent_day_cost_microusd_max > 0 {
+        let limit = limits.agent_day_cost_microusd_max;
+        all.push(distance("agent_day_cost_microusd_max", limit, used.spend.cost_microusd));
+    }
+    all
 }
 
 /// A request, without its response; `None` for the root task of an agent.

@@ -15,7 +15,7 @@ use super::forms::Form;
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
 use super::{log, timeline, tree};
 use crate::calls::history;
@@ -133,7 +133,7 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                     summary { "Grant more" }
                     (viewer.form("do-grant", &to("grant"), &html! {
                         div.fields {
-                            @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("tokens", "Tokens"), ("hours", "Hours")] {
+                            @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")] {
                                 label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0"; }
                             }
                         }
@@ -151,6 +151,8 @@ pub(super) struct More {
     messages: String,
     #[serde(default)]
     turns: String,
+    #[serde(default)]
+    agents: String,
     #[serde(default)]
     tokens: String,
     #[serde(default)]
@@ -171,9 +173,9 @@ pub(super) async fn control(
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
         calls::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
-        html! { (foreign_line(&reference)) ": " (control.word()) " is done." }
+        html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
-    Ok(viewer.done(&words, &format!("/conversations/{}", encoded(&reference)), &[Topic::Conversation(conv)]))
+    Ok(viewer.done(&words, &format!("/conversations/{}", encoded(&reference)), &[Topic::Conversation(conv), Topic::Incidents]))
 }
 
 fn more(fields: &More) -> Result<Extend, Fault> {
@@ -187,12 +189,14 @@ fn more(fields: &More) -> Result<Extend, Fault> {
     let more = Extend {
         messages: read("messages", &fields.messages)?,
         turns: read("turns", &fields.turns)?,
+        agents: read("agents", &fields.agents)?,
         tokens: read("tokens", &fields.tokens)?,
         time_ms: hours.saturating_mul(HOUR_MS),
         ..Extend::default()
     };
-    if more.messages == 0 && more.turns == 0 && more.tokens == 0 && more.time_ms == 0 {
-        return Err(Fault::new(Code::Malformed, "Say how much more: of messages, turns, tokens or hours"));
+    let amounts = [more.messages, more.turns, more.agents, more.tokens, more.time_ms];
+    if amounts.iter().all(|amount| *amount == 0) {
+        return Err(Fault::new(Code::Malformed, "Say how much more: of messages, turns, agents, tokens or hours"));
     }
     Ok(more)
 }

@@ -3,14 +3,13 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
-use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationView, Distance};
+use lastword_proto::wire::ConversationView;
 use maud::{Markup, html};
 
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, running_word, time};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::history::{self, ListParams};
@@ -116,7 +115,7 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
                 (plural(counters.messages, "message", "messages")) " · depth " (counters.deepest)
                 @if counters.open_tasks > 0 { " · " (number(counters.open_tasks)) " open" }
             }
-            div.limit { @if let Some(nearest) = nearest(view) { (bar(nearest)) } }
+            div.limit { @if let Some(nearest) = &summary.nearest { (bar(nearest)) } }
             div.when { (time(&summary.last_at, moment.now)) }
         }
     }
@@ -125,22 +124,7 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
 /// Whether it runs, and whether a limit holds it.
 pub(super) fn standing(view: &ConversationView) -> Markup {
     html! {
-        (badge(match view.summary.state {
-            Running::Active => "active",
-            Running::Paused => "paused",
-            Running::Stopped => "stopped",
-        }))
+        (badge(running_word(view.summary.state)))
         @if view.summary.latched { " " (badge("latched")) }
     }
-}
-
-/// The limit of which the largest part is used up.
-fn nearest(view: &ConversationView) -> Option<&Distance> {
-    let grant = view.grant.iter().filter(|grant| grant.open).flat_map(|grant| &grant.limits);
-    let all = view.limits.iter().chain(grant).filter(|distance| distance.limit > 0);
-    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
-    all.max_by(|a, b| {
-        let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
-        part(a, b).cmp(&part(b, a))
-    })
 }

@@ -97,4 +97,11 @@ impl Viewer {
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
         (trigger, Html(flash(Tone::Good, words).into_string())).into_response()
     }
+    /// What was done is to be seen elsewhere: the browser goes there.
+    pub(super) fn leads_to(&self, next: &str) -> Response {
+        if self.partial {
+            return [("hx-redirect", next)].into_response();
+        }
+        (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response()
+    }
 }

@@ -3,14 +3,15 @@
 use axum::http::HeaderName;
 use axum::response::{Html, IntoResponse, Response};
 use lastword_proto::Time;
+use lastword_proto::state::Running;
 use maud::{DOCTYPE, Markup, html};
 
 use super::frame::Failed;
 use super::live::Topic;
 use super::parts::plural;
 use super::session::Viewer;
-use super::{assets, parts};
-use crate::calls::{Context, decisions};
+use super::{assets, parts, workspace};
+use crate::calls::{Context, control, decisions};
 
 /// The pages that the navigation leads to, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,11 +20,25 @@ pub(super) enum Place {
     Inbox,
     /// What is being talked about, and one of it.
     Conversations,
+    /// Who is here, and one of them.
+    Agents,
+    /// Limits that tripped.
+    Incidents,
+    /// The numbers in force, and how near things came to them.
+    Limits,
+    /// Figures of the whole.
+    Overview,
 }
 
 /// Each place: its path, its name, and the key that leads there behind `g`.
-pub(super) const PLACES: &[(Place, &str, &str, char)] =
-    &[(Place::Inbox, "/", "Inbox", 'i'), (Place::Conversations, "/conversations", "Conversations", 'c')];
+pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
+    (Place::Inbox, "/", "Inbox", 'i'),
+    (Place::Conversations, "/conversations", "Conversations", 'c'),
+    (Place::Agents, "/agents", "Agents", 'a'),
+    (Place::Incidents, "/incidents", "Incidents", 'n'),
+    (Place::Limits, "/limits", "Limits", 'l'),
+    (Place::Overview, "/overview", "Overview", 'o'),
+];
 
 /// One page.
 pub(super) struct Page<'a> {
@@ -86,24 +101,28 @@ impl Viewer {
             html! { title { (title(page.title)) } (main(self, &page)) }
         } else {
             let waiting = decisions::waiting(ctx).await?;
-            whole(&title(page.title), &self.around(moment, &page, waiting))
+            let running = control::running(ctx).await?;
+            whole(&title(page.title), &self.around(moment, &page, (waiting, running)))
         };
         Ok(Html(markup.into_string()).into_response())
     }
 
-    fn around(&self, moment: &Moment, page: &Page<'_>, waiting: usize) -> Markup {
+    fn around(&self, moment: &Moment, page: &Page<'_>, (waiting, running): (usize, Running)) -> Markup {
         html! {
             a.skip href="#main" { "Skip to the content" }
             header.bar {
                 a.brand href="/" { "Lastword" }
                 (navigation(page.place, waiting))
                 div.tools {
+                    a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
                     button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
                     (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
+                    a.button.danger href="/workspace" role="button" data-open="workspace" { "Stop…" }
                 }
             }
+            (workspace::banner(running))
             div #banner.banner role="status" hidden {}
             div #flash aria-live="polite" {}
             (announcement(waiting))
@@ -113,6 +132,7 @@ impl Viewer {
             (main(self, page))
             (help())
             (palette())
+            (stop())
         }
     }
 }
@@ -212,6 +232,7 @@ fn help() -> Markup {
         ("a", "go to Approve of this entry, where Enter does it; or to its answer"),
         ("Ctrl Enter", "send what is typed"),
         ("r", "go to the reason for a rejection; Enter sends it"),
+        ("c", "write a message to an agent"),
         ("/", "search"),
         ("Ctrl K", "find a page, an agent or a conversation"),
         ("?", "this help"),
@@ -237,6 +258,17 @@ fn palette() -> Markup {
                 hx-target="#palette-list" hx-swap="innerHTML";
             div #palette-list {}
             p.faint { kbd { "↑" } " " kbd { "↓" } " to choose, " kbd { "Enter" } " to open, " kbd { "Esc" } " to leave" }
+        }
+    }
+}
+
+/// The window of the red button; what it asks is as fresh as its opening.
+fn stop() -> Markup {
+    html! {
+        dialog #workspace aria-labelledby="workspace-title" {
+            h2 #workspace-title { "The whole workspace" }
+            div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerHTML" {}
+            form method="dialog" { button type="submit" autofocus { "Leave it as it is" } }
         }
     }
 }

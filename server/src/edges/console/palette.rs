@@ -33,7 +33,7 @@ pub(super) async fn list(
         ul.choices {
             @for (_, path, name, _) in &places { li { a href=(path) { (name) span.faint { " page" } } } }
             @for name in &found.people {
-                li { a href={ "/conversations?from=" (encoded(name)) } { (foreign_line(name)) span.faint { " what it said" } } }
+                li { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) span.faint { " agent or human" } } }
             }
             @for reference in &found.references {
                 li { a href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) span.faint { " conversation" } } }

@@ -1,6 +1,8 @@
 //! Small things that many pages show: times, badges, bars, and texts of others.
 
 use lastword_proto::Time;
+use lastword_proto::fact::Control;
+use lastword_proto::state::Running;
 use lastword_proto::visible::{escape, escape_json};
 use lastword_proto::wire::{Distance, parse_rfc3339};
 use maud::{Markup, html};
@@ -123,7 +125,7 @@ fn relative(at: Time, now: Time) -> String {
 /// A word of state, in a colour that goes with it.
 pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
-        "active" | "open" | "completed" | "approved" | "answered" | "used" | "settled" => "good",
+        "active" | "connected" | "open" | "completed" | "approved" | "answered" | "used" | "settled" => "good",
         "pending" | "paused" | "waiting" | "queued" | "delivered" | "partial" | "warning" | "urgent" | "high" => "warn",
         "stopped" | "latched" | "rejected" | "failed" | "refused" | "expired" | "timed_out" | "exhausted" | "alert" => {
             "bad"
@@ -131,6 +133,24 @@ pub(super) fn badge(word: &str) -> Markup {
         _ => "plain",
     };
     html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }
+}
+
+/// The word for whether something runs.
+pub(super) const fn running_word(state: Running) -> &'static str {
+    match state {
+        Running::Active => "active",
+        Running::Paused => "paused",
+        Running::Stopped => "stopped",
+    }
+}
+
+/// What something is once a human's word was carried out.
+pub(super) const fn done_word(control: Control) -> &'static str {
+    match control {
+        Control::Pause => "paused",
+        Control::Resume => "resumed",
+        Control::Stop => "stopped",
+    }
 }
 
 /// A link to a conversation.
@@ -153,6 +173,15 @@ pub(super) fn links(chain: &[Link]) -> Markup {
             }
         }
     }
+}
+
+/// The limit of which the largest part is used up.
+pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Distance>) -> Option<&'a Distance> {
+    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
+    all.filter(|distance| distance.limit > 0).max_by(|a, b| {
+        let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
+        part(a, b).cmp(&part(b, a))
+    })
 }
 
 /// How much of a limit is used up, as a bar with its numbers.

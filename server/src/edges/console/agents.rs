@@ -1,0 +1,167 @@
+//! Who is here: what each works on, how far it is to its limits, and pausing, resuming and stopping it.
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use lastword_proto::fact::{Control, Kind, Scope};
+use lastword_proto::state::Running;
+use maud::{Markup, html};
+
+use super::forms::{Form, Nothing};
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
+use super::session::Viewer;
+use super::{compose, parts};
+use crate::calls::{Context, control as calls, registry};
+use crate::edges::Fault;
+use crate::views::{Member, OpenTurn};
+
+/// `GET /agents`.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let members = registry::members(&ctx, viewer.caller).await?;
+    let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
+    let main = html! {
+        (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
+        @if agents.is_empty() {
+            (empty("No agent is registered.", &html! {
+                code { "lastword agent add NAME" } " gives one its token; " code { "lastword init" } " sets up a team."
+            }))
+        }
+        @if !agents.is_empty() {
+            div.list role="list" { @for member in &agents { (row(&moment, member)) } }
+        }
+        h2 { "Humans" }
+        ul.lines {
+            @for member in &humans {
+                li { (name_link(&member.view.name)) " " (connected(member))
+                    @if member.view.notices > 0 { " " span.faint { (number(member.view.notices)) " unread" } } }
+            }
+        }
+    };
+    viewer.page(&ctx, &moment, Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents], main }).await
+}
+
+/// A link to an agent or human.
+pub(super) fn name_link(name: &str) -> Markup {
+    html! { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) } }
+}
+
+fn row(moment: &Moment, member: &Member) -> Markup {
+    let view = &member.view;
+    html! {
+        div.row.agent role="listitem" tabindex="-1" data-row id={ "a-" (encoded(&view.name)) } {
+            div.what { b { (name_link(&view.name)) } " " (running(view.state)) " " (connected(member)) }
+            div.who {
+                @for turn in &member.turns { div { (works_on(moment, turn)) } }
+                @if member.turns.is_empty() { span.faint { "idle" } }
+            }
+            div.counts { (plural(view.queued, "request waits", "requests wait"))
+                @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) } }
+            div.limit { @if let Some(nearest) = parts::nearest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
+        }
+    }
+}
+
+fn works_on(moment: &Moment, turn: &OpenTurn) -> Markup {
+    html! {
+        (conversation(&turn.reference)) " " (time(&turn.opened_at, moment.now))
+        @if turn.attempt > 1 { " " span.faint { "attempt " (turn.attempt) } }
+    }
+}
+
+fn running(state: Running) -> Markup {
+    badge(parts::running_word(state))
+}
+
+fn connected(member: &Member) -> Markup {
+    if member.view.connected { badge("connected") } else { html! { span.badge.plain { "not connected" } } }
+}
+
+/// `GET /agents/{name}`.
+pub(super) async fn one(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(name): Path<String>,
+) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let member = registry::member(&ctx, viewer.caller, &name).await?;
+    let view = &member.view;
+    let agent = view.kind == Kind::Agent;
+    let main = html! {
+        (heading(&name, &html! {
+            @if agent { (running(view.state)) " " } @else { (badge("human")) " " }
+            (connected(&member))
+        }))
+        p.facts {
+            @if agent { span { (plural(view.queued, "request waits", "requests wait")) " in its inbox" } }
+            span { (plural(view.notices, "notice", "notices")) " unread" }
+            @if agent { span { (member.turns.len()) " of " (plural(view.turns_max, "turn", "turns")) " at once" } }
+            @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
+            @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
+            span { a href={ "/conversations?from=" (encoded(&name)) } { "what it said" } }
+            span { a href={ "/conversations?to=" (encoded(&name)) } { "what was said to it" } }
+        }
+        @if agent { (controls(&viewer, &name, view.state)) }
+        @if agent {
+            h2 { "At work" }
+            @if member.turns.is_empty() { p.faint { "It has no turn open." } }
+            ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }
+            h2 { "Its limits" }
+            div.bars {
+                @for distance in view.windows.iter().chain(&member.day) { (bar(distance)) }
+            }
+            p.faint { "The first count what it sent and started lately, the others what it used up since midnight UTC. "
+                a href="/limits" { "All limits" } }
+            h2 #compose { "A message to it" }
+            (compose::form(&viewer, Some(&name)))
+        }
+    };
+    let page = Page { title: &name, place: Place::Agents, topics: &[Topic::Agents, Topic::Limits], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn at_work(moment: &Moment, turn: &OpenTurn) -> Markup {
+    html! {
+        code { (turn.id) } " in " (conversation(&turn.reference))
+        @if let Some(asker) = &turn.asker { " for " (name_link(asker)) }
+        ", since " (time(&turn.opened_at, moment.now)) ", its lease ends " (time(&turn.lease_until, moment.now))
+        @if turn.attempt > 1 { ", attempt " (turn.attempt) }
+        @if let Some(message) = &turn.message { ". " a href={ "/messages/" (message) } { "What is asked" } }
+    }
+}
+
+fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
+    let to = |verb: &str| format!("/agents/{}/{verb}", encoded(name));
+    let button = |verb: &str, label: &str, question: &str| {
+        let class = if verb == "stop" { "danger" } else { "" };
+        let id = format!("do-{verb}");
+        viewer.confirmed(&id, &to(verb), question, &html! { button type="submit" class=(class) { (label) } })
+    };
+    html! {
+        div.controls {
+            @match state {
+                Running::Active => {
+                    (button("pause", "Pause", &format!("Pause {name}? It gets nothing new and can send nothing until it is resumed. What waits for it is kept.")))
+                    (button("stop", "Stop", &format!("Stop {name}? What it works on and what waits for it is cancelled, and its askers are told.")))
+                }
+                Running::Paused | Running::Stopped => { (button("resume", "Resume", &format!("Resume {name}?"))) }
+            }
+        }
+    }
+}
+
+/// `POST /agents/{name}/{verb}`.
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    Path((name, verb)): Path<(String, String)>,
+    form: Form<Nothing>,
+) -> Result<Response, Failed> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let agent = registry::find(&ctx, &name).await?;
+    calls::control(&ctx, viewer.caller, Scope::Agent(agent), control).await?;
+    let words = html! { (foreign_line(&name)) " is " (parts::done_word(control)) "." };
+    Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
+}

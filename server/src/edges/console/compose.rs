@@ -1,0 +1,106 @@
+//! Writing to an agent, as the human who has signed in.
+
+use axum::extract::{Query, State};
+use axum::response::Response;
+use lastword_proto::MessageType;
+use lastword_proto::fact::Kind;
+use lastword_proto::wire::Envelope;
+use lastword_proto::{Code, Priority};
+use maud::{Markup, html};
+use serde::Deserialize;
+
+use super::forms::{Form, filled};
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::encoded;
+use super::session::Viewer;
+use crate::calls::messages::{self, Sent};
+use crate::calls::{Context, registry};
+use crate::edges::Fault;
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ComposeParams {
+    #[serde(default)]
+    to: String,
+}
+
+/// `GET /compose?to=NAME`.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Query(params): Query<ComposeParams>,
+) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let members = registry::members(&ctx, viewer.caller).await?;
+    let names = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
+    let main = html! {
+        (heading("A message to an agent", &html! {}))
+        (form(&viewer, Some(params.to.as_str()).filter(|to| !to.is_empty())))
+        // What is written goes to one of these, or to a group or an action.
+        datalist #agents { @for name in names { option value=(name) {} } }
+    };
+    let page = Page { title: "A message", place: Place::Agents, topics: &[Topic::Agents], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+/// The form; `to` stands fixed on an agent's own page.
+pub(super) fn form(viewer: &Viewer, to: Option<&str>) -> Markup {
+    viewer.form("compose-form", "/compose", &html! {
+        @match to {
+            Some(to) => { input type="hidden" name="to" value=(to); p.faint { "To " b { (super::parts::foreign_line(to)) } } }
+            None => label { span { "To" }
+                input type="text" name="to" list="agents" autocomplete="off" spellcheck="false" required autofocus
+                    placeholder="An agent, @group or #action"; }
+        }
+        label { span { "What you ask for" }
+            textarea name="body" rows="5" required data-compose {} }
+        div.fields {
+            label { span { "REF, the work item" } input type="text" name="reference" autocomplete="off" spellcheck="false" placeholder="a new one"; }
+            label { span { "Priority" } select name="priority" {
+                @for priority in [Priority::Normal, Priority::Urgent, Priority::High, Priority::Low] {
+                    option value=(priority.word()) { (priority.word()) }
+                }
+            } }
+        }
+        p.faint { "This is a request. It is also a grant: the agent may work and ask others, as far as the "
+            a href="/limits" { "limits of a grant" } " go. Its answer comes to your inbox." }
+        p { button.main type="submit" { "Send" } }
+    })
+}
+
+#[derive(Debug, Deserialize)]
+pub(super) struct Composed {
+    #[serde(default)]
+    to: String,
+    #[serde(default)]
+    body: String,
+    #[serde(default)]
+    reference: String,
+    #[serde(default)]
+    priority: String,
+}
+
+/// `POST /compose`: the request, and then its conversation.
+pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Result<Response, Failed> {
+    let Form { viewer, fields } = form;
+    let missing = |what: &str| Fault::new(Code::Malformed, format!("Say {what}"));
+    let to = filled(&fields.to).ok_or_else(|| missing("to whom"))?;
+    let body = filled(&fields.body).ok_or_else(|| missing("what you ask for"))?;
+    let mut envelope = Envelope::new(MessageType::Request, to.trim(), &body);
+    envelope.reference = filled(&fields.reference).map(|reference| reference.trim().to_owned());
+    let mut draft = envelope.draft()?;
+    if let Some(word) = filled(&fields.priority) {
+        let wrong = || Fault::new(Code::Malformed, format!("{word:?} is no priority"));
+        draft.priority = Priority::from_word(&word).ok_or_else(wrong)?;
+    }
+    let next = match messages::send(&ctx, viewer.caller, draft, None).await? {
+        Sent::One(message, _) => format!("/conversations/{}", encoded(&message.reference)),
+        Sent::Many(messages) => {
+            let first = messages.first().map(|message| encoded(&message.reference)).unwrap_or_default();
+            format!("/conversations/{first}")
+        }
+        Sent::Escalated(_) | Sent::Finished(_) | Sent::Noted => "/".to_owned(),
+    };
+    Ok(viewer.leads_to(&next))
+}

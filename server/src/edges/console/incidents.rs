@@ -1,0 +1,150 @@
+//! Limits that tripped and hold what runs behind them, until a human lifts them.
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::Code;
+use lastword_proto::wire::{IncidentView, LimitsView};
+use maud::{Markup, html};
+
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, empty, heading};
+use super::live::Topic;
+use super::parts::{badge, conversation, encoded, foreign_line, number, plural, time};
+use super::session::Viewer;
+use crate::calls::{Context, control};
+
+/// Lifted ones in the list.
+const LIFTED_MAX: usize = 50;
+/// Parked requests that are named.
+const PARKED_MAX: usize = 12;
+
+/// `GET /incidents`.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let incidents = control::incidents(&ctx, viewer.caller).await?.items;
+    let limits = control::limits(&ctx).await?;
+    let (lifted, open): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.lifted_at.is_some());
+    let main = html! {
+        (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "holds", "hold")) " something" } }))
+        @if open.is_empty() {
+            (empty("No limit holds anything.", &html! {
+                "When a conversation or a grant reaches one of its totals, it is held and stands here, until a human says how it goes on."
+            }))
+        }
+        div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
+        @if !lifted.is_empty() {
+            details #lifted.fold {
+                summary { "Lifted " span.count { (lifted.len()) } }
+                ul.lines {
+                    @for incident in lifted.iter().take(LIFTED_MAX) { li { (line(&moment, incident)) } }
+                }
+                @if lifted.len() > LIFTED_MAX { p.faint { "and " (lifted.len() - LIFTED_MAX) " before them" } }
+            }
+        }
+    };
+    let page = Page { title: "Incidents", place: Place::Incidents, topics: &[Topic::Incidents, Topic::Limits], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &IncidentView) -> Markup {
+    let id = &incident.id;
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { (incident.code.title()) }
+                (badge("latched"))
+                span.grow {}
+                code.faint { (id) } (time(&incident.at, moment.now))
+            }
+            p { "It holds " (held(incident)) "." }
+            dl.about {
+                dt { "Rule" } dd { (incident.code.rule()) ", " code { (incident.code) } }
+                dt { "Limit" } dd { (number(incident.limit)) }
+                dt { "Reached" } dd { (number(incident.current)) }
+                dt { "Parked" } dd { (parked(incident)) }
+            }
+            @match &incident.reference {
+                Some(reference) => { (decisions(viewer, limits, incident, reference)) }
+                None => p.faint { "A room goes on as soon as a human posts in it." }
+            }
+        }
+    }
+}
+
+fn held(incident: &IncidentView) -> Markup {
+    match &incident.reference {
+        Some(reference) if incident.scope == "grant" => {
+            html! { "all work of " code { (foreign_line(&incident.on)) } ", which began in " (conversation(reference)) }
+        }
+        Some(reference) => html! { "the conversation " (conversation(reference)) },
+        None => html! { "the room " b { (foreign_line(&incident.on)) } },
+    }
+}
+
+fn parked(incident: &IncidentView) -> Markup {
+    let more = incident.parked.len().saturating_sub(PARKED_MAX);
+    html! {
+        @if incident.parked.is_empty() { "no request" } @else { (plural(incident.parked.len() as u64, "request", "requests")) ": " }
+        @for (index, request) in incident.parked.iter().take(PARKED_MAX).enumerate() {
+            @if index > 0 { ", " } code { (foreign_line(request)) }
+        }
+        @if more > 0 { " and " (more) " more" }
+    }
+}
+
+/// What a grant's total or budget was, which a resume gives once more; `None` for what only counts until a human speaks.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these four codes hold a grant")]
+const fn total(code: Code) -> Option<(&'static str, &'static str)> {
+    match code {
+        Code::GrantMessages => Some(("messages", "grant_messages_max")),
+        Code::GrantTurns => Some(("turns", "grant_turns_max")),
+        Code::GrantAgents => Some(("agents", "grant_agents_max")),
+        Code::Budget => Some(("tokens", "grant_tokens_max")),
+        _ => None,
+    }
+}
+
+fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, reference: &str) -> Markup {
+    let id = &incident.id;
+    let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
+    let more = total(incident.code).filter(|_| incident.scope == "grant");
+    let value = |name: &str| limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
+    let offered = |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| value(limit).div_ceil(2));
+    let question = match more {
+        Some((field, limit)) => format!("Resume {reference}? It gets {} more {field}, as at the start.", value(limit)),
+        None => format!("Resume {reference}? The count of agent messages starts again."),
+    };
+    html! {
+        div.decide {
+            (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &question, &html! {
+                button.main type="submit" data-key="a" { "Resume" }
+            }))
+            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? What is open in it is cancelled, and its askers are told."), &html! {
+                button.danger type="submit" { "Stop it" }
+            }))
+        }
+        @if more.is_some() {
+            details id={ (id) "-more" } {
+                summary { "Grant another amount" }
+                (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
+                    div.fields {
+                        @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")] {
+                            label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0" value=[offered(name)]; }
+                        }
+                    }
+                    p.faint { "What is granted is added to what was there, and what is held goes on." }
+                    button type="submit" { "Grant" }
+                }))
+            }
+        }
+    }
+}
+
+fn line(moment: &Moment, incident: &IncidentView) -> Markup {
+    html! {
+        code { (incident.id) } " " (incident.code.title()) ": " (held(incident)) ", "
+        (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
+        @if let Some(by) = &incident.lifted_by { ", lifted by " (foreign_line(by)) }
+        @if let Some(at) = &incident.lifted_at { " " (time(at, moment.now)) }
+    }
+}

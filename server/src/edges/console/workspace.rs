@@ -1,0 +1,94 @@
+//! The whole workspace at once: the red stop, pausing and resuming, and the banner while it does not run.
+
+use axum::extract::{Path, State};
+use axum::response::{Html, IntoResponse as _, Response};
+use lastword_proto::fact::{Control, Scope};
+use lastword_proto::state::Running;
+use maud::{Markup, html};
+
+use super::forms::{Form, Nothing};
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{done_word, plural};
+use super::session::Viewer;
+use crate::calls::control::{self as calls, Workspace};
+use crate::calls::Context;
+use crate::edges::Fault;
+
+/// `GET /workspace`: the question as a page of its own, where there are no scripts.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let workspace = calls::workspace(&ctx).await?;
+    let main = html! { (heading("The whole workspace", &html! {})) (question(&viewer, &workspace)) };
+    let topics = [Topic::Conversations, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Inbox, topics: &topics, main }).await
+}
+
+/// `GET /workspace/question`: the same for the window that the red button opens.
+pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let workspace = calls::workspace(&ctx).await?;
+    Ok(Html(question(&viewer, &workspace).into_string()).into_response())
+}
+
+/// What stopping would end, and what can be done instead.
+fn question(viewer: &Viewer, workspace: &Workspace) -> Markup {
+    let open = plural(workspace.conversations, "conversation has", "conversations have");
+    let turns = plural(workspace.turns, "turn is", "turns are");
+    let form = |verb: &str, button: Markup| viewer.form(&format!("all-{verb}"), &format!("/workspace/{verb}"), &button);
+    html! {
+        p { (open) " open work and " (turns) " open." }
+        dl.about {
+            @match workspace.running {
+                Running::Active | Running::Paused => {
+                    dt { (form("stop", html! { button.danger.filled type="submit" { "Stop everything" } })) }
+                    dd { "Cancels all of it and tells those who asked. Nothing is delivered or sent until a human resumes. What is cancelled does not come back." }
+                }
+                Running::Stopped => {}
+            }
+            @if workspace.running == Running::Active {
+                dt { (form("pause", html! { button type="submit" { "Pause" } })) }
+                dd { "Nothing new is delivered or sent. All is kept, and goes on when a human resumes." }
+            } @else {
+                dt { (form("resume", html! { button.main type="submit" { "Resume" } })) }
+                dd { "Agents get what waits for them, and can send again." }
+            }
+        }
+    }
+}
+
+/// `POST /workspace/{verb}`.
+pub(super) async fn control(
+    State(ctx): State<Context>,
+    Path(verb): Path<String>,
+    form: Form<Nothing>,
+) -> Result<Response, Failed> {
+    let Form { viewer, fields: Nothing {} } = form;
+    let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    calls::control(&ctx, viewer.caller, Scope::Workspace, control).await?;
+    let words = html! { "The workspace is " (done_word(control)) "." };
+    Ok(viewer.done(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents]))
+}
+
+/// `GET /standing`: the banner, for whatever page is open.
+pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, Failed> {
+    let running = calls::running(&ctx).await?;
+    Ok(Html(banner(running).into_string()).into_response())
+}
+
+/// Says on every page that the workspace does not run. It asks anew on whatever page it stands.
+pub(super) fn banner(running: Running) -> Markup {
+    let (class, words) = match running {
+        Running::Active => ("", None),
+        Running::Paused => ("warn", Some("The workspace is paused: nothing is delivered or sent.")),
+        Running::Stopped => ("bad", Some("The workspace is stopped: its work was cancelled, and nothing is delivered or sent.")),
+    };
+    html! {
+        div #standing class={ "standing " (class) } role="status" hx-get="/standing"
+            hx-trigger="lw-incidents from:body, lw-all from:body" hx-target="this" hx-swap="outerMorph" {
+            @if let Some(words) = words {
+                p { (words) " " a href="/workspace" data-open="workspace" { "Resume…" } }
+            }
+        }
+    }
+}
