@@ -10,6 +10,7 @@ pub(crate) mod control;
 pub(crate) mod decisions;
 pub(crate) mod desk;
 pub(crate) mod explain;
+pub(crate) mod figures;
 pub(crate) mod history;
 pub(crate) mod messages;
 pub(crate) mod permission;
@@ -52,6 +53,8 @@ pub struct Context {
     pub(crate) origins: Arc<crate::edges::http::Origins>,
     /// Agents at whose own client a human sits, by name, and which human.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
+    /// Where limits and guards were set, by name.
+    pub(crate) set_at: Arc<BTreeMap<String, String>>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
     /// Whether callers without a token reach what the MCP conformance suite calls.

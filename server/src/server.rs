@@ -49,6 +49,8 @@ pub struct Config {
     pub renew_operator_token: bool,
     /// Agents at whose own MCP client a human sits, by name, and which human: there their escalations may be answered.
     pub seats: BTreeMap<String, String>,
+    /// Where limits and guards were set, as `FILE:LINE` by name, for humans to read; `observe` stands for all guards.
+    pub set_at: BTreeMap<String, String>,
     /// Serves what the MCP conformance suite calls to callers without a token; on the loopback interface only.
     pub conformance_fixtures: bool,
 }
@@ -65,6 +67,7 @@ impl Config {
             hosts: Vec::new(),
             renew_operator_token: false,
             seats: BTreeMap::new(),
+            set_at: BTreeMap::new(),
             conformance_fixtures: false,
         }
     }
@@ -139,6 +142,7 @@ impl Server {
             hosts,
             renew_operator_token,
             seats,
+            set_at,
             conformance_fixtures,
         } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
@@ -173,6 +177,7 @@ impl Server {
             stopping,
             origins: Arc::new(Origins::new(&hosts)),
             seats: Arc::new(seats),
+            set_at: Arc::new(set_at),
             sign_in: Arc::default(),
             conformance_fixtures,
         };

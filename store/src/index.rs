@@ -18,6 +18,7 @@ use crate::log::ReadError;
 use crate::pool::{BUSY, Pool};
 use crate::query::IndexReader;
 use crate::reader::Reader;
+use crate::sums;
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 4096;
@@ -57,7 +58,9 @@ CREATE TABLE refusals (
 CREATE INDEX refusals_by_agent ON refusals (agent);
 CREATE TABLE spends (
   turn INTEGER PRIMARY KEY,
-  tokens INTEGER NOT NULL
+  tokens INTEGER NOT NULL,
+  cost_microusd INTEGER NOT NULL,
+  at INTEGER NOT NULL
 ) STRICT;
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
@@ -199,10 +202,11 @@ impl Index {
     fn clear(&mut self) -> Result<(), IndexError> {
         let clear = format!(
             "BEGIN IMMEDIATE;
-            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {}
+            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {} {}
             INSERT INTO words (words) VALUES ('delete-all');
             UPDATE progress SET last = 0; COMMIT",
-            lines::CLEAR
+            lines::CLEAR,
+            sums::CLEAR
         );
         self.last = Seq(0);
         self.db.execute_batch(&clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
@@ -232,13 +236,13 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
         }
     }
     dir::open_private(path).map_err(io_failed)?;
-    let lines = lines::SCHEMA;
+    let (lines, sums) = (lines::SCHEMA, sums::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         configure(&db)?;
         let pragmas = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {INDEX_VERSION};");
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {pragmas} COMMIT"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {sums} {pragmas} COMMIT"))?;
         Ok(db)
     };
     make().map(|db| (db, Seq(0))).map_err(|source| IndexError::Sqlite { path: path.to_owned(), source })
@@ -274,6 +278,7 @@ fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
 fn index_entry(db: &Connection, seq: Seq, entry: &Entry) -> rusqlite::Result<()> {
     let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
     lines::index(db, seq, &entry.fact)?;
+    sums::index(db, seq, entry.at, &entry.fact)?;
     match &entry.fact {
         Fact::Accepted { message } => index_message(db, seq, at, message),
         Fact::Posted { room, from, body } => {
@@ -284,10 +289,11 @@ fn index_entry(db: &Connection, seq: Seq, entry: &Entry) -> rusqlite::Result<()>
             let mut insert = db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4)")?;
             insert.execute((seq, agent.0, refusal.code.word(), at)).map(|_| ())
         }
-        Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 => {
+        Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 || spend.cost_microusd > 0 => {
             // A turn closes once; a log that was written otherwise is `verify`'s to tell.
-            let mut insert = db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2)")?;
-            insert.execute((turn.0.cast_signed(), spend.tokens.cast_signed())).map(|_| ())
+            let mut insert = db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?;
+            let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+            insert.execute((turn.0.cast_signed(), tokens, cost, at)).map(|_| ())
         }
         _ => Ok(()),
     }

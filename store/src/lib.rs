@@ -17,6 +17,7 @@ mod query;
 mod reader;
 mod snapshot;
 mod sqlite;
+mod sums;
 mod verify;
 
 pub use crate::dir::{
@@ -29,6 +30,7 @@ pub use crate::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter};
 pub use crate::reader::Reader;
 pub use crate::snapshot::{load as load_snapshot, save as save_snapshot};
 pub use crate::sqlite::SqliteLog;
+pub use crate::sums::{CodeCount, Count, Peak, Sums};
 pub use crate::verify::{Anchor, Broken, Problem, Verified, VerifyError, verify};
 
 /// The framing of a batch, public for the stored-format test and for tools that read a row by themselves.

@@ -80,6 +80,13 @@ impl IndexReader {
         Self(pool)
     }
 
+    pub(crate) fn with<T>(
+        &self,
+        read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
+    ) -> Result<T, rusqlite::Error> {
+        self.0.with(read)
+    }
+
     /// The position up to which the log is indexed.
     ///
     /// # Errors
@@ -308,7 +315,7 @@ fn quote_words(text: &str) -> Option<String> {
 
 /// The first position in `table` whose time is not before `time`, found by halving; behind the last one
 /// when there is none.
-fn first_at(db: &Connection, table: &str, time: Time) -> rusqlite::Result<i64> {
+pub(crate) fn first_at(db: &Connection, table: &str, time: Time) -> rusqlite::Result<i64> {
     let end: Option<i64> = db.query_row(&format!("SELECT max(seq) FROM {table}"), [], |row| row.get(0))?;
     let time = i64::try_from(time.0).unwrap_or(i64::MAX);
     let mut next = db.prepare_cached(&format!("SELECT seq, at FROM {table} WHERE seq >= ?1 ORDER BY seq LIMIT 1"))?;

@@ -70,6 +70,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         hosts,
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),
+        set_at: cx.settings.set_at.clone(),
         conformance_fixtures: args.conformance_fixtures,
     })
 }

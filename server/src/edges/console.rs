@@ -14,9 +14,11 @@ mod frame;
 mod inbox;
 mod incidents;
 mod layout;
+mod limits;
 mod live;
 mod log;
 mod message;
+mod overview;
 mod palette;
 mod parts;
 mod session;
@@ -31,6 +33,8 @@ use axum::middleware;
 use axum::routing::{get, post};
 
 use crate::calls::Context;
+
+pub(super) use self::frame::nowhere;
 
 /// The console's routes, with the headers that each of its answers has.
 pub(super) fn routes(ctx: &Context) -> Router<Context> {
@@ -49,6 +53,8 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/agents/{name}/{verb}", post(agents::control))
         .route("/compose", get(compose::page).post(compose::send))
         .route("/incidents", get(incidents::page))
+        .route("/limits", get(limits::page))
+        .route("/overview", get(overview::page))
         .route("/workspace", get(workspace::page))
         .route("/workspace/question", get(workspace::ask))
         .route("/workspace/{verb}", post(workspace::control))

@@ -17,8 +17,10 @@ mod rooms;
 mod system;
 
 use axum::Router;
-use axum::http::Method;
+use axum::http::header::ACCEPT;
+use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
+use axum::response::{IntoResponse as _, Response};
 use axum::routing::{delete, get, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
@@ -106,12 +108,22 @@ fn desk() -> Router<Context> {
         .route("/approvals/{id}/use", post(desk::spend))
 }
 
-async fn nothing(uri: axum::http::Uri) -> Fault {
-    Fault::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()))
+/// What is left for programs, which get problems and no pages.
+const FOR_PROGRAMS: [&str; 3] = ["/v1", "/mcp", "/.well-known"];
+
+/// Whether a browser asks for a page.
+fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
+    let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    accept.contains("text/html") && !FOR_PROGRAMS.iter().any(|prefix| uri.path().starts_with(prefix))
 }
 
-async fn not_that_way(method: Method, uri: axum::http::Uri) -> Fault {
+async fn nothing(uri: Uri, headers: HeaderMap) -> Response {
+    let fault = Fault::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()));
+    if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
+}
+
+async fn not_that_way(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let mut fault = Fault::new(Code::Malformed, format!("{} has no {method}", uri.path()));
     fault.0.status = 405;
-    fault
+    if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lastword_proto::envelope::Address;
-use lastword_proto::fact::{Spend, TurnEnd};
+use lastword_proto::fact::{Place, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
 use lastword_proto::names::Ref;
 use lastword_proto::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
@@ -167,6 +167,57 @@ fn the_tokens_of_a_turn_are_found_once_it_has_ended() {
     let turns: Vec<TurnId> = (1..=2_000).map(TurnId).collect();
     assert_eq!(index.reader().spends(&turns).unwrap(), [(TurnId(1), 700), (TurnId(3), 20)]);
     assert_eq!(index.reader().spends(&[TurnId(2)]).unwrap(), []);
+}
+
+#[test]
+fn what_was_said_spent_and_refused_is_added_up() {
+    let (_dir, mut index) = indexed();
+    let all = index.reader().sums(Time(0)).unwrap();
+    assert_eq!(all.messages.all, all.messages.since);
+    assert_eq!(all.hours, [(Time(0), all.messages.all)]);
+    assert_eq!(all.refused.iter().map(|code| code.count.all).sum::<u64>(), 2);
+    let later = index.reader().sums(Time(60)).unwrap();
+    let recent: Vec<_> = later.refused.iter().map(|code| (code.code, code.count.since)).collect();
+    assert_eq!(recent[0], (Code::DepthCap, 1));
+    assert_eq!(recent[1].1, 0);
+    assert_eq!(later.refused[0].last, Seq(7));
+    assert!(later.messages.since < later.messages.all);
+    let day = 86_400_000;
+    let heard = |at, turns| Entry {
+        at: Time(at),
+        grant: None,
+        fact: Fact::Heard { agent: AgentId(1), place: Place::Conversation(ConvId(1)), turns },
+    };
+    let closed = Entry {
+        at: Time(day),
+        grant: None,
+        fact: Fact::TurnClosed {
+            turn: TurnId(9),
+            end: TurnEnd::Finished,
+            status: None,
+            spend: Spend { tokens: 0, cost_microusd: 12 },
+        },
+    };
+    let observed = Entry {
+        at: Time(day),
+        grant: None,
+        fact: Fact::Observed { agent: AgentId(1), refusal: Refusal::new(Code::Cycle) },
+    };
+    let (high, low, last) = (heard(day, 7), heard(day, 5), heard(2 * day, 6));
+    let next = index.last().0;
+    let entries = [&high, &low, &closed, &observed, &last];
+    let numbered: Vec<_> = (next + 1..).map(Seq).zip(entries).collect();
+    index.apply(&numbered).unwrap();
+    let turns = |since| {
+        let peaks = index.reader().peaks(Time(since)).unwrap();
+        peaks.into_iter().find(|peak| peak.name == "turns_hard_max").map(|peak| (peak.value, peak.seq))
+    };
+    assert_eq!(turns(0), Some((7, Seq(next + 1))));
+    assert_eq!(turns(2 * day), Some((6, Seq(next + 5))));
+    assert_eq!(turns(3 * day), None);
+    let sums = index.reader().sums(Time(day)).unwrap();
+    assert_eq!((sums.cost_microusd.all, sums.cost_microusd.since), (12, 12));
+    assert_eq!(sums.observed.iter().map(|code| (code.code, code.count.all)).collect::<Vec<_>>(), [(Code::Cycle, 1)]);
 }
 
 #[test]

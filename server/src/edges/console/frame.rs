@@ -98,10 +98,29 @@ pub(super) async fn around(
     if let Some(SignedOut) = response.extensions_mut().remove() {
         response = if partial { signed_out_words() } else { to_sign_in(&here, reads) };
     }
+    with_headers(response)
+}
+
+fn with_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
+}
+
+/// A page for a browser that asks for something that is not here: where it can go on.
+pub(in crate::edges) fn nowhere(fault: &Fault) -> Response {
+    let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::NOT_FOUND);
+    let main = html! {
+        section.empty {
+            h1 { "There is no such page" }
+            p { (foreign_line(&fault.0.detail)) "." }
+            p { "The console has these:" }
+            ul.places { @for (_, path, name, _) in layout::PLACES { li { a href=(path) { (name) } } } }
+            p.faint { "A conversation is at " code { "/conversations/REF" } ", an agent at " code { "/agents/NAME" } ", a message at " code { "/messages/msg-9" } "." }
+        }
+    };
+    with_headers((status, Html(layout::bare("No such page", &main).into_string())).into_response())
 }
 
 /// By what the browser says of where a form was; the session's cookie and the form's own secret hold without it.

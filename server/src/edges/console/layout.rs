@@ -177,7 +177,9 @@ pub(super) fn bare(name: &str, main: &Markup) -> Markup {
 
 fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     let events: Vec<String> = page.topics.iter().map(Topic::to_string).collect();
-    let trigger = events.iter().map(|event| format!("{event} from:body")).collect::<Vec<_>>().join(", ");
+    // Figures of everything change with everything, and nobody reads them so fast.
+    let pace = if page.place == Place::Overview { " throttle:5s" } else { "" };
+    let trigger = events.iter().map(|event| format!("{event} from:body{pace}")).collect::<Vec<_>>().join(", ");
     html! {
         main #main tabindex="-1" hx-get=(viewer.here) hx-trigger={ "lw-all from:body, lw-refresh from:body, " (trigger) }
             hx-target="this" hx-swap="outerMorph" {

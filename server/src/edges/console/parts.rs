@@ -186,20 +186,56 @@ pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Distance>) -> Option<&'a
 
 /// How much of a limit is used up, as a bar with its numbers.
 pub(super) fn bar(distance: &Distance) -> Markup {
-    let tone = if distance.left == 0 {
+    let name = distance.name.trim_end_matches("_max").trim_start_matches("grant_").replace('_', " ");
+    html! {
+        span.bar title=(distance.name) {
+            (share(&name, distance.current, distance.limit))
+            span.numbers { (name) " " (numbers(&distance.name, distance.current, distance.limit)) }
+        }
+    }
+}
+
+/// The same without the name, which stands beside it.
+pub(super) fn bar_of(name: &str, current: u64, limit: u64) -> Markup {
+    html! { span.bar { (share(name, current, limit)) span.numbers { (numbers(name, current, limit)) } } }
+}
+
+fn share(name: &str, current: u64, limit: u64) -> Markup {
+    let tone = if current >= limit {
         "bad"
-    } else if distance.current.saturating_mul(4) >= distance.limit.saturating_mul(3) {
+    } else if current.saturating_mul(4) >= limit.saturating_mul(3) {
         "warn"
     } else {
         "good"
     };
-    let name = distance.name.trim_end_matches("_max").trim_start_matches("grant_").replace('_', " ");
-    html! {
-        span.bar title=(distance.name) {
-            progress class=(tone) max=(distance.limit.max(1)) value=(distance.current.min(distance.limit.max(1))) aria-label=(name) {}
-            span.numbers { (name) " " (number(distance.current)) "/" (number(distance.limit)) }
-        }
+    html! { progress class=(tone) max=(limit.max(1)) value=(current.min(limit.max(1))) aria-label=(name) {} }
+}
+
+fn numbers(name: &str, current: u64, limit: u64) -> Markup {
+    if name.contains("microusd") {
+        return html! { (quantity("microusd", current)) "/" (quantity("microusd", limit)) };
     }
+    html! { (number(current)) "/" (number(limit)) }
+}
+
+/// A number in the unit that the last words of a limit's name say, for a human.
+pub(super) fn quantity(name: &str, n: u64) -> String {
+    let plain = name.trim_end_matches("_max");
+    if plain.ends_with("microusd") {
+        return if n == 0 && name != "microusd" { "none".into() } else { format!("${}.{:02}", n / 1_000_000, n % 1_000_000 / 10_000) };
+    }
+    if plain.ends_with("percent") {
+        return format!("{n} %");
+    }
+    if plain.ends_with("bytes") {
+        return format!("{} bytes", number(n));
+    }
+    if !plain.ends_with("_ms") {
+        return number(n);
+    }
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1_000, "s")];
+    let whole = units.iter().find(|(ms, _)| n > 0 && n.is_multiple_of(*ms));
+    whole.map_or_else(|| format!("{} ms", number(n)), |(ms, unit)| format!("{} {unit}", number(n / ms)))
 }
 
 /// A number with its thousands set apart.
@@ -235,6 +271,22 @@ mod tests {
         let shown = foreign("<img src=x onerror=alert(1)>\u{202e}\u{1b}[2J").into_string();
         assert!(shown.contains("&lt;img src=x onerror=alert(1)&gt;\\u{202e}\\u{1b}[2J"), "{shown}");
         assert_eq!(encoded("LOGIN-1/1"), "LOGIN-1%2F1");
+    }
+
+    #[test]
+    fn numbers_are_told_in_their_unit() {
+        for (name, n, told) in [
+            ("depth_max", 5, "5"),
+            ("lease_ms", 600_000, "10 min"),
+            ("grant_age_ms", 86_400_000, "1 d"),
+            ("eta_ms_max", 1_500, "1\u{202f}500 ms"),
+            ("body_bytes_max", 262_144, "262\u{202f}144 bytes"),
+            ("grant_cost_microusd_max", 0, "none"),
+            ("grant_cost_microusd_max", 2_500_000, "$2.50"),
+            ("budget_warning_percent", 80, "80 %"),
+        ] {
+            assert_eq!(quantity(name, n), told);
+        }
     }
 
     #[test]

@@ -1,0 +1,204 @@
+//! Figures of the whole workspace, and how near things came to their limits.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::ids::{DAY_MS, HOUR_MS};
+use lastword_proto::state::{ApprovalState, EscalationState, Grant, Running};
+use lastword_proto::{Seq, State, Time};
+use lastword_store::{CodeCount, IndexReader, ReadError, Sums};
+
+use super::audit::fresh;
+use super::{Caller, Context, history};
+use crate::broker::Live;
+use crate::edges::Fault;
+use crate::views;
+
+/// Days that are looked back on for limits.
+const WEEK_DAYS: u64 = 7;
+
+/// The workspace in figures.
+pub(crate) struct Figures {
+    /// What the read model adds up; since a day ago.
+    pub(crate) sums: Sums,
+    /// Messages of each of the last hours, oldest first; the last one is not over.
+    pub(crate) hours: Vec<(Time, u64)>,
+    /// How things stand.
+    pub(crate) standing: Standing,
+}
+
+/// How things stand now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Standing {
+    /// Conversations with open work.
+    pub(crate) open: u64,
+    /// Conversations without, that nothing and nobody cut.
+    pub(crate) ended: u64,
+    /// Conversations that a limit holds or a human paused or stopped.
+    pub(crate) cut: u64,
+    /// Latches that tripped, lifted ones included.
+    pub(crate) incidents: u64,
+    /// Of these, those that hold.
+    pub(crate) holding: u64,
+    /// Decisions that wait for a human.
+    pub(crate) waiting: u64,
+    /// Agents that are registered.
+    pub(crate) agents: u64,
+    /// Of these, those with an open connection.
+    pub(crate) connected: u64,
+    /// Open turns.
+    pub(crate) turns: u64,
+    /// For how long a closed conversation and a lifted latch are remembered, in ms.
+    pub(crate) retention_ms: u64,
+}
+
+/// The figures, with messages by the hour for a day.
+pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, Fault> {
+    caller.human()?;
+    let now = ctx.handle.now();
+    // Whole hours, so that the first of them is as long as the others.
+    let first = Time((now.0 / HOUR_MS * HOUR_MS).saturating_sub(DAY_MS - HOUR_MS));
+    let sums = ask(ctx, move |index| index.sums(first)).await?;
+    let counted: BTreeMap<u64, u64> = sums.hours.iter().map(|(at, n)| (at.0, *n)).collect();
+    let starts = (0..DAY_MS / HOUR_MS).map(|hour| Time(first.0 + hour * HOUR_MS));
+    let hours = starts.map(|at| (at, counted.get(&at.0).copied().unwrap_or_default())).collect();
+    Ok(Figures { sums, hours, standing: ctx.handle.query(standing).await? })
+}
+
+/// A question to the read model, once it is up to this moment.
+async fn ask<T: Send + 'static, E: std::fmt::Display>(
+    ctx: &Context,
+    question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
+) -> Result<T, Fault> {
+    fresh(ctx).await;
+    let index = ctx.index.clone();
+    let run = move || question(&index).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    Ok(crate::broker::off_thread(run).await?)
+}
+
+fn standing(live: &Live<'_>) -> Standing {
+    let state = live.state;
+    let mut standing = Standing { retention_ms: state.limits.retention_ms, ..Standing::default() };
+    for (_, conv) in state.conversations.range(..) {
+        if conv.running != Running::Active || views::is_latched(state, conv) {
+            standing.cut += 1;
+        } else if conv.open_tasks.is_empty() {
+            standing.ended += 1;
+        } else {
+            standing.open += 1;
+        }
+    }
+    standing.incidents = state.incidents.len() as u64;
+    standing.holding = state.incidents.values().filter(|incident| incident.lifted.is_none()).count() as u64;
+    let questions = state.escalations.values().filter(|known| known.state == EscalationState::Open).count();
+    let calls = state.approvals.values().filter(|known| known.state == ApprovalState::Pending).count();
+    standing.waiting = (questions + calls) as u64;
+    for (_, id) in &state.names {
+        let Some(agent) = state.agent(*id).filter(|agent| agent.live && !agent.is_human()) else { continue };
+        standing.agents += 1;
+        standing.connected += u64::from(live.is_attached(*id));
+        standing.turns += agent.turns.len() as u64;
+    }
+    standing
+}
+
+/// How near something came to a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct Reached {
+    /// The limit in force, with what a human granted besides.
+    pub(crate) limit: u64,
+    /// The value.
+    pub(crate) value: u64,
+    /// In which conversation.
+    pub(crate) reference: Option<String>,
+    /// By whom, where the limit is an agent's.
+    pub(crate) agent: Option<String>,
+}
+
+/// What is known of the last days: for limits whose value the log or the state tells how near things came, and for all
+/// of them what was refused.
+pub(crate) struct Week {
+    /// By the name of the limit.
+    pub(crate) reached: BTreeMap<&'static str, Reached>,
+    /// Refusals by code, the most frequent of these days first.
+    pub(crate) refused: Vec<CodeCount>,
+    /// Since when.
+    pub(crate) since: Time,
+}
+
+/// The last seven days, today included.
+pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, Fault> {
+    caller.human()?;
+    let now = ctx.handle.now();
+    let since = Time((now.day() + 1).saturating_sub(WEEK_DAYS) * DAY_MS);
+    let peaks = ask(ctx, move |index| index.peaks(since)).await?;
+    let refused = ask(ctx, move |index| index.refused(since)).await?;
+    let (mut reached, limits) =
+        ctx.handle.query(move |live| (of_state(live, since), live.state.limits.clone())).await?;
+    for peak in peaks {
+        let Some(row) = lastword_proto::limits::LIMITS.iter().find(|row| row.name == peak.name) else { continue };
+        let reference = place(ctx, caller, peak.seq).await?;
+        let limit = limits.value(row.name).unwrap_or(row.default);
+        reached.insert(row.name, Reached { limit, value: peak.value, reference, agent: None });
+    }
+    Ok(Week { reached, refused, since })
+}
+
+/// The conversation of a line of the log.
+async fn place(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<String>, Fault> {
+    let line = history::line(ctx, caller, &seq.to_string()).await?;
+    Ok(line.event.message.map(|message| message.reference).or(line.event.reference))
+}
+
+/// What the state itself remembers: of each grant how much of it was used, and of each agent what it used today.
+fn of_state(live: &Live<'_>, since: Time) -> BTreeMap<&'static str, Reached> {
+    let mut reached = BTreeMap::new();
+    for (_, grant) in live.state.grants.iter().filter(|(_, grant)| grant.opened_at >= since || grant.end.is_none()) {
+        of_grant(live.state, grant, &mut reached);
+    }
+    let limits = &live.state.limits;
+    for agent in live.state.agents.iter().filter(|agent| agent.live && !agent.is_human()) {
+        let today = agent.day.on(live.now());
+        let all = [
+            ("agent_day_tokens_max", limits.agent_day_tokens_max, today.spend.tokens),
+            ("agent_day_cost_microusd_max", limits.agent_day_cost_microusd_max, today.spend.cost_microusd),
+            ("root_messages_per_day_max", limits.root_messages_per_day_max, today.root_messages),
+        ];
+        for (name, limit, value) in all {
+            higher(&mut reached, name, limit, value, || (None, Some(agent.name().to_owned())));
+        }
+    }
+    reached
+}
+
+fn of_grant(state: &State, grant: &Grant, reached: &mut BTreeMap<&'static str, Reached>) {
+    let (limits, more) = (&state.limits, grant.extension());
+    let all = [
+        ("grant_messages_max", limits.grant_messages_max, more.messages, grant.messages),
+        ("grant_turns_max", limits.grant_turns_max, more.turns, grant.turns),
+        ("grant_agents_max", limits.grant_agents_max, more.agents, grant.agents.len() as u64),
+        ("grant_tokens_max", limits.grant_tokens_max, more.tokens, grant.spend.tokens),
+        ("grant_cost_microusd_max", limits.grant_cost_microusd_max, more.cost_microusd, grant.spend.cost_microusd),
+    ];
+    for (name, limit, more, value) in all {
+        let whole = if limit == 0 { 0 } else { limit.saturating_add(more) };
+        higher(reached, name, whole, value, || (state.ref_of(grant.conv).map(ToString::to_string), None));
+    }
+}
+
+/// Keeps the larger share of a limit; one of 0 is none.
+fn higher(
+    reached: &mut BTreeMap<&'static str, Reached>,
+    name: &'static str,
+    limit: u64,
+    value: u64,
+    place: impl FnOnce() -> (Option<String>, Option<String>),
+) {
+    // a/b > c/d as a·d > c·b, in numbers that can't overflow.
+    let part = |value: u64, limit: u64| u128::from(value) * u128::from(limit);
+    let known = reached.get(name);
+    if value == 0 || limit == 0 || known.is_some_and(|known| part(value, known.limit) <= part(known.value, limit)) {
+        return;
+    }
+    let (reference, agent) = place();
+    reached.insert(name, Reached { limit, value, reference, agent });
+}

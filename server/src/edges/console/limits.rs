@@ -1,0 +1,161 @@
+//! The numbers in force: where each was set, how near things came to it lately, and what it refused.
+
+use std::path::Path;
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::policy::Ruling;
+use lastword_proto::wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
+use maud::{Markup, html};
+
+use super::agents::name_link;
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
+use super::session::Viewer;
+use crate::calls::figures::{self, Reached, Week};
+use crate::calls::{Context, control};
+
+/// `GET /limits`.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let limits = control::limits(&ctx).await?;
+    let week = figures::week(&ctx, viewer.caller).await?;
+    let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
+    let main = html! {
+        (heading("Limits", &html! { span.faint { (plural(changed, "differs", "differ")) " from the default" } }))
+        p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. They are set in "
+            code { "lastword.toml" } " and hold from the next start of the server on; "
+            code { "lastword limits diff" } " says what that would change." }
+        h2 { "The last seven days " span.faint { "since " (rfc3339(week.since).get(..10).unwrap_or_default()) } }
+        (nearest(&limits, &week))
+        (refused(&week))
+        h2 { "All limits" }
+        div.table tabindex="0" role="region" aria-label="All limits" {
+            table {
+                thead { tr { th scope="col" { "Limit" } th scope="col" { "Value" } th scope="col" { "Rule" } th scope="col" { "What it bounds" } } }
+                tbody { @for limit in &limits.items { (row(&ctx, limit)) } }
+            }
+        }
+        (guards(&ctx, &limits))
+        (policy(&limits))
+    };
+    let page = Page { title: "Limits", place: Place::Limits, topics: &[Topic::Limits], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+fn row(ctx: &Context, limit: &LimitView) -> Markup {
+    let changed = limit.value != limit.default;
+    html! {
+        tr id=(limit.name) {
+            th scope="row" { code { (limit.name) } }
+            td {
+                @if changed { b { (quantity(&limit.name, limit.value)) } } @else { (quantity(&limit.name, limit.value)) }
+                @if changed { div.faint { "default " (quantity(&limit.name, limit.default)) } }
+                @if changed || ctx.set_at.contains_key(&limit.name) { div.faint { (set_at(ctx, &limit.name)) } }
+            }
+            td { (limit.rule) }
+            td { (limit.meaning) }
+        }
+    }
+}
+
+/// The file's name and line, as the server read it when it started.
+fn set_at(ctx: &Context, name: &str) -> Markup {
+    let Some(at) = ctx.set_at.get(name) else { return html! { "set at the start" } };
+    let file = Path::new(at).file_name().map_or(at.as_str().into(), std::ffi::OsStr::to_string_lossy);
+    html! { "set in " code title=(at) { (foreign_line(&file)) } }
+}
+
+/// How near things came, by the share of the limit.
+fn nearest(limits: &LimitsView, week: &Week) -> Markup {
+    let mut all: Vec<(&LimitView, &Reached)> =
+        limits.items.iter().filter_map(|limit| Some((limit, week.reached.get(limit.name.as_str())?))).collect();
+    all.sort_by_key(|(_, reached)| std::cmp::Reverse(permille(reached)));
+    html! {
+        @if all.is_empty() { p.faint { "Nothing was said, so nothing came near a limit." } }
+        ul.lines.shares {
+            @for (limit, reached) in &all {
+                li {
+                    code { (limit.name) }
+                    (bar_of(&limit.name, reached.value, reached.limit))
+                    span {
+                        @if let Some(reference) = &reached.reference { "in " (conversation(reference)) }
+                        @if let Some(agent) = &reached.agent { "by " (name_link(agent)) ", today" }
+                    }
+                }
+            }
+        }
+        @if !all.is_empty() {
+            p.faint { "The highest of each, by day from midnight UTC on, against what is in force now. Of limits in a window, of times and of sizes no peak is kept: for them, what was refused tells most." }
+        }
+    }
+}
+
+fn permille(reached: &Reached) -> u64 {
+    reached.value.saturating_mul(1000).checked_div(reached.limit).unwrap_or_default()
+}
+
+fn refused(week: &Week) -> Markup {
+    let recent = week.refused.iter().filter(|code| code.count.since > 0);
+    html! {
+        h3 { "Refused" }
+        @if recent.clone().next().is_none() { p.faint { "No message was refused." } }
+        ul.lines {
+            @for code in recent {
+                li { b { (number(code.count.since)) } " " (code.code.title()) ", " span.faint { "rule " (code.code.rule()) ", " code { (code.code) } }
+                    " " a href={ "/messages/msg-" (code.last.0) } { "the last one" } }
+            }
+        }
+    }
+}
+
+fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
+    let observed = limits.guards.values().filter(|mode| *mode == "observe").count();
+    html! {
+        h2 { "Guards" }
+        p.faint {
+            @if observed == 0 { "All of them refuse what they find." }
+            @else { (plural(observed as u64, "guard only records", "guards only record")) " what would be refused, " (set_at(ctx, "observe")) ". The others refuse." }
+        }
+        p.tags { @for (name, mode) in &limits.guards {
+            @if mode == "observe" { (badge("observe")) " " }
+            code { (name) } " "
+        } }
+    }
+}
+
+fn policy(limits: &LimitsView) -> Markup {
+    html! {
+        h2 { "Held calls" }
+        p.faint { "Of these rules the first that is about a call holds." }
+        div.table tabindex="0" role="region" aria-label="The policy of held calls" {
+            table {
+                thead { tr { th scope="col" { "Call" } th scope="col" { "Whose" } th scope="col" { "What happens" } th scope="col" { "Who decides" } th scope="col" { "Time" } } }
+                tbody { @for rule in &limits.approvals { (held(rule)) } }
+            }
+        }
+    }
+}
+
+fn held(rule: &ApprovalRuleView) -> Markup {
+    let asks = rule.decision == Ruling::Ask;
+    html! {
+        tr {
+            th scope="row" { code { (foreign_line(&rule.call)) } }
+            td { @if rule.agents.is_empty() { "everybody's" } @else { (foreign_line(&rule.agents.join(", "))) } }
+            td { (ruled(rule.decision)) @if let Some(tier) = &rule.tier { " " span.badge.plain { (foreign_line(tier)) } } }
+            td { @if asks { (foreign_line(&rule.who.join(", "))) } @else { "–" } }
+            td { @if asks { (quantity("approval_ms", rule.timeout_ms)) } @else { "–" } }
+        }
+    }
+}
+
+const fn ruled(ruling: Ruling) -> &'static str {
+    match ruling {
+        Ruling::Ask => "somebody is asked",
+        Ruling::Allow => "it is allowed",
+        Ruling::Deny => "it is denied",
+    }
+}

@@ -1,0 +1,164 @@
+//! Figures of the whole: what was said, refused, spent and cut.
+
+use axum::extract::State;
+use axum::response::Response;
+use lastword_proto::Time;
+use lastword_proto::wire::rfc3339;
+use lastword_store::{CodeCount, Count};
+use maud::{Markup, html};
+
+use super::frame::Failed;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{number, quantity};
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::calls::figures::{self, Figures};
+
+/// `GET /overview`.
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+    let moment = Moment::of(&ctx);
+    let figures = figures::figures(&ctx, viewer.caller).await?;
+    let (sums, now) = (&figures.sums, &figures.standing);
+    let refused = total(&sums.refused);
+    let main = html! {
+        (heading("Overview", &html! {}))
+        div.tiles {
+            (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
+            (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
+            (tile("/", "Decisions wait", now.waiting, "for a human"))
+            (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} at work", number(now.agents), number(now.turns))))
+            (tile("/incidents", "Held by a limit", now.holding, &format!("{} tripped in all", number(now.incidents))))
+        }
+        section.panels {
+            (hours(&figures))
+            (refusals("Refusals by rule", &sums.refused, "No message was refused."))
+            (conversations(&figures))
+            (spent(sums.tokens, sums.cost_microusd))
+            (cut(&figures))
+        }
+    };
+    let topics = [Topic::Conversations, Topic::Inbox, Topic::Agents, Topic::Incidents];
+    viewer.page(&ctx, &moment, Page { title: "Overview", place: Place::Overview, topics: &topics, main }).await
+}
+
+fn total(codes: &[CodeCount]) -> Count {
+    let add = |sum: Count, code: &CodeCount| Count { all: sum.all + code.count.all, since: sum.since + code.count.since };
+    codes.iter().fold(Count::default(), add)
+}
+
+fn tile(to: &str, name: &str, value: u64, beside: &str) -> Markup {
+    html! { a.tile href=(to) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
+}
+
+/// Width of a bar of the chart and of the space that it stands in.
+const BAR: (usize, usize) = (16, 20);
+const CHART_HEIGHT: u64 = 96;
+
+fn hours(figures: &Figures) -> Markup {
+    let most = figures.hours.iter().map(|(_, n)| *n).max().unwrap_or_default();
+    let label = format!("Messages by the hour: {} in the last 24 hours, at most {} in one", figures.sums.messages.since, most);
+    html! {
+        article.card {
+            h2 { "Messages by the hour" }
+            svg.chart viewBox={ "0 0 " (figures.hours.len() * BAR.1) " " (CHART_HEIGHT + 18) } role="img" aria-label=(label) {
+                @for (index, (at, n)) in figures.hours.iter().enumerate() {
+                    @let height = height(*n, most);
+                    rect x=(index * BAR.1) y=(CHART_HEIGHT - height) width=(BAR.0) height=(height.max(1)) class=[(*n == 0).then_some("none")] {
+                        title { (clock(*at)) ": " (n) }
+                    }
+                    @if index % 6 == 0 { text x=(index * BAR.1) y=(CHART_HEIGHT + 14) { (clock(*at)) } }
+                }
+            }
+            p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the hour that is not over." }
+        }
+    }
+}
+
+fn height(n: u64, most: u64) -> u64 {
+    // Something is never drawn as nothing.
+    if n == 0 { 0 } else { (n * CHART_HEIGHT).checked_div(most).unwrap_or_default().max(2) }
+}
+
+/// The hour and minute of a moment.
+fn clock(at: Time) -> String {
+    rfc3339(at).get(11..16).unwrap_or_default().to_owned()
+}
+
+/// Rules in a list.
+const RULES_MAX: usize = 8;
+
+fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
+    let mut codes: Vec<&CodeCount> = codes.iter().collect();
+    codes.sort_by_key(|code| std::cmp::Reverse(code.count.all));
+    let most = codes.first().map_or(1, |code| code.count.all);
+    html! {
+        article.card {
+            h2 { (title) }
+            @if codes.is_empty() { p.faint { (none) } }
+            ul.measures {
+                @for code in codes.iter().take(RULES_MAX) {
+                    li {
+                        a href={ "/messages/msg-" (code.last.0) } title="The last one" { (code.code.title()) }
+                        b { (number(code.count.all)) }
+                        progress max=(most) value=(code.count.all) aria-label={ (code.code.title()) ", of the most frequent" } {}
+                    }
+                }
+            }
+            @if codes.len() > RULES_MAX { p.faint { "and " (codes.len() - RULES_MAX) " other codes" } }
+        }
+    }
+}
+
+fn conversations(figures: &Figures) -> Markup {
+    let now = &figures.standing;
+    let most = now.open.max(now.ended).max(now.cut).max(1);
+    let rows = [
+        ("Work is open", "/conversations?state=open", now.open, "good"),
+        ("Came to an end", "/conversations", now.ended, "plain"),
+        ("Cut: held, paused or stopped", "/conversations?state=latched", now.cut, "bad"),
+    ];
+    html! {
+        article.card {
+            h2 { "Conversations" }
+            ul.measures {
+                @for (name, to, n, class) in rows {
+                    li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
+                }
+            }
+            p.faint { "Those remembered: a conversation at rest is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+        }
+    }
+}
+
+fn spent(tokens: Count, cost: Count) -> Markup {
+    html! {
+        article.card {
+            h2 { "Spent" }
+            dl.about {
+                dt { "Tokens" } dd { b { (number(tokens.all)) } span.faint { ", " (number(tokens.since)) " in the last 24 h" } }
+                @if cost.all > 0 {
+                    dt { "Money" } dd { b { (quantity("microusd", cost.all)) } span.faint { ", " (quantity("microusd", cost.since)) " in the last 24 h" } }
+                }
+            }
+            p.faint { "By turns that ended, as they report it; where they don't, by the length of their texts." }
+            @if cost.all == 0 { p.faint { "No turn has reported money." } }
+        }
+    }
+}
+
+/// What the broker kept from going on. What that would have cost nobody knows, so it is not told.
+fn cut(figures: &Figures) -> Markup {
+    let (refused, observed) = (total(&figures.sums.refused), total(&figures.sums.observed));
+    html! {
+        article.card {
+            h2 { "What was cut" }
+            dl.about {
+                dt { "Refused messages" } dd { b { (number(refused.all)) } }
+                dt { "Latches that tripped" } dd { b { (number(figures.standing.incidents)) } }
+                dt { "Let through, to observe" } dd { b { (number(observed.all)) } }
+            }
+            p.faint { "A refused message woke nobody and cost nothing further. What it would have led to is not known, so no sum of money or tokens saved is given. \"Let through\" counts what a guard in observation would have refused." }
+        }
+    }
+}

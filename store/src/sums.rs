@@ -1,0 +1,190 @@
+//! What the read model adds up: how much was said, spent and refused, and how near things came to a limit.
+
+use lastword_proto::fact::Place;
+use lastword_proto::{Code, Fact, Seq, Time};
+use rusqlite::Connection;
+
+use crate::query::{IndexReader, first_at};
+
+/// Tables of their own; a peak is one row a day and name, however much happens.
+pub(crate) const SCHEMA: &str = "
+CREATE TABLE observations (
+  seq INTEGER PRIMARY KEY,
+  code TEXT NOT NULL,
+  at INTEGER NOT NULL
+) STRICT;
+CREATE TABLE peaks (
+  name TEXT NOT NULL,
+  day INTEGER NOT NULL,
+  value INTEGER NOT NULL,
+  seq INTEGER NOT NULL,
+  PRIMARY KEY (name, day)
+) STRICT, WITHOUT ROWID;";
+
+/// Deletes what [`SCHEMA`]'s tables hold.
+pub(crate) const CLEAR: &str = "DELETE FROM observations; DELETE FROM peaks;";
+
+const HOUR_MS: u64 = 3_600_000;
+
+/// Adds a fact to the sums.
+#[expect(clippy::wildcard_enum_match_arm, reason = "most facts have no number that is watched here")]
+pub(crate) fn index(db: &Connection, seq: i64, at: Time, fact: &Fact) -> rusqlite::Result<()> {
+    match fact {
+        Fact::Accepted { message } => {
+            peak(db, seq, at, "depth_max", message.depth.into())?;
+            peak(db, seq, at, "hops_max", message.hops.into())
+        }
+        Fact::Heard { place: Place::Conversation(_), turns, .. } => {
+            peak(db, seq, at, "turns_soft_max", *turns)?;
+            peak(db, seq, at, "turns_hard_max", *turns)
+        }
+        Fact::Observed { refusal, .. } => {
+            let mut insert = db.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3)")?;
+            insert.execute((seq, refusal.code.word(), at.0.cast_signed())).map(|_| ())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn peak(db: &Connection, seq: i64, at: Time, name: &str, value: u64) -> rusqlite::Result<()> {
+    let mut insert = db.prepare_cached(
+        "INSERT INTO peaks VALUES (?1, ?2, ?3, ?4) ON CONFLICT (name, day) DO UPDATE \
+         SET value = excluded.value, seq = excluded.seq WHERE excluded.value > value",
+    )?;
+    insert.execute((name, at.day().cast_signed(), value.cast_signed(), seq)).map(|_| ())
+}
+
+/// How much there was of something, in all and since a moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Count {
+    /// In all.
+    pub all: u64,
+    /// Since the moment that was asked for.
+    pub since: u64,
+}
+
+/// How often a code was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeCount {
+    /// The code.
+    pub code: Code,
+    /// How often.
+    pub count: Count,
+    /// Where it was given last.
+    pub last: Seq,
+}
+
+/// The highest value that something reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peak {
+    /// The limit to which it belongs.
+    pub name: String,
+    /// How high.
+    pub value: u64,
+    /// Where it was reached first.
+    pub seq: Seq,
+}
+
+/// Sums of the whole log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Messages.
+    pub messages: Count,
+    /// Messages of each hour since that moment which had any: the start of the hour, and how many.
+    pub hours: Vec<(Time, u64)>,
+    /// Tokens that turns spent.
+    pub tokens: Count,
+    /// Money that turns spent, in millionths of a dollar.
+    pub cost_microusd: Count,
+    /// Refusals by their code, the most frequent first.
+    pub refused: Vec<CodeCount>,
+    /// What guards that only observe would have refused, by code.
+    pub observed: Vec<CodeCount>,
+}
+
+impl IndexReader {
+    /// Everything that is added up, and how much of it is not before `since`.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn sums(&self, since: Time) -> Result<Sums, rusqlite::Error> {
+        self.with(|db| {
+            let from = first_at(db, "messages", since)?;
+            let all = number(db, "SELECT count(*) FROM messages", [])?;
+            let recent = number(db, "SELECT count(*) FROM messages WHERE seq >= ?1", [from])?;
+            let (tokens, cost_microusd) = spent(db, since)?;
+            Ok(Sums {
+                messages: Count { all, since: recent },
+                hours: hours(db, from)?,
+                tokens,
+                cost_microusd,
+                refused: codes(db, "refusals", since)?,
+                observed: codes(db, "observations", since)?,
+            })
+        })
+    }
+
+    /// Refusals by their code, the most frequent since then first.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn refused(&self, since: Time) -> Result<Vec<CodeCount>, rusqlite::Error> {
+        self.with(|db| codes(db, "refusals", since))
+    }
+
+    /// The highest values since the beginning of the day of `since`.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn peaks(&self, since: Time) -> Result<Vec<Peak>, rusqlite::Error> {
+        self.with(|db| {
+            // With max(), SQLite takes the other columns from the row that has it.
+            let sql = "SELECT name, max(value), seq FROM peaks WHERE day >= ?1 GROUP BY name";
+            let mut statement = db.prepare_cached(sql)?;
+            let rows = statement.query_map([since.day().cast_signed()], |row| {
+                let (value, seq): (i64, i64) = (row.get(1)?, row.get(2)?);
+                Ok(Peak { name: row.get(0)?, value: value.cast_unsigned(), seq: Seq(seq.cast_unsigned()) })
+            })?;
+            rows.collect()
+        })
+    }
+}
+
+fn number(db: &Connection, sql: &str, params: impl rusqlite::Params) -> rusqlite::Result<u64> {
+    db.prepare_cached(sql)?.query_row(params, |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+}
+
+fn hours(db: &Connection, from: i64) -> rusqlite::Result<Vec<(Time, u64)>> {
+    let sql = "SELECT at / ?1 AS hour, count(*) FROM messages WHERE seq >= ?2 GROUP BY hour ORDER BY hour";
+    let mut statement = db.prepare_cached(sql)?;
+    let rows = statement.query_map((HOUR_MS.cast_signed(), from), |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)))?;
+    rows.map(|row| row.map(|(hour, n): (i64, i64)| (Time(hour.cast_unsigned() * HOUR_MS), n.cast_unsigned()))).collect()
+}
+
+fn spent(db: &Connection, since: Time) -> rusqlite::Result<(Count, Count)> {
+    let sql = "SELECT coalesce(sum(tokens), 0), coalesce(sum(tokens) FILTER (WHERE at >= ?1), 0), \
+               coalesce(sum(cost_microusd), 0), coalesce(sum(cost_microusd) FILTER (WHERE at >= ?1), 0) FROM spends";
+    let count = |row: &rusqlite::Row<'_>, at: usize| -> rusqlite::Result<Count> {
+        let (all, since): (i64, i64) = (row.get(at)?, row.get(at + 1)?);
+        Ok(Count { all: all.cast_unsigned(), since: since.cast_unsigned() })
+    };
+    let moment = i64::try_from(since.0).unwrap_or(i64::MAX);
+    db.prepare_cached(sql)?.query_row([moment], |row| Ok((count(row, 0)?, count(row, 2)?)))
+}
+
+/// Codes that nobody knows any longer are passed over.
+fn codes(db: &Connection, table: &'static str, since: Time) -> rusqlite::Result<Vec<CodeCount>> {
+    let from = first_at(db, table, since)?;
+    let sql = format!(
+        "SELECT code, count(*), count(*) FILTER (WHERE seq >= ?1) AS recent, max(seq) FROM {table} \
+         GROUP BY code ORDER BY recent DESC, 2 DESC, code"
+    );
+    let mut statement = db.prepare_cached(&sql)?;
+    let rows = statement.query_map([from], |row| {
+        let (word, all, since, last): (String, i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?);
+        let count = Count { all: all.cast_unsigned(), since: since.cast_unsigned() };
+        let code = Code::ALL.iter().copied().find(|code| code.word() == word);
+        Ok(code.map(|code| CodeCount { code, count, last: Seq(last.cast_unsigned()) }))
+    })?;
+    rows.filter_map(Result::transpose).collect()
+}
