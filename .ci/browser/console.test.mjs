@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { createServer } from 'node:http';
 import { after, before, beforeEach, test } from 'node:test';
-import { Broker, accessible, fits, launch, signedIn, until, watch } from './world.mjs';
+import { Broker, accessible, connected, fits, launch, signedIn, until, watch } from './world.mjs';
 
 let browser, broker, page, turn;
 
@@ -27,8 +27,6 @@ const raise = (message, options = []) => broker.call('coder', 'POST', '/escalati
 const hold = (tool, args) => broker.call('coder', 'POST', '/approvals', { tool, arguments: args, reason: 'asked to' });
 const card = (id, on = page) => on.locator(`#${id}`);
 const flash = (on = page) => on.locator('#flash');
-/** The stream of hints is there: what happens from now on is heard of. */
-const connected = (on = page) => on.waitForFunction(() => document.querySelector('#live')?._htmx?.sse);
 
 test('the printed link signs in once, and its secret leaves the address', async () => {
   const context = await browser.newContext();
@@ -49,7 +47,7 @@ test('the printed link signs in once, and its secret leaves the address', async 
 });
 
 test('a question appears without a reload, and its answer resumes exactly that task', async () => {
-  await connected();
+  await connected(page);
   const { id } = await raise('To eu or us?', ['eu', 'us']);
   await card(id).getByText('To eu or us?').waitFor();
   await card(id).getByText('operator asked coder, depth 0').waitFor();
@@ -69,7 +67,7 @@ test('an approval on one page updates another one', async () => {
   const other = await page.context().newPage();
   watch(other);
   await other.goto(`${broker.url}/`);
-  await Promise.all([connected(), connected(other)]);
+  await Promise.all([connected(page), connected(other)]);
   const { id } = await hold('deploy', { to: 'eu' });
   await card(id).getByText('"to": "eu"').first().waitFor();
   await card(id, other).waitFor();
@@ -97,7 +95,7 @@ test('who answers second is told who was first, and with what', async () => {
 });
 
 test('a rejection brings its reason to the agent', async () => {
-  await connected();
+  await connected(page);
   const { id } = await hold('rm', { path: '/' });
   await card(id).getByPlaceholder('Reason, for the agent').fill('never');
   await card(id).getByRole('button', { name: 'Reject' }).click();
@@ -110,7 +108,7 @@ test('what is typed, opened and focused outlives what happens meanwhile', async 
   const first = await raise('Take your time');
   const second = await hold('wait', { n: 1 });
   await page.goto(`${broker.url}/`);
-  await connected();
+  await connected(page);
   await card(second.id).getByText('Respond, edit or ignore').click();
   await card(first.id).getByPlaceholder('Your answer').fill('half an ans');
   await page.locator(`#${second.id}-reason`).focus();
@@ -163,7 +161,7 @@ test('another site can send no form, even with the cookie of the session', async
 test('a restart under an open page is a banner, and then all is as it was', async () => {
   const { id } = await raise('Are you still there?');
   await page.goto(`${broker.url}/`);
-  await connected();
+  await connected(page);
   await page.locator(`#${id}-answer`).fill('half an ans');
   await broker.down();
   await page.getByText('The server is away. Reconnecting').waitFor();
@@ -210,7 +208,7 @@ test('filters stand in the address and survive a reload', async () => {
   assert.equal(await page.getByLabel('Words').inputValue(), 'zebra');
   assert.equal(await page.getByLabel('State').inputValue(), 'open');
   // Live: a second one that passes the filters comes by itself.
-  await connected();
+  await connected(page);
   await broker.ask('reviewer', 'DEPLOY-8', 'Another zebra');
   await until(rows, 2);
   await page.getByRole('link', { name: 'DEPLOY-8' }).click();
@@ -219,7 +217,7 @@ test('filters stand in the address and survive a reload', async () => {
 
 test('a conversation grows while one looks, shows its refusals, and is paused by its human', async () => {
   await page.goto(`${broker.url}/conversations/LOGIN-1`);
-  await connected();
+  await connected(page);
   const { id } = await broker.call('coder', 'POST', '/messages', { type: 'request', to: 'reviewer', body: 'Please review it' });
   await page.locator(`#${id}`).getByText('Please review it').waitFor();
   await broker.call('coder', 'POST', '/messages', { type: 'request', to: 'coder', body: 'me' }).catch((error) => assert.ok(error.status / 100 >= 4));
@@ -239,7 +237,7 @@ test('everything can be done with the keyboard alone', async () => {
   const question = await raise('By keys?');
   const call = await hold('type', { fast: true });
   await page.goto(`${broker.url}/`);
-  await connected();
+  await connected(page);
   const focused = () => page.evaluate(() => document.activeElement.id);
   await page.keyboard.press('j');
   await until(focused, call.id);

@@ -2,7 +2,7 @@
 import AxeBuilder from '@axe-core/playwright';
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
-import { mkdtemp, readFile, rm } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
@@ -14,17 +14,23 @@ const FLAGS = [
 
 /** A broker: its data stays over restarts, and so does its port. */
 export class Broker {
-  static async start() {
+  /** With this configuration, where there is one. */
+  static async start(config) {
     const broker = new Broker();
     broker.data = await mkdtemp(join(tmpdir(), 'lastword-browser-'));
     broker.tokens = {};
+    if (config) {
+      broker.config = join(broker.data, 'lastword.toml');
+      await writeFile(broker.config, config);
+    }
     await broker.up('127.0.0.1:0');
     broker.tokens.operator = (await readFile(join(broker.data, 'operator.token'), 'utf8')).trim();
     return broker;
   }
 
   async up(listen) {
-    this.process = spawn(process.env.LASTWORD, ['--data', this.data, 'serve', '--listen', listen], {
+    const config = this.config ? ['--config', this.config] : [];
+    this.process = spawn(process.env.LASTWORD, [...config, '--data', this.data, 'serve', '--listen', listen], {
       stdio: ['ignore', 'pipe', 'inherit'],
     });
     let text = '';
@@ -95,6 +101,9 @@ export function watch(page) {
   });
   page.on('dialog', (dialog) => dialog.accept());
 }
+
+/** Waits for the stream of hints: what happens from now on is heard of. */
+export const connected = (page) => page.waitForFunction(() => document.querySelector('#live')?._htmx?.sse);
 
 /** Nothing serious that axe finds. */
 export async function accessible(page, where) {

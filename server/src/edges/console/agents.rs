@@ -57,8 +57,10 @@ fn row(moment: &Moment, member: &Member) -> Markup {
                 @for turn in &member.turns { div { (works_on(moment, turn)) } }
                 @if member.turns.is_empty() { span.faint { "idle" } }
             }
-            div.counts { (plural(view.queued, "request waits", "requests wait"))
-                @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) } }
+            div.counts {
+                @if view.queued > 0 { (plural(view.queued, "request waits", "requests wait")) } @else { "nothing waits" }
+                @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
+            }
             div.limit { @if let Some(nearest) = parts::nearest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
         }
     }
@@ -97,7 +99,7 @@ pub(super) async fn one(
         p.facts {
             @if agent { span { (plural(view.queued, "request waits", "requests wait")) " in its inbox" } }
             span { (plural(view.notices, "notice", "notices")) " unread" }
-            @if agent { span { (member.turns.len()) " of " (plural(view.turns_max, "turn", "turns")) " at once" } }
+            @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
             span { a href={ "/conversations?from=" (encoded(&name)) } { "what it said" } }

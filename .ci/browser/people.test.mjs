@@ -1,0 +1,213 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { Broker, accessible, connected, fits, launch, signedIn, until, watch } from './world.mjs';
+
+let browser, broker, page;
+
+before(async () => {
+  browser = await launch();
+  // A hostile text where names can't be: the one of a rule on held calls.
+  broker = await Broker.start('[limits]\ngrant_messages_max = 6\n[[approval]]\ntool = "<b onclick=hit>"\ndecision = "deny"\n');
+  for (const name of ['coder', 'reviewer', 'idler']) await broker.agent(name);
+  page = await signedIn(browser, broker);
+});
+
+beforeEach(() => page.goto(`${broker.url}/`));
+
+after(async () => {
+  assert.deepEqual(page.errors, []);
+  await browser.close();
+  await broker.end();
+});
+
+const flash = (on = page) => on.locator('#flash');
+const state = async (name) => (await broker.call('operator', 'GET', `/agents/${name}`)).state;
+/** Has the coder work until its grant is used up and a latch holds it. */
+const latch = async (ref) => {
+  await broker.ask('coder', ref, 'Use it up');
+  const delivery = await broker.take('coder');
+  for (let sent = 0; sent < 20; sent += 1) {
+    const message = { type: 'request', to: sent % 2 ? 'reviewer' : 'idler', body: `part ${sent}`, ref: `${ref}/p${sent}` };
+    const refused = await broker.call('coder', 'POST', '/messages', message).then(() => false, () => true);
+    const { items } = await broker.call('operator', 'GET', '/incidents');
+    const found = items.find((incident) => incident.ref === ref && !incident.lifted_at);
+    if (found) return { id: found.id, turn: delivery.turn.id };
+    if (refused && sent > 12) break;
+  }
+  throw new Error('nothing latched');
+};
+
+test('an agent that one page pauses is paused on another, and resumes there', async () => {
+  const other = await page.context().newPage();
+  watch(other);
+  await page.goto(`${broker.url}/agents/coder`);
+  await other.goto(`${broker.url}/agents`);
+  await Promise.all([connected(page), connected(other)]);
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await flash().getByText('coder is paused').waitFor();
+  await other.locator('#a-coder .badge', { hasText: 'paused' }).waitFor();
+  assert.equal(await state('coder'), 'paused');
+  await other.getByRole('link', { name: 'coder' }).click();
+  await other.getByRole('button', { name: 'Resume' }).click();
+  await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
+  assert.equal(await state('coder'), 'active');
+  assert.deepEqual(other.errors, []);
+  await other.close();
+});
+
+test('what an agent works on and since when is on its page', async () => {
+  await page.goto(`${broker.url}/agents/reviewer`);
+  await connected(page);
+  await broker.ask('reviewer', 'READ-1', 'Read <img src=x onerror="window.hit=1"> it');
+  await page.getByText('1 request waits').waitFor();
+  const delivery = await broker.take('reviewer');
+  await page.locator('.lines').getByRole('link', { name: 'READ-1' }).waitFor();
+  await page.getByText(delivery.turn.id).waitFor();
+  await page.getByText('What is asked').click();
+  await page.getByText('onerror="window.hit=1"').waitFor();
+  assert.equal(await page.evaluate(() => window.hit), undefined);
+  await broker.call('reviewer', 'POST', `/turns/${delivery.turn.id}/finish`, { answer: 'read' });
+});
+
+test('a message is written by keyboard from anywhere, and an agent gets it', async () => {
+  await page.goto(`${broker.url}/overview`);
+  await page.keyboard.press('c');
+  await page.waitForURL(/\/compose$/);
+  await page.keyboard.type('idler');
+  await page.keyboard.press('Tab');
+  await page.keyboard.type('Line one');
+  await page.keyboard.press('Enter');
+  await page.keyboard.type('and two');
+  await page.getByLabel('REF').fill('WRITE-1');
+  await page.getByLabel('Priority').selectOption('high');
+  await page.keyboard.press('Control+Enter');
+  await page.waitForURL(/\/conversations\/WRITE-1$/);
+  const { message, turn } = await broker.take('idler');
+  assert.deepEqual([message.body, message.from, message.priority], ['Line one\nand two', 'operator', 'high']);
+  await broker.call('idler', 'POST', `/turns/${turn.id}/finish`, { answer: 'done' });
+  await page.goto(`${broker.url}/compose?to=nobody`);
+  await page.keyboard.press('c');
+  await page.keyboard.type('Anybody?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await flash().getByText('nobody').waitFor();
+  assert.equal(await page.getByLabel('What you ask for').inputValue(), 'Anybody?');
+});
+
+test('a limit that tripped stands among the incidents, and goes on with what is granted', async () => {
+  await page.goto(`${broker.url}/incidents`);
+  await connected(page);
+  const { id, turn } = await latch('HOLD-1');
+  const card = page.locator(`#${id}`);
+  await card.getByText('The work of this grant has used up its messages').waitFor();
+  await card.getByRole('link', { name: 'HOLD-1' }).waitFor();
+  await card.getByText('Grant another amount').click();
+  assert.equal(await card.getByLabel('Messages').inputValue(), '3');
+  await card.getByLabel('Messages').fill('40');
+  await card.getByRole('button', { name: 'Grant' }).click();
+  await flash().getByText('More was granted to HOLD-1').waitFor();
+  await card.waitFor({ state: 'detached' });
+  await page.getByText('Lifted').click();
+  await page.locator('#lifted').getByText('lifted by operator').waitFor();
+  const limits = (await broker.call('operator', 'GET', '/conversations/HOLD-1')).grant.limits;
+  assert.equal(limits.find(({ name }) => name === 'grant_messages_max').limit, 46);
+  await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'enough' });
+});
+
+test('a limit that tripped is lifted by resuming', async () => {
+  await broker.call('operator', 'POST', '/workspace/stop');
+  await broker.call('operator', 'POST', '/workspace/resume');
+  const { id } = await latch('HOLD-2');
+  await page.goto(`${broker.url}/incidents`);
+  await connected(page);
+  await page.locator(`#${id}`).getByRole('button', { name: 'Resume' }).click();
+  await page.locator(`#${id}`).waitFor({ state: 'detached' });
+  const { items } = await broker.call('operator', 'GET', '/incidents');
+  assert.ok(items.find((incident) => incident.id === id).lifted_at);
+});
+
+test('the red stop asks first, ends all work by keyboard, and a banner says so on every page', async () => {
+  await broker.ask('reviewer', 'STOP-1', 'Never ends');
+  const other = await page.context().newPage();
+  watch(other);
+  await other.goto(`${broker.url}/limits`);
+  await connected(other);
+  await page.goto(`${broker.url}/agents`);
+  const focused = () => page.evaluate(() => document.activeElement.textContent.trim());
+  await page.getByRole('button', { name: 'Stop…' }).focus();
+  await page.keyboard.press('Enter');
+  const dialog = page.getByRole('dialog');
+  await dialog.getByText(/\d+ conversations? ha(s|ve) open work and \d+ turns? (is|are) open/).waitFor();
+  assert.equal(await focused(), 'Leave it as it is');
+  await page.keyboard.press('Enter');
+  await dialog.waitFor({ state: 'hidden' });
+  assert.equal((await broker.call('operator', 'GET', '/conversations/STOP-1')).counters.open_tasks, 1);
+  await page.getByRole('button', { name: 'Stop…' }).focus();
+  await page.keyboard.press('Enter');
+  await dialog.getByRole('button', { name: 'Stop everything' }).waitFor();
+  await page.keyboard.press('Shift+Tab');
+  await page.keyboard.press('Shift+Tab');
+  assert.equal(await focused(), 'Stop everything');
+  await page.keyboard.press('Enter');
+  await flash().getByText('The workspace is stopped').waitFor();
+  await dialog.waitFor({ state: 'hidden' });
+  await other.getByText('The workspace is stopped: its work was cancelled').waitFor();
+  assert.equal((await broker.call('operator', 'GET', '/conversations/STOP-1')).counters.open_tasks, 0);
+  await other.getByRole('button', { name: 'Resume…' }).click();
+  await other.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
+  await page.locator('#standing p').waitFor({ state: 'detached' });
+  await other.locator('#standing p').waitFor({ state: 'detached' });
+  await broker.ask('reviewer', 'STOP-2', 'Goes on');
+  assert.deepEqual(other.errors, []);
+  await other.close();
+});
+
+test('limits say where they were set and how near things came, and what a rule says is inert', async () => {
+  await page.goto(`${broker.url}/limits`);
+  const row = page.locator('#grant_messages_max');
+  await row.getByText('lastword.toml:2').waitFor();
+  await row.getByText('default 64').waitFor();
+  await page.locator('.shares li', { hasText: 'grant_messages_max' }).getByRole('link', { name: 'HOLD-' }).waitFor();
+  await page.getByText('<b onclick=hit>').waitFor();
+  assert.equal(await page.locator('[onclick]').count(), 0);
+});
+
+test('the overview counts what the log has, and follows it', async () => {
+  await page.goto(`${broker.url}/overview`);
+  await connected(page);
+  const tile = page.locator('.tile', { hasText: 'Messages' }).locator('b');
+  const before = Number(await tile.textContent());
+  assert.ok(before > 10);
+  const bars = await page.locator('.chart rect').count();
+  assert.equal(bars, 24);
+  await broker.ask('idler', 'COUNT-1', 'One more');
+  await until(async () => Number(await tile.textContent()) > before, true);
+});
+
+test('a page that is not here says where to go on', async () => {
+  const answer = await page.goto(`${broker.url}/nothing/<img src=x onerror=hit>`);
+  assert.equal(answer.status(), 404);
+  assert.equal(await page.locator('main img').count(), 0);
+  await page.getByRole('link', { name: 'Agents' }).click();
+  await page.waitForURL(/\/agents$/);
+});
+
+test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
+  await latch('HOLD-3');
+  await broker.call('operator', 'POST', '/workspace/pause');
+  const paths = ['/agents', '/agents/coder', '/agents/operator', '/incidents', '/limits', '/overview', '/compose', '/workspace', '/nothing'];
+  for (const colorScheme of ['light', 'dark']) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    for (const path of paths) {
+      await page.setViewportSize({ width: 375, height: 760 });
+      await page.goto(broker.url + path);
+      await fits(page, path);
+      await page.setViewportSize({ width: 1200, height: 900 });
+      await accessible(page, `${path} ${colorScheme}`);
+    }
+    await page.goto(`${broker.url}/`);
+    await page.getByRole('button', { name: 'Stop…' }).click();
+    await page.getByRole('button', { name: 'Stop everything' }).waitFor();
+    await accessible(page, `the question before a stop, ${colorScheme}`);
+  }
+  await broker.call('operator', 'POST', '/workspace/resume');
+});

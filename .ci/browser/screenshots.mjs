@@ -1,0 +1,80 @@
+// Pictures of every page of the console, light and dark, wide and narrow, of what `lastword demo --keep` leaves. To be run
+// by hand, from the folder that .ci/browser/run fills: node screenshots.mjs FOLDER
+import { spawn } from 'node:child_process';
+import { mkdir, readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { launch, signedIn } from './world.mjs';
+
+const folder = process.argv[2];
+if (!folder) throw new Error('say into which folder the pictures go: node screenshots.mjs FOLDER');
+await mkdir(folder, { recursive: true });
+
+const demo = spawn(process.env.LASTWORD ?? '../debug/lastword', ['demo', '--keep', '--json'], {
+  stdio: ['ignore', 'pipe', 'inherit'],
+});
+let told = '';
+for await (const chunk of demo.stdout) {
+  told += chunk;
+  if (/"listening"[^}]*\}\s*$/.test(told)) break;
+}
+const url = /"listening":\s*"([^"]+)"/.exec(told)[1];
+const operator = (await readFile(/"operator_token_file":\s*"([^"]+)"/.exec(told)[1], 'utf8')).trim();
+const call = async (path) => (await fetch(`${url}/v1${path}`, { headers: { authorization: `Bearer ${operator}` } })).json();
+
+// A conversation of several agents, and one of its messages.
+const tree = (await call('/conversations/I08-1')).tree;
+const pages = {
+  inbox: '/',
+  conversations: '/conversations',
+  tree: '/conversations/I08-1',
+  timeline: '/conversations/I08-1?view=timeline',
+  log: '/conversations/I08-1?view=log',
+  message: `/messages/${tree[0].message.id}`,
+  refused: null,
+  agents: '/agents',
+  agent: '/agents/coder',
+  incidents: '/incidents',
+  limits: '/limits',
+  overview: '/overview',
+  compose: '/compose',
+  workspace: '/workspace',
+  'no-page': '/nowhere',
+};
+
+const browser = await launch();
+const page = await signedIn(browser, { url, tokens: { operator } });
+await page.goto(`${url}/limits`);
+pages.refused = await page.getByRole('link', { name: 'the last one' }).first().getAttribute('href');
+const shot = (name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: !/palette|help|stop/.test(name) });
+for (const colorScheme of ['light', 'dark']) {
+  for (const width of [1280, 375]) {
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    await page.setViewportSize({ width, height: width > 800 ? 860 : 760 });
+    const named = (name) => `${name}-${colorScheme}-${width}`;
+    for (const [name, path] of Object.entries(pages)) {
+      await page.goto(url + path, { waitUntil: 'load' });
+      await shot(named(name));
+    }
+    await page.goto(`${url}/`);
+    await page.keyboard.press('?');
+    await shot(named('help'));
+    await page.keyboard.press('Escape');
+    await page.keyboard.press('Control+k');
+    await page.locator('#palette-list a').first().waitFor();
+    await shot(named('palette'));
+    await page.keyboard.press('Escape');
+    await page.locator('[data-open=workspace]').first().click();
+    await page.getByRole('button', { name: 'Stop everything' }).waitFor();
+    await shot(named('stop'));
+    await page.keyboard.press('Escape');
+    const stranger = await browser.newContext({ colorScheme, viewport: { width, height: 700 } });
+    const door = await stranger.newPage();
+    await door.goto(`${url}/sign-in`);
+    await door.screenshot({ path: join(folder, `${named('sign-in')}.png`) });
+    await stranger.close();
+  }
+}
+await browser.close();
+const ended = new Promise((resolve) => demo.once('exit', resolve));
+demo.kill('SIGINT');
+await ended;
