@@ -7,7 +7,7 @@ let browser, broker, page;
 before(async () => {
   browser = await launch();
   // A hostile text where names can't be: the one of a rule on held calls.
-  broker = await Broker.start('[limits]\ngrant_messages_max = 6\n[[approval]]\ntool = "<b onclick=hit>"\ndecision = "deny"\n');
+  broker = await Broker.start('[limits]\ngrant_messages_max = 6\n[[approval]]\ntool = "Bash(<b onclick=hit>*)"\ndecision = "deny"\n');
   for (const name of ['coder', 'reviewer', 'idler']) await broker.agent(name);
   page = await signedIn(browser, broker);
 });
@@ -15,26 +15,22 @@ before(async () => {
 beforeEach(() => page.goto(`${broker.url}/`));
 
 after(async () => {
-  assert.deepEqual(page.errors, []);
   await browser.close();
-  await broker.end();
+  await broker?.end();
+  assert.deepEqual(page?.errors, []);
 });
 
 const flash = (on = page) => on.locator('#flash');
 const state = async (name) => (await broker.call('operator', 'GET', `/agents/${name}`)).state;
-/** Has the coder work until its grant is used up and a latch holds it. */
+/** Has the coder ask others until its grant's six messages are used up, and a latch holds it. */
 const latch = async (ref) => {
   await broker.ask('coder', ref, 'Use it up');
-  const delivery = await broker.take('coder');
-  for (let sent = 0; sent < 20; sent += 1) {
-    const message = { type: 'request', to: sent % 2 ? 'reviewer' : 'idler', body: `part ${sent}`, ref: `${ref}/p${sent}` };
-    const refused = await broker.call('coder', 'POST', '/messages', message).then(() => false, () => true);
-    const { items } = await broker.call('operator', 'GET', '/incidents');
-    const found = items.find((incident) => incident.ref === ref && !incident.lifted_at);
-    if (found) return { id: found.id, turn: delivery.turn.id };
-    if (refused && sent > 12) break;
-  }
-  throw new Error('nothing latched');
+  const { turn } = await broker.take('coder');
+  for (const to of ['idler', 'reviewer']) await broker.call('coder', 'POST', '/messages', { type: 'request', to, body: 'a part' });
+  const last = broker.call('coder', 'POST', '/messages', { type: 'request', to: 'idler', body: 'another part' });
+  await assert.rejects(last, /grant_messages/);
+  const { items } = await broker.call('operator', 'GET', '/incidents');
+  return { id: items.find((incident) => incident.ref === ref && !incident.lifted_at).id, turn: turn.id };
 };
 
 test('an agent that one page pauses is paused on another, and resumes there', async () => {
@@ -106,7 +102,7 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   await card.getByRole('button', { name: 'Grant' }).click();
   await flash().getByText('More was granted to HOLD-1').waitFor();
   await card.waitFor({ state: 'detached' });
-  await page.getByText('Lifted').click();
+  await page.locator('#lifted summary').click();
   await page.locator('#lifted').getByText('lifted by operator').waitFor();
   const limits = (await broker.call('operator', 'GET', '/conversations/HOLD-1')).grant.limits;
   assert.equal(limits.find(({ name }) => name === 'grant_messages_max').limit, 46);
@@ -152,7 +148,7 @@ test('the red stop asks first, ends all work by keyboard, and a banner says so o
   await dialog.waitFor({ state: 'hidden' });
   await other.getByText('The workspace is stopped: its work was cancelled').waitFor();
   assert.equal((await broker.call('operator', 'GET', '/conversations/STOP-1')).counters.open_tasks, 0);
-  await other.getByRole('button', { name: 'Resume…' }).click();
+  await other.getByRole('link', { name: 'Resume…' }).click();
   await other.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
   await page.locator('#standing p').waitFor({ state: 'detached' });
   await other.locator('#standing p').waitFor({ state: 'detached' });

@@ -38,6 +38,7 @@ export class Broker {
       text += chunk;
       if (text.includes('signs in once')) break;
     }
+    if (!text.includes('signs in once')) throw new Error('the server did not start');
     this.url = /listening on (\S+)/.exec(text)[1];
     this.link = /console: (\S+)/.exec(text)[1];
   }
