@@ -91,7 +91,7 @@ test('who answers second is told who was first, and with what', async () => {
   await page.locator(`#${id}-answer`).fill('me');
   await sent.getByRole('button', { name: 'Answer' }).click();
   await flash().getByText('was settled meanwhile, by operator: I was').waitFor();
-  await page.unroute('**/*');
+  await page.unrouteAll({ behavior: 'wait' });
 });
 
 test('a rejection brings its reason to the agent', async () => {

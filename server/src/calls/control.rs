@@ -70,7 +70,8 @@ pub(crate) struct Workspace {
 pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, Fault> {
     let look = |live: &Live<'_>| Workspace {
         running: live.state.running,
-        conversations: live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty()).count() as u64,
+        conversations: live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty()).count()
+            as u64,
         turns: live.state.agents.iter().map(|agent| agent.turns.len() as u64).sum(),
     };
     Ok(ctx.handle.query(look).await?)

@@ -92,7 +92,7 @@ fn standing(live: &Live<'_>) -> Standing {
     let questions = state.escalations.values().filter(|known| known.state == EscalationState::Open).count();
     let calls = state.approvals.values().filter(|known| known.state == ApprovalState::Pending).count();
     standing.waiting = (questions + calls) as u64;
-    for (_, id) in &state.names {
+    for id in state.names.values() {
         let Some(agent) = state.agent(*id).filter(|agent| agent.live && !agent.is_human()) else { continue };
         standing.agents += 1;
         standing.connected += u64::from(live.is_attached(*id));

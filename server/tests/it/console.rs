@@ -210,6 +210,13 @@ async fn every_page_has_the_headers_that_keep_it_whole() {
         "/conversations/T-1%2Fa",
         "/conversations/T-1%2Fa?view=timeline",
         &one,
+        "/agents",
+        "/agents/kilo",
+        "/compose",
+        "/incidents",
+        "/limits",
+        "/overview",
+        "/workspace",
         "/sign-in",
         "/messages/none",
     ];

@@ -4,6 +4,7 @@
 mod access;
 mod broker;
 mod console;
+mod console_people;
 mod desk;
 mod documents;
 mod exchange;

@@ -78,7 +78,11 @@ fn running(state: Running) -> Markup {
 }
 
 fn connected(member: &Member) -> Markup {
-    if member.view.connected { badge("connected") } else { html! { span.badge.plain { "not connected" } } }
+    if member.view.connected {
+        badge("connected")
+    } else {
+        html! { span.badge.plain { "not connected" } }
+    }
 }
 
 /// `GET /agents/{name}`.

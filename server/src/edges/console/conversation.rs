@@ -175,7 +175,11 @@ pub(super) async fn control(
         calls::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
         html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
-    Ok(viewer.done(&words, &format!("/conversations/{}", encoded(&reference)), &[Topic::Conversation(conv), Topic::Incidents]))
+    Ok(viewer.done(
+        &words,
+        &format!("/conversations/{}", encoded(&reference)),
+        &[Topic::Conversation(conv), Topic::Incidents],
+    ))
 }
 
 fn more(fields: &More) -> Result<Extend, Fault> {

@@ -43,7 +43,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 }
 
 fn total(codes: &[CodeCount]) -> Count {
-    let add = |sum: Count, code: &CodeCount| Count { all: sum.all + code.count.all, since: sum.since + code.count.since };
+    let add =
+        |sum: Count, code: &CodeCount| Count { all: sum.all + code.count.all, since: sum.since + code.count.since };
     codes.iter().fold(Count::default(), add)
 }
 
@@ -57,7 +58,8 @@ const CHART_HEIGHT: u64 = 96;
 
 fn hours(figures: &Figures) -> Markup {
     let most = figures.hours.iter().map(|(_, n)| *n).max().unwrap_or_default();
-    let label = format!("Messages by the hour: {} in the last 24 hours, at most {} in one", figures.sums.messages.since, most);
+    let label =
+        format!("Messages by the hour: {} in the last 24 hours, at most {} in one", figures.sums.messages.since, most);
     html! {
         article.card {
             h2 { "Messages by the hour" }

@@ -222,7 +222,11 @@ fn numbers(name: &str, current: u64, limit: u64) -> Markup {
 pub(super) fn quantity(name: &str, n: u64) -> String {
     let plain = name.trim_end_matches("_max");
     if plain.ends_with("microusd") {
-        return if n == 0 && name != "microusd" { "none".into() } else { format!("${}.{:02}", n / 1_000_000, n % 1_000_000 / 10_000) };
+        return if n == 0 && name != "microusd" {
+            "none".into()
+        } else {
+            format!("${}.{:02}", n / 1_000_000, n % 1_000_000 / 10_000)
+        };
     }
     if plain.ends_with("percent") {
         return format!("{n} %");

@@ -12,8 +12,8 @@ use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{done_word, plural};
 use super::session::Viewer;
-use crate::calls::control::{self as calls, Workspace};
 use crate::calls::Context;
+use crate::calls::control::{self as calls, Workspace};
 use crate::edges::Fault;
 
 /// `GET /workspace`: the question as a page of its own, where there are no scripts.
@@ -81,7 +81,9 @@ pub(super) fn banner(running: Running) -> Markup {
     let (class, words) = match running {
         Running::Active => ("", None),
         Running::Paused => ("warn", Some("The workspace is paused: nothing is delivered or sent.")),
-        Running::Stopped => ("bad", Some("The workspace is stopped: its work was cancelled, and nothing is delivered or sent.")),
+        Running::Stopped => {
+            ("bad", Some("The workspace is stopped: its work was cancelled, and nothing is delivered or sent."))
+        }
     };
     html! {
         div #standing class={ "standing " (class) } role="status" hx-get="/standing"

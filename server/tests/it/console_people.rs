@@ -1,0 +1,157 @@
+//! The console's pages on agents, incidents, limits and the whole: what they tell and what their forms do.
+
+use lastword_proto::Limits;
+use lastword_proto::limits::Observed;
+use serde_json::{Value, json};
+
+use crate::console::Browser;
+use crate::exchange::id;
+use crate::world::World;
+
+/// A world whose grants have room for six messages, of which a coder wanted more.
+async fn latched() -> World {
+    let limits = Limits { grant_messages_max: 6, ..Limits::default() };
+    let world = World::within(limits, &["coder", "idler", "reader"]).await;
+    world.send("operator", "coder", "BIG-1", "do it all").await.is(201);
+    world.take("coder").await;
+    for to in ["idler", "reader"] {
+        world.post("coder", "/v1/messages", json!({"type": "request", "to": to, "body": "a part"})).await.is(201);
+    }
+    let more = world.post("coder", "/v1/messages", json!({"type": "request", "to": "idler", "body": "more"})).await;
+    more.refused(422, "grant_messages");
+    world
+}
+
+#[tokio::test]
+async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "deploy").await.is(201);
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/agents").await.is(200).has("1 request waits").has("not connected").has("idle");
+    let turn = world.take("kilo").await;
+    let seen = browser.get("/agents/kilo").await.is(200);
+    seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("agent day tokens");
+    browser.post("/agents/kilo/pause", &[]).await.is(200).has("kilo is paused");
+    assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["state"], "paused");
+    browser.get("/agents/kilo").await.is(200).has("Resume");
+    browser.post("/agents/kilo/resume", &[]).await.is(200);
+    browser.post("/agents/kilo/stop", &[]).await.is(200).has("kilo is stopped");
+    let seen = world.get("operator", "/v1/conversations/T-1").await.is(200);
+    assert_eq!(seen["counters"]["open_tasks"], 0);
+    browser.post("/agents/kilo/fire", &[]).await.is(404);
+    browser.post("/agents/nobody/stop", &[]).await.is(404).has("nobody");
+    browser.get("/agents/nobody").await.is(404);
+    browser.get("/agents/operator").await.is(200).has("human");
+}
+
+#[tokio::test]
+async fn what_a_human_composes_is_a_request_and_leads_to_its_conversation() {
+    let world = World::with(&["kilo"]).await;
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/compose").await.is(200).has("<option value=\"kilo\">").has("It is also a grant");
+    let fields = [("to", "kilo"), ("body", "one\r\ntwo"), ("reference", "W-1/a"), ("priority", "urgent")];
+    let seen = browser.post("/compose", &fields).await.is(200);
+    assert_eq!(seen.headers["hx-redirect"], "/conversations/W-1%2Fa");
+    let message = world.take("kilo").await["message"].clone();
+    assert_eq!((id(&message, "body"), id(&message, "priority")), ("one\ntwo", "urgent"));
+    let seen = browser.post("/compose", &[("to", "kilo"), ("body", "and a new one"), ("reference", " ")]).await.is(200);
+    assert!(seen.headers["hx-redirect"].to_str().unwrap().starts_with("/conversations/"));
+    browser.post("/compose", &[("to", ""), ("body", "x")]).await.is(400).has("Say to whom");
+    browser.post("/compose", &[("to", "kilo"), ("body", " ")]).await.is(400).has("Say what you ask for");
+    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("reference", "a b")]).await.is(400).has("ref");
+    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("priority", "now")]).await.is(400).has("no priority");
+    browser.post("/compose", &[("to", "lima"), ("body", "x")]).await.is(404).has("lima");
+}
+
+#[tokio::test]
+async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/incidents").await.is(200);
+    let seen =
+        seen.has("/conversations/BIG-1").has("The work of this grant has used up its messages").has("grant_messages");
+    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Reached</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
+    browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Say how much more");
+    browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
+    let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grant"].clone();
+    let limit = |name: &str| {
+        let all = grant["limits"].as_array().unwrap();
+        all.iter().find(|limit| limit["name"] == name).map(|limit| limit["limit"].clone())
+    };
+    assert_eq!((limit("grant_messages_max"), limit("grant_agents_max")), (Some(json!(8)), Some(json!(19))));
+    browser.get("/incidents").await.is(200).has("No limit holds anything.").has("lifted by operator");
+}
+
+#[tokio::test]
+async fn the_workspace_is_stopped_once_it_was_asked_and_every_page_says_so() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    for path in ["/workspace", "/workspace/question"] {
+        browser.get(path).await.is(200).has("3 conversations have open work and 1 turn is open").has("Stop everything");
+    }
+    assert!(!browser.get("/agents").await.text.contains("class=\"standing bad\""));
+    browser.post("/workspace/stop", &[]).await.is(200).has("The workspace is stopped");
+    for path in ["/", "/conversations", "/agents", "/limits", "/standing"] {
+        browser.get(path).await.is(200).has("The workspace is stopped: its work was cancelled");
+    }
+    browser.get("/workspace").await.is(200).has("0 conversations have open work").has("Resume");
+    browser.post("/workspace/resume", &[]).await.is(200);
+    browser.post("/workspace/pause", &[]).await.is(200);
+    browser.get("/standing").await.is(200).has("The workspace is paused");
+    browser.post("/workspace/explode", &[]).await.is(404);
+    browser.post("/workspace/resume", &[]).await.is(200);
+    assert!(!browser.get("/standing").await.is(200).text.contains("The workspace"));
+}
+
+#[tokio::test]
+async fn limits_tell_where_they_were_set_and_how_near_things_came() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/limits").await.is(200).has("1 differs from the default").has("set at the start");
+    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> The work of this grant has used up its messages");
+    let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
+    limits.approvers.asker = true;
+    let world = World::set(&["kilo"], |config| {
+        config.limits = limits;
+        config.set_at.insert("depth_max".into(), "/etc/<i>/lastword.toml:7".into());
+    })
+    .await;
+    let browser = Browser::signed_in(&world).await;
+    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("guards only record");
+    assert!(!seen.text.contains("<i>"));
+    seen.has("human, asker").has("Nothing was said, so nothing came near a limit.");
+}
+
+#[tokio::test]
+async fn the_overview_is_the_sum_of_the_log() {
+    let world = latched().await;
+    let browser = Browser::signed_in(&world).await;
+    let all = world.get("operator", "/v1/messages?limit=200").await.is(200);
+    let messages = all["items"].as_array().map(Vec::len).unwrap_or_default();
+    let seen = browser.get("/overview").await.is(200);
+    let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
+    let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Held by a limit", 1));
+    assert_eq!(seen.text.matches("<rect").count(), 24);
+    seen.has("no sum of money or tokens saved is given");
+    let empty = World::with(&[]).await;
+    Browser::signed_in(&empty).await.get("/overview").await.is(200).has("No message was refused.");
+}
+
+#[tokio::test]
+async fn a_browser_gets_a_page_where_there_is_nothing_and_a_program_a_problem() {
+    let world = World::with(&[]).await;
+    let ask = |path: &str, accept: &str| world.http.get(world.url(path)).header("accept", accept).send();
+    let page = ask("/<b>nowhere", "text/html,*/*").await.unwrap();
+    assert_eq!(page.status(), 404);
+    assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
+    assert_eq!(page.headers()["x-frame-options"], "DENY");
+    let text = page.text().await.unwrap();
+    assert!(text.contains("There is no such page") && text.contains("href=\"/agents\"") && !text.contains("<b>"));
+    for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html"), ("/mcp/nowhere", "text/html")] {
+        let answer = ask(path, accept).await.unwrap();
+        assert_eq!(answer.status(), 404, "{path}");
+        let problem: Value = answer.json().await.unwrap();
+        assert_eq!(problem["code"], "unknown_request");
+    }
+    assert_eq!(ask("/unread/read", "text/html").await.unwrap().status(), 405);
+}
