@@ -48,6 +48,11 @@
   document.addEventListener('htmx:finally:request', retitle);
   retitle();
 
+  // In a narrow window the navigation is one row, and the lit entry may be beside it.
+  const nav = $('header nav');
+  const lit = nav && $('[aria-current]', nav);
+  if (lit) nav.scrollLeft = lit.offsetLeft + lit.offsetWidth - nav.clientWidth;
+
   // --- Theme.
   const toggleTheme = () => {
     const root = document.documentElement;
