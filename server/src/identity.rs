@@ -71,7 +71,7 @@ pub fn credential(token: &str) -> Credential {
     Sha256::digest(token.as_bytes()).into()
 }
 
-fn random() -> io::Result<[u8; KEY_BYTES]> {
+pub(crate) fn random() -> io::Result<[u8; KEY_BYTES]> {
     let mut bytes = [0; KEY_BYTES];
     SysRng.try_fill_bytes(&mut bytes).map_err(io::Error::other)?;
     Ok(bytes)

@@ -8,6 +8,7 @@ pub mod clock;
 pub mod edges;
 pub mod identity;
 pub mod metrics;
+pub mod notify;
 
 mod broker;
 mod calls;
@@ -16,4 +17,4 @@ mod views;
 
 pub use crate::broker::{BootError, Failed, Handle, Live, Unserved, boot};
 pub use crate::calls::Context;
-pub use crate::server::{Config, OPERATOR, Server, StartError};
+pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};

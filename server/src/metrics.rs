@@ -1,6 +1,7 @@
 //! Counters of the server, in Prometheus' text form.
 
 use std::fmt::Write as _;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,6 +19,27 @@ pub struct Metrics {
     facts: AtomicU64,
     appends: [AtomicU64; BUCKETS_US.len() + 1],
     append_us: AtomicU64,
+    channels: OnceLock<Vec<Notified>>,
+}
+
+/// What became of the notifications of one channel.
+#[derive(Debug, Default)]
+struct Notified {
+    channel: String,
+    sent: AtomicU64,
+    failed: AtomicU64,
+    folded: AtomicU64,
+}
+
+/// What became of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Told {
+    /// It arrived.
+    Sent,
+    /// An attempt failed.
+    Failed,
+    /// So much of it came late, for the hour's notifications were used up.
+    Folded(usize),
 }
 
 impl Default for Metrics {
@@ -30,6 +52,7 @@ impl Default for Metrics {
             facts: AtomicU64::new(0),
             appends: std::array::from_fn(|_| AtomicU64::new(0)),
             append_us: AtomicU64::new(0),
+            channels: OnceLock::new(),
         }
     }
 }
@@ -66,6 +89,23 @@ impl Metrics {
         add(&self.append_us, us);
     }
 
+    /// The channels of notifications, in their order; once.
+    pub(crate) fn tell_of(&self, channels: Vec<String>) {
+        let counted = |channel| Notified { channel, ..Notified::default() };
+        // There is one follower, which names them when it starts.
+        let _first = self.channels.set(channels.into_iter().map(counted).collect());
+    }
+
+    /// Counts what became of a notification of the channel at this place.
+    pub(crate) fn told(&self, place: usize, told: Told) {
+        let Some(notified) = self.channels.get().and_then(|channels| channels.get(place)) else { return };
+        match told {
+            Told::Sent => add(&notified.sent, 1),
+            Told::Failed => add(&notified.failed, 1),
+            Told::Folded(n) => add(&notified.folded, n as u64),
+        }
+    }
+
     /// All of them, as text; `queue_depth` is the commands that wait for the broker.
     #[must_use]
     pub fn text(&self, queue_depth: usize, agents: usize) -> String {
@@ -81,6 +121,7 @@ impl Metrics {
         simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
         simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
         self.refusals(&mut out);
+        self.notifications(&mut out);
         self.histogram(&mut out);
         out
     }
@@ -89,6 +130,22 @@ impl Metrics {
         out.push_str("# HELP lastword_refused_total Refusals by code.\n# TYPE lastword_refused_total counter\n");
         for (code, count) in Code::ALL.iter().zip(&self.refused) {
             let _ok = writeln!(out, "lastword_refused_total{{code=\"{code}\"}} {}", load(count));
+        }
+    }
+
+    fn notifications(&self, out: &mut String) {
+        let Some(channels) = self.channels.get() else { return };
+        let counters: [(&str, &str, fn(&Notified) -> &AtomicU64); 3] = [
+            ("sent", "Notifications that arrived.", |notified| &notified.sent),
+            ("failed", "Attempts to notify that failed.", |notified| &notified.failed),
+            ("folded", "Things told late, for the hour's notifications were used up.", |notified| &notified.folded),
+        ];
+        for (word, help, count) in counters {
+            let name = format!("lastword_notifications_{word}_total");
+            let _ok = write!(out, "# HELP {name} {help}\n# TYPE {name} counter\n");
+            for notified in channels {
+                let _ok = writeln!(out, "{name}{{channel=\"{}\"}} {}", notified.channel, load(count(notified)));
+            }
         }
     }
 

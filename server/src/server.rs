@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -23,6 +23,7 @@ use crate::broker::{self, BootError, Failed, Handle, Unserved};
 use crate::calls::Context;
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
+use crate::notify::{Channel, Follower};
 
 /// The first human of a workspace.
 pub const OPERATOR: &str = "operator";
@@ -53,6 +54,8 @@ pub struct Config {
     pub set_at: BTreeMap<String, String>,
     /// Serves what the MCP conformance suite calls to callers without a token; on the loopback interface only.
     pub conformance_fixtures: bool,
+    /// Where people are told of what waits for them.
+    pub notify: Vec<Channel>,
 }
 
 impl Config {
@@ -69,6 +72,7 @@ impl Config {
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
             conformance_fixtures: false,
+            notify: Vec::new(),
         }
     }
 }
@@ -144,6 +148,7 @@ impl Server {
             seats,
             set_at,
             conformance_fixtures,
+            notify,
         } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
             return Err(StartError::Fixtures { address });
@@ -188,6 +193,10 @@ impl Server {
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone()));
+        if !notify.is_empty() {
+            let console = format!("{}/", reachable(addr));
+            tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());
+        }
         Ok(Self { addr, ctx, stop, tasks, threads, operator_token_file })
     }
 
@@ -253,6 +262,17 @@ impl Server {
             tracing::error!("a thread panicked");
         }
     }
+}
+
+/// The address at which programs on this machine reach a server that listens at `addr`.
+#[must_use]
+pub fn reachable(addr: SocketAddr) -> String {
+    let ip: IpAddr = match addr.ip() {
+        ip if !ip.is_unspecified() => ip,
+        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+    };
+    format!("http://{}", SocketAddr::new(ip, addr.port()))
 }
 
 /// Registers a human where there is none, as at the first start, and writes the token down. Later the file may

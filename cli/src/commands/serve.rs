@@ -2,11 +2,11 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use lastword_server::{Config, Failed, Server, StartError};
+use lastword_server::{Config, Failed, Server, StartError, reachable};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -132,16 +132,6 @@ fn stopped(failed: &Failed) -> Failure {
     } else {
         Failure::unavailable(message).hint("what was acknowledged is in the log; start it again once that is mended")
     }
-}
-
-/// The address at which programs on this machine reach the server.
-fn reachable(addr: SocketAddr) -> String {
-    let ip: IpAddr = match addr.ip() {
-        ip if !ip.is_unspecified() => ip,
-        IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
-        IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
-    };
-    format!("http://{}", SocketAddr::new(ip, addr.port()))
 }
 
 /// SIGTERM and SIGINT.

@@ -94,7 +94,8 @@ pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<Es
     Ok(Page::whole(escalations_by_id(ctx, ids).await?))
 }
 
-pub(super) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
+/// These escalations.
+pub(crate) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
     let wanted = ids.clone();
     let positions = move |live: &Live<'_>| -> Vec<Seq> {
         let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));

@@ -1,0 +1,157 @@
+//! What was told: `notify.json` within the data directory.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use lastword_proto::Time;
+use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
+use serde::{Deserialize, Serialize};
+
+use crate::identity::write_private;
+
+/// What was told, within the data directory.
+const FILE_NOTIFY: &str = "notify.json";
+const VERSION: u32 = 1;
+
+/// Something that people are told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub(super) enum Topic {
+    /// A question to a human.
+    Question(EscalationId),
+    /// A held call.
+    Call(ApprovalId),
+    /// A limit that tripped and holds.
+    Incident(IncidentId),
+    /// The workspace is stopped.
+    Stop,
+}
+
+const STOP: &str = "stop";
+
+impl fmt::Display for Topic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Question(id) => id.fmt(f),
+            Self::Call(id) => id.fmt(f),
+            Self::Incident(id) => id.fmt(f),
+            Self::Stop => f.write_str(STOP),
+        }
+    }
+}
+
+impl From<Topic> for String {
+    fn from(topic: Topic) -> Self {
+        topic.to_string()
+    }
+}
+
+impl TryFrom<String> for Topic {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let question = EscalationId::parse(&text).map(Self::Question);
+        let call = || ApprovalId::parse(&text).map(Self::Call);
+        let incident = || IncidentId::parse(&text).map(Self::Incident);
+        let stop = || (text == STOP).then_some(Self::Stop);
+        question.or_else(call).or_else(incident).or_else(stop).ok_or_else(|| format!("{text:?} is nothing to tell of"))
+    }
+}
+
+/// How often something was told on a channel, and when last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Told {
+    pub(super) times: u32,
+    pub(super) last: Time,
+}
+
+/// A notification that is on its way: it is written down before it is sent, so that it is not lost.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Parcel {
+    /// Stays the same when it is sent again.
+    pub(super) id: String,
+    /// What it tells, and of each whether again.
+    pub(super) topics: Vec<(Topic, bool)>,
+    /// How many of them had to wait because the hour's notifications were used up.
+    pub(super) folded: usize,
+    /// Attempts that failed.
+    pub(super) failures: u32,
+    /// When it is sent next.
+    pub(super) next: Time,
+}
+
+/// What was told on one channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ledger {
+    /// Of what still waits.
+    pub(super) told: BTreeMap<Topic, Told>,
+    /// When the notifications of the last hour were.
+    pub(super) sent: Vec<Time>,
+    /// The one on its way.
+    pub(super) parcel: Option<Parcel>,
+}
+
+/// The ledgers by the names of their channels.
+pub(super) type Book = BTreeMap<String, Ledger>;
+
+#[derive(Serialize, Deserialize)]
+struct File {
+    version: u32,
+    channels: Book,
+}
+
+/// Where the book is kept.
+pub(super) fn path(dir: &Path) -> PathBuf {
+    dir.join(FILE_NOTIFY)
+}
+
+/// The book as it was saved. One that is missing or can't be read is empty: what waits is then told once more.
+pub(super) fn load(path: &Path) -> Book {
+    let read = fs::read(path).and_then(|bytes| serde_json::from_slice::<File>(&bytes).map_err(io::Error::other));
+    match read {
+        Ok(file) if file.version == VERSION => file.channels,
+        Ok(file) => {
+            tracing::warn!(version = file.version, "notify.json is of another version: what waits is told once more");
+            Book::new()
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Book::new(),
+        Err(error) => {
+            tracing::warn!(%error, "notify.json can't be read: what waits is told once more");
+            Book::new()
+        }
+    }
+}
+
+/// Saves the book, whole or not at all.
+pub(super) fn save(path: &Path, book: Book) -> io::Result<()> {
+    let bytes = serde_json::to_vec(&File { version: VERSION, channels: book })?;
+    write_private(path, &bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_book_that_was_saved_is_read_as_it_was_and_a_damaged_one_is_empty() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = path(dir.path());
+        assert_eq!(load(&path), Book::new());
+        let told = |topic| (topic, Told { times: 2, last: Time(7) });
+        let topics =
+            [Topic::Question(EscalationId(1)), Topic::Call(ApprovalId(2)), Topic::Incident(IncidentId(3)), Topic::Stop];
+        let parcel =
+            Parcel { id: "ntf-1".into(), topics: vec![(Topic::Stop, false)], folded: 1, failures: 2, next: Time(9) };
+        let ledger = Ledger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };
+        let book = Book::from([("desk".to_owned(), ledger)]);
+        save(&path, book.clone()).unwrap();
+        assert_eq!(load(&path), book);
+        fs::write(&path, "{").unwrap();
+        assert_eq!(load(&path), Book::new());
+        fs::write(&path, r#"{"version":9,"channels":{}}"#).unwrap();
+        assert_eq!(load(&path), Book::new());
+    }
+}

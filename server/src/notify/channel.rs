@@ -1,0 +1,176 @@
+//! Where notifications go, and of what.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use super::target;
+use crate::identity::Secret;
+
+/// Shortest secret that signs a webhook.
+const SECRET_BYTES_MIN: usize = 16;
+
+/// How much something wants to be looked at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing waits for it: a request that timed out for good.
+    Low,
+    /// An agent waits: a question, a held call.
+    #[default]
+    Normal,
+    /// Work stands still or soon will: a limit that tripped, a stopped workspace, a held call past half of its time.
+    Urgent,
+}
+
+impl Severity {
+    /// As it is written.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Normal => "normal",
+            Self::Urgent => "urgent",
+        }
+    }
+}
+
+/// One `[[notify]]` of the configuration.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    /// What it is called; what was told is kept under it.
+    pub name: String,
+    /// How it is reached.
+    pub means: Means,
+    /// The least that it hears of.
+    pub minimum: Severity,
+    /// What comes within this time of the first is one notification.
+    pub window: Duration,
+    /// Most notifications in an hour.
+    pub hourly_max: usize,
+    /// When what still waits is told again.
+    pub stale: Duration,
+    /// Whether arguments of held calls are told.
+    pub include_arguments: bool,
+    /// Where the console is found, where it is not the address that the server listens at.
+    pub console: Option<String>,
+}
+
+/// How a channel is reached.
+#[derive(Clone, Debug)]
+pub enum Means {
+    /// By running a program.
+    Command(Command),
+    /// By an HTTP call.
+    Webhook(Webhook),
+}
+
+/// A program that is run for each notification.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments; `{title}` and `{text}` stand for those of the notification.
+    pub args: Vec<String>,
+    /// Its working directory.
+    pub cwd: PathBuf,
+}
+
+/// An address that is called with each notification, signed.
+#[derive(Clone)]
+pub struct Webhook {
+    pub(super) url: Url,
+    pub(super) secret: Secret,
+    pub(super) allow_private: bool,
+}
+
+impl Webhook {
+    /// Checks the address; names that it has are looked up when it is called.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that don't repeat it: it may hold a secret.
+    pub fn new(url: &str, secret: Secret, allow_private: bool) -> Result<Self, String> {
+        let url = Url::parse(url).map_err(|error| format!("webhook is no URL: {error}"))?;
+        match url.scheme() {
+            "https" => {}
+            "http" if allow_private => {}
+            "http" => {
+                return Err("webhook is http: use https, or allow_private = true for a receiver of your own".into());
+            }
+            other => return Err(format!("webhook is {other}, and can be https only")),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(
+                "webhook has a user or a password in it: the secret belongs into secret_env or secret_file".into()
+            );
+        }
+        let host = url.host_str().filter(|host| !host.is_empty()).ok_or("webhook names no host")?;
+        if let Some(ip) = target::literal(host) {
+            target::check(ip, allow_private)?;
+        }
+        if secret.reveal().len() < SECRET_BYTES_MIN {
+            return Err(format!("the webhook's secret is shorter than {SECRET_BYTES_MIN} bytes"));
+        }
+        Ok(Self { url, secret, allow_private })
+    }
+}
+
+impl fmt::Debug for Webhook {
+    /// Neither the secret nor the path, which is one at some receivers.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Webhook").field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+/// A channel that hears of everything at once.
+#[cfg(test)]
+pub(super) fn channel(means: Means) -> Channel {
+    Channel {
+        name: "desk".into(),
+        means,
+        minimum: Severity::Low,
+        window: Duration::ZERO,
+        hourly_max: 12,
+        stale: Duration::from_hours(4),
+        include_arguments: false,
+        console: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "canary-secret-of-a-webhook";
+
+    fn hook(url: &str, allow_private: bool) -> Result<Webhook, String> {
+        Webhook::new(url, Secret::new(SECRET.into()), allow_private)
+    }
+
+    #[test]
+    fn an_address_that_can_not_be_called_is_refused_with_the_reason() {
+        for (url, word) in [
+            ("nonsense", "no URL"),
+            ("ftp://hooks.example/", "https only"),
+            ("http://hooks.example/", "use https"),
+            ("https://user:pass@hooks.example/", "secret_env"),
+            ("https://169.254.169.254/latest", "link-local"),
+        ] {
+            let error = hook(url, false).unwrap_err();
+            assert!(error.contains(word) && !error.contains("pass@"), "{url}: {error}");
+        }
+        assert!(hook("https://hooks.example/x", false).is_ok());
+        assert!(hook("http://127.0.0.1:9/x", true).is_ok());
+        let short = Webhook::new("https://hooks.example/", Secret::new("short".into()), false).unwrap_err();
+        assert!(short.contains("16 bytes"), "{short}");
+    }
+
+    #[test]
+    fn what_is_printed_of_a_webhook_has_no_secret() {
+        let shown = format!("{:?}", hook("https://hooks.example/services/T0/canary-path", false).unwrap());
+        assert!(shown.contains("hooks.example") && !shown.contains("canary"), "{shown}");
+    }
+}

@@ -1,0 +1,270 @@
+//! The follower: reads what is committed, asks the state before it tells, and lets the channels send.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_proto::wire::{ApprovalView, IncidentView};
+use lastword_proto::{Seq, Time};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::book::{self, Parcel, Topic};
+use super::channel::{Channel, Severity};
+use super::plan::{Next, Outcome, Plan, Rules, Waiting};
+use super::words::{Counts, ITEMS_MAX, Item, What};
+use super::{Notification, fresh_id, send, wall_time};
+use crate::broker::Live;
+use crate::calls::{Context, desk, ended};
+use crate::edges::Fault;
+use crate::metrics::Told;
+use crate::views;
+
+/// Entries read in one step.
+const BATCH_MAX: usize = 512;
+/// Further behind, the state is asked what waits, and the facts are passed over.
+const BEHIND_MAX: u64 = 16_384;
+/// Rest after reading and after a broker that had no time: nobody is told faster than this.
+const PACE: Duration = Duration::from_millis(100);
+
+/// Follows the log for the channels of a configuration.
+pub(crate) struct Follower {
+    ctx: Context,
+    channels: Vec<Arc<Channel>>,
+    console: String,
+    file: PathBuf,
+    plan: Plan,
+    cursor: Seq,
+    sends: JoinSet<(usize, Result<(), String>)>,
+}
+
+/// What a notification tells one by one, as the state has it.
+#[derive(Default)]
+struct Found {
+    calls: BTreeMap<Topic, ApprovalView>,
+    incidents: BTreeMap<Topic, IncidentView>,
+    questions: BTreeMap<Topic, Item>,
+}
+
+/// The position of the last durable fact, once it is behind `cursor`; `None` when there will be no more.
+async fn grown(committed: &mut watch::Receiver<Seq>, cursor: Seq) -> Option<Seq> {
+    committed.wait_for(|seq| *seq > cursor).await.ok().map(|seq| *seq)
+}
+
+impl Follower {
+    /// A follower that keeps what was told in `dir`; `console` is where the console is found.
+    pub(crate) fn new(ctx: Context, channels: Vec<Channel>, dir: &Path, console: String) -> Self {
+        let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        let rules = channels.iter().map(|channel| Rules {
+            name: channel.name.clone(),
+            minimum: channel.minimum,
+            window_ms: milliseconds(channel.window),
+            hourly_max: channel.hourly_max,
+            stale_ms: milliseconds(channel.stale),
+        });
+        let file = book::path(dir);
+        let plan = Plan::new(rules.collect(), book::load(&file));
+        ctx.handle.metrics().tell_of(channels.iter().map(|channel| channel.name.clone()).collect());
+        let channels = channels.into_iter().map(Arc::new).collect();
+        Self { ctx, channels, console, file, plan, cursor: Seq(0), sends: JoinSet::new() }
+    }
+
+    /// Follows until the server ends. What is being sent then is sent again by the next one.
+    pub(crate) async fn run(mut self) -> io::Result<()> {
+        let mut stopping = self.ctx.stopping.clone();
+        tokio::select! {
+            () = ended(&mut stopping) => {}
+            () = self.follow() => {}
+        }
+        Ok(())
+    }
+
+    async fn follow(&mut self) {
+        let mut committed = self.ctx.handle.committed();
+        while let Err(error) = self.look().await {
+            tracing::debug!(?error, "the broker can't say what waits");
+            tokio::time::sleep(PACE).await;
+        }
+        loop {
+            let (cursor, now) = (self.cursor, self.ctx.handle.now());
+            let next = self.plan.next().map(|next| Duration::from_millis(next.since(now)));
+            tokio::select! {
+                last = grown(&mut committed, cursor) => match last {
+                    Some(last) => self.read(last).await,
+                    // The broker is gone, and with it whatever there was to tell.
+                    None => return,
+                },
+                () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => self.tell().await,
+                Some(sent) = self.sends.join_next() => match sent {
+                    Ok((place, result)) => self.sent(place, &result).await,
+                    Err(error) => tracing::error!(%error, "sending a notification failed"),
+                },
+            }
+        }
+    }
+
+    /// Asks the state what waits.
+    async fn look(&mut self) -> Result<(), Fault> {
+        let waiting = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()));
+        let (seq, waiting): (Seq, BTreeMap<Topic, Waiting>) = self.ctx.handle.query(waiting).await?;
+        self.cursor = self.cursor.max(seq);
+        self.plan.correct(waiting);
+        Ok(())
+    }
+
+    async fn read(&mut self, last: Seq) {
+        if last.0 - self.cursor.0 > BEHIND_MAX {
+            self.looked().await;
+            return;
+        }
+        match self.ctx.handle.read(Seq(self.cursor.0 + 1), BATCH_MAX).await {
+            Ok(entries) => {
+                for (seq, entry) in &entries {
+                    self.plan.hear(entry.at, &entry.fact);
+                    self.cursor = *seq;
+                }
+                if entries.len() < BATCH_MAX {
+                    tokio::time::sleep(PACE).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "the log can't be read for notifications");
+                tokio::time::sleep(PACE).await;
+            }
+        }
+    }
+
+    /// Asks the state; `false` where the broker has no time for it.
+    async fn looked(&mut self) -> bool {
+        let looked = self.look().await;
+        if looked.is_err() {
+            tokio::time::sleep(PACE).await;
+        }
+        looked.is_ok()
+    }
+
+    /// Sends what is due, once it is seen to wait still and is written down as told.
+    async fn tell(&mut self) {
+        if !self.looked().await {
+            return;
+        }
+        let now = self.ctx.handle.now();
+        let mut parcels = Vec::new();
+        for place in self.plan.due(now) {
+            match fresh_id() {
+                Ok(id) => parcels.extend(self.plan.begin(place, now, &id).map(|parcel| (place, parcel))),
+                Err(error) => tracing::error!(%error, "no id for a notification"),
+            }
+        }
+        self.save().await;
+        for (place, parcel) in parcels {
+            match self.notification(place, &parcel, now).await {
+                Ok(Some(told)) => {
+                    let channel = Arc::clone(&self.channels[place]);
+                    self.ctx.handle.metrics().told(place, Told::Folded(parcel.folded));
+                    self.sends.spawn(async move { (place, send(&channel, &told).await) });
+                }
+                // All of it was settled in this moment.
+                Ok(None) => _ = self.plan.ended(place, now, Outcome::Sent),
+                Err(error) => {
+                    tracing::debug!(?error, "the broker can't say what waits");
+                    self.plan.ended(place, now, Outcome::Failed);
+                }
+            }
+        }
+    }
+
+    async fn sent(&mut self, place: usize, result: &Result<(), String>) {
+        let outcome = if result.is_ok() { Outcome::Sent } else { Outcome::Failed };
+        let next = self.plan.ended(place, self.ctx.handle.now(), outcome);
+        // Before it is counted: what is seen to be sent is not sent again.
+        self.save().await;
+        let channel = &self.channels[place].name;
+        match result {
+            Ok(()) => {
+                self.ctx.handle.metrics().told(place, Told::Sent);
+                tracing::info!(channel, "notified");
+            }
+            Err(reason) => {
+                self.ctx.handle.metrics().told(place, Told::Failed);
+                match next {
+                    Next::Again | Next::Done => tracing::warn!(channel, reason, "not notified; it is tried again"),
+                    Next::GivenUp => tracing::error!(channel, reason, "not notified, and given up"),
+                }
+            }
+        }
+    }
+
+    async fn save(&self) {
+        let (file, book) = (self.file.clone(), self.plan.book().clone());
+        let saved = tokio::task::spawn_blocking(move || book::save(&file, book)).await;
+        match saved {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "notify.json can't be written: a restart may tell again"),
+            Err(error) => tracing::error!(%error, "notify.json was not written"),
+        }
+    }
+
+    /// What a parcel says; `None` where nothing of it waits any more.
+    async fn notification(&self, place: usize, parcel: &Parcel, now: Time) -> Result<Option<Notification>, Fault> {
+        let channel = &self.channels[place];
+        let listed: Vec<Topic> = parcel.topics.iter().take(ITEMS_MAX).map(|(topic, _)| *topic).collect();
+        let found = self.found(&listed).await?;
+        let items = parcel.topics.iter().take(ITEMS_MAX).filter_map(|(topic, again)| {
+            let item = match topic {
+                Topic::Question(_) => found.questions.get(topic).cloned()?,
+                Topic::Call(_) => Item::call(found.calls.get(topic)?, channel.include_arguments),
+                Topic::Incident(_) => Item::incident(found.incidents.get(topic)?),
+                Topic::Stop => Item::stop(),
+            };
+            Some(item.standing(self.plan.severity(*topic, now), *again))
+        });
+        let items: Vec<Item> = items.collect();
+        if items.is_empty() {
+            return Ok(None);
+        }
+        let mut counts = Counts::default();
+        items.iter().for_each(|item| counts.add(item.what));
+        for (topic, _) in parcel.topics.iter().skip(ITEMS_MAX) {
+            counts.add(match topic {
+                Topic::Question(_) => What::Question,
+                Topic::Call(_) => What::Approval,
+                Topic::Incident(_) => What::Incident,
+                Topic::Stop => What::Stop,
+            });
+        }
+        let severity = items.iter().map(|item| item.severity).max().unwrap_or(Severity::Low);
+        let console = channel.console.clone().unwrap_or_else(|| self.console.clone());
+        let named = (parcel.id.clone(), wall_time());
+        Ok(Some(Notification::waiting(named, channel, (severity, counts), items, (parcel.folded, console))))
+    }
+
+    async fn found(&self, topics: &[Topic]) -> Result<Found, Fault> {
+        let wanted = topics.to_vec();
+        let look = move |live: &Live<'_>| {
+            let (mut found, mut questions) = (Found::default(), Vec::new());
+            for topic in wanted {
+                match topic {
+                    Topic::Question(id) => questions.push(id),
+                    Topic::Call(id) => found.calls.extend(views::approval(live.state, id).map(|view| (topic, view))),
+                    Topic::Incident(id) => {
+                        let known = live.state.incidents.get(&id);
+                        found.incidents.extend(known.map(|known| (topic, views::incident(live.state, id, known))));
+                    }
+                    Topic::Stop => {}
+                }
+            }
+            (found, questions)
+        };
+        let (mut found, questions) = self.ctx.handle.query(look).await?;
+        let views = desk::escalations_by_id(&self.ctx, questions.clone()).await?;
+        let topics = questions.into_iter().map(Topic::Question);
+        for topic in topics {
+            let view = views.iter().find(|view| view.id == topic.to_string());
+            found.questions.extend(view.map(|view| (topic, Item::question(view))));
+        }
+        Ok(found)
+    }
+}

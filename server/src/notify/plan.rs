@@ -1,0 +1,308 @@
+//! What to tell, and when: a state machine over facts and virtual time, without a clock and without I/O.
+//!
+//! Each channel has its own view of what waits. Something is *ready* for it once it is severe enough, and again when it
+//! was told and still waits. From the first that is ready a window runs, and what is ready at its end is one
+//! notification. A channel with a notification on its way tells nothing else, so that what comes meanwhile is the next one,
+//! however much it is: there is no queue.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+use lastword_proto::fact::{Control, EscalationCause, Scope};
+use lastword_proto::state::{ApprovalState, EscalationState, Running};
+use lastword_proto::{Fact, State, Time};
+
+use super::book::{Book, Ledger, Parcel, Told, Topic};
+use super::channel::Severity;
+
+const MINUTE_MS: u64 = 60_000;
+const HOUR_MS: u64 = 60 * MINUTE_MS;
+/// How often something is told at most: once, and twice again.
+const TIMES_MAX: u32 = 3;
+/// A held call is told again at half of its time, where that is later than this.
+const HALF_MIN_MS: u64 = MINUTE_MS;
+/// Pauses before a notification that could not be sent is sent again; behind the last it is given up.
+const RETRIES_MS: [u64; 5] = [5_000, 30_000, 2 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS];
+
+/// What a channel wants.
+#[derive(Clone, Debug)]
+pub(super) struct Rules {
+    pub(super) name: String,
+    pub(super) minimum: Severity,
+    pub(super) window_ms: u64,
+    pub(super) hourly_max: usize,
+    pub(super) stale_ms: u64,
+}
+
+/// Something that waits, as far as its times go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Waiting {
+    at: Time,
+    expires_at: Option<Time>,
+    /// How severe it is from the start.
+    severity: Severity,
+}
+
+impl Waiting {
+    const fn urgent(at: Time) -> Self {
+        Self { at, expires_at: None, severity: Severity::Urgent }
+    }
+
+    const fn question(at: Time, cause: EscalationCause) -> Self {
+        let severity = match cause {
+            EscalationCause::Asked => Severity::Normal,
+            EscalationCause::TimedOut => Severity::Low,
+        };
+        Self { at, expires_at: None, severity }
+    }
+
+    const fn call(at: Time, expires_at: Time) -> Self {
+        Self { at, expires_at: Some(expires_at), severity: Severity::Normal }
+    }
+
+    /// When half of its time is over.
+    fn half(&self) -> Option<Time> {
+        self.expires_at.map(|end| self.at.plus(end.since(self.at) / 2))
+    }
+
+    /// How severe it is now.
+    pub(super) fn severity(&self, now: Time) -> Severity {
+        if self.half().is_some_and(|half| half <= now) { Severity::Urgent } else { self.severity }
+    }
+
+    /// Since when it is at least so severe, if it ever will be.
+    fn reaches(&self, minimum: Severity) -> Option<Time> {
+        if self.severity >= minimum { Some(self.at) } else { self.half() }
+    }
+
+    /// When a channel is to hear of it, having heard what it has.
+    fn ready(&self, rules: &Rules, told: Option<&Told>) -> Option<Time> {
+        let Some(told) = told else { return self.reaches(rules.minimum) };
+        if told.times >= TIMES_MAX {
+            return None;
+        }
+        match (self.half(), self.expires_at) {
+            (Some(half), Some(end)) if end.since(self.at) < rules.stale_ms => {
+                (told.last < half && half.since(self.at) > HALF_MIN_MS).then_some(half)
+            }
+            _ => Some(told.last.plus(rules.stale_ms)),
+        }
+    }
+
+    /// The end of the window that opens when it is ready: what expires is not told when it is over.
+    fn closing(&self, ready: Time, rules: &Rules) -> Option<Time> {
+        match self.expires_at {
+            Some(end) if end <= ready => None,
+            Some(end) => Some(ready.plus(rules.window_ms.min(end.since(ready) / 4))),
+            None => Some(ready.plus(rules.window_ms)),
+        }
+    }
+}
+
+/// How sending went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It arrived.
+    Sent,
+    /// It did not.
+    Failed,
+}
+
+/// What is done about a notification that was tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing: it arrived.
+    Done,
+    /// It is sent again.
+    Again,
+    /// It was tried often enough.
+    GivenUp,
+}
+
+/// What waits, and what of it was told where.
+pub(super) struct Plan {
+    rules: Vec<Rules>,
+    waiting: BTreeMap<Topic, Waiting>,
+    book: Book,
+    /// Channels that are sending, by their place.
+    busy: BTreeSet<usize>,
+}
+
+impl Plan {
+    /// A plan for these channels; what the book has of others is forgotten.
+    pub(super) fn new(rules: Vec<Rules>, mut book: Book) -> Self {
+        book.retain(|name, _| rules.iter().any(|rules| rules.name == *name));
+        for rules in &rules {
+            book.entry(rules.name.clone()).or_default();
+        }
+        Self { rules, waiting: BTreeMap::new(), book, busy: BTreeSet::new() }
+    }
+
+    /// What is to be kept over a restart.
+    pub(super) const fn book(&self) -> &Book {
+        &self.book
+    }
+
+    /// What waits in this state, the whole truth: what does not is forgotten.
+    pub(super) fn waiting_in(state: &State, now: Time) -> BTreeMap<Topic, Waiting> {
+        let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
+        let questions = questions.map(|(id, known)| (Topic::Question(*id), Waiting::question(known.at, known.cause)));
+        let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
+        let calls = calls.map(|(id, known)| (Topic::Call(*id), Waiting::call(known.at, known.expires_at)));
+        let incidents = state.incidents.iter().filter(|(_, known)| known.lifted.is_none());
+        let incidents = incidents.map(|(id, known)| (Topic::Incident(*id), Waiting::urgent(known.at)));
+        let stop = (state.running == Running::Stopped).then_some((Topic::Stop, Waiting::urgent(now)));
+        questions.chain(calls).chain(incidents).chain(stop).collect()
+    }
+
+    /// Takes over what waits.
+    pub(super) fn correct(&mut self, waiting: BTreeMap<Topic, Waiting>) {
+        for ledger in self.book.values_mut() {
+            ledger.told.retain(|topic, _| waiting.contains_key(topic));
+        }
+        // When a stop was heard is nowhere in the state.
+        let stopped = self.waiting.get(&Topic::Stop).copied();
+        self.waiting = waiting;
+        if let (Some(heard), Some(now)) = (stopped, self.waiting.get_mut(&Topic::Stop)) {
+            *now = heard;
+        }
+    }
+
+    /// Hears of a fact. Of what has settled not all has a fact of its own: before something is told, [`Plan::correct`] is
+    /// to be called.
+    pub(super) fn hear(&mut self, at: Time, fact: &Fact) {
+        if let Fact::EscalationOpened { escalation, cause, .. } = fact {
+            self.waiting.insert(Topic::Question(*escalation), Waiting::question(at, *cause));
+        } else if let Fact::ApprovalAsked { approval, expires_at, .. } = fact {
+            self.waiting.insert(Topic::Call(*approval), Waiting::call(at, *expires_at));
+        } else if let Fact::LatchSet { incident, .. } = fact {
+            self.waiting.insert(Topic::Incident(*incident), Waiting::urgent(at));
+        } else if let Fact::ApprovalDecided { approval, .. } = fact {
+            self.settle(Topic::Call(*approval));
+        } else if let Fact::EscalationNoted { escalation, .. } = fact {
+            self.settle(Topic::Question(*escalation));
+        } else if let Fact::Controlled { scope: Scope::Workspace, control, .. } = fact {
+            match control {
+                Control::Stop => {
+                    self.waiting.insert(Topic::Stop, Waiting::urgent(at));
+                }
+                Control::Pause | Control::Resume => self.settle(Topic::Stop),
+            }
+        }
+    }
+
+    fn settle(&mut self, topic: Topic) {
+        self.waiting.remove(&topic);
+        for ledger in self.book.values_mut() {
+            ledger.told.remove(&topic);
+        }
+    }
+
+    /// The next moment at which a channel has something to tell.
+    pub(super) fn next(&self) -> Option<Time> {
+        (0..self.rules.len()).filter_map(|place| self.moment(place)).min()
+    }
+
+    /// The channels that have something to tell now, by their place in the configuration.
+    pub(super) fn due(&self, now: Time) -> Vec<usize> {
+        (0..self.rules.len()).filter(|place| self.moment(*place).is_some_and(|at| at <= now)).collect()
+    }
+
+    fn moment(&self, place: usize) -> Option<Time> {
+        let rules = self.rules.get(place).filter(|_| !self.busy.contains(&place))?;
+        let ledger = self.book.get(&rules.name)?;
+        if let Some(parcel) = &ledger.parcel {
+            return Some(parcel.next);
+        }
+        Some(self.closing(rules, ledger)?.max(released(rules, ledger).unwrap_or_default()))
+    }
+
+    /// The end of the window that is open.
+    fn closing(&self, rules: &Rules, ledger: &Ledger) -> Option<Time> {
+        let closing = self.waiting.iter().filter_map(|(topic, waiting)| {
+            let ready = waiting.ready(rules, ledger.told.get(topic))?;
+            waiting.closing(ready, rules)
+        });
+        closing.min()
+    }
+
+    /// The notification that a channel is to send now: the one that failed, without what has settled since, or a new
+    /// one with this id. It is on its way until [`Plan::ended`]; the caller saves the book before it sends.
+    pub(super) fn begin(&mut self, place: usize, now: Time, id: &str) -> Option<Parcel> {
+        self.moment(place).filter(|moment| *moment <= now)?;
+        let rules = self.rules.get(place)?;
+        let fresh = self.ready_on(rules, now);
+        let closing = self.closing(rules, self.book.get(&rules.name)?);
+        let ledger = self.book.get_mut(&rules.name)?;
+        if let Some(parcel) = &mut ledger.parcel {
+            parcel.topics.retain(|(topic, _)| self.waiting.contains_key(topic));
+            if parcel.topics.is_empty() {
+                ledger.parcel = None;
+            }
+        } else if !fresh.is_empty() {
+            let held_back = closing.is_some_and(|closing| released(rules, ledger) > Some(closing));
+            for (topic, _) in &fresh {
+                let told = ledger.told.entry(*topic).or_insert(Told { times: 0, last: now });
+                *told = Told { times: told.times + 1, last: now };
+            }
+            ledger.sent.retain(|at| now.since(*at) < HOUR_MS);
+            ledger.sent.push(now);
+            let folded = if held_back { fresh.len() } else { 0 };
+            ledger.parcel = Some(Parcel { id: id.to_owned(), topics: fresh, folded, failures: 0, next: now });
+        }
+        let parcel = ledger.parcel.clone()?;
+        self.busy.insert(place);
+        Some(parcel)
+    }
+
+    /// What is ready for a channel, the most urgent first, and of each whether it was told before.
+    fn ready_on(&self, rules: &Rules, now: Time) -> Vec<(Topic, bool)> {
+        let Some(ledger) = self.book.get(&rules.name) else { return Vec::new() };
+        let ready = |topic: &Topic, waiting: &Waiting| {
+            let ready = waiting.ready(rules, ledger.told.get(topic)).filter(|ready| *ready <= now);
+            ready.and_then(|ready| waiting.closing(ready, rules)).is_some()
+        };
+        let mut found: Vec<_> = self.waiting.iter().filter(|(topic, waiting)| ready(topic, waiting)).collect();
+        found.sort_by_key(|(topic, waiting)| (Reverse(waiting.severity(now)), waiting.at, **topic));
+        found.into_iter().map(|(topic, _)| (*topic, ledger.told.contains_key(topic))).collect()
+    }
+
+    /// How severe something is that waits.
+    pub(super) fn severity(&self, topic: Topic, now: Time) -> Severity {
+        self.waiting.get(&topic).map_or(Severity::Low, |waiting| waiting.severity(now))
+    }
+
+    /// Sending ended.
+    pub(super) fn ended(&mut self, place: usize, now: Time, outcome: Outcome) -> Next {
+        self.busy.remove(&place);
+        let ledger = self.rules.get(place).and_then(|rules| self.book.get_mut(&rules.name));
+        let Some(ledger) = ledger else { return Next::Done };
+        match (&mut ledger.parcel, outcome) {
+            (Some(parcel), Outcome::Failed) => {
+                let pause = usize::try_from(parcel.failures).ok().and_then(|failures| RETRIES_MS.get(failures));
+                if let Some(pause) = pause {
+                    parcel.failures += 1;
+                    parcel.next = now.plus(*pause);
+                    Next::Again
+                } else {
+                    ledger.parcel = None;
+                    Next::GivenUp
+                }
+            }
+            (_, Outcome::Sent) | (None, Outcome::Failed) => {
+                ledger.parcel = None;
+                Next::Done
+            }
+        }
+    }
+}
+
+/// When the hour's notifications are no longer used up; `None` where they are not.
+fn released(rules: &Rules, ledger: &Ledger) -> Option<Time> {
+    let before = ledger.sent.len().checked_sub(rules.hourly_max)?;
+    ledger.sent.get(before).map(|sent| sent.plus(HOUR_MS))
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

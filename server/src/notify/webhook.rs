@@ -1,0 +1,283 @@
+//! The webhook channel: one signed POST to an address that was checked.
+//!
+//! The connection is made here, and not by a client that resolves names, follows redirects or asks for a proxy by itself:
+//! what is connected to is what [`target`] has checked.
+
+use std::future::pending;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::header::{CONTENT_TYPE, HOST, USER_AGENT};
+use axum::http::{Request, StatusCode};
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use lastword_proto::Time;
+use reqwest::Url;
+use sha2::Sha256;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
+
+use super::channel::Webhook;
+use super::target::{self, Resolve};
+use crate::identity::{Secret, hex};
+
+/// Longest call, from the lookup of the name to the status of the answer.
+const CALL_MAX: Duration = Duration::from_secs(10);
+/// Longest head of an answer; its body is not read.
+const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Posts a notification, once.
+pub(super) async fn post(
+    hook: &Webhook,
+    id: &str,
+    body: Vec<u8>,
+    at: Time,
+    resolver: &impl Resolve,
+) -> Result<(), String> {
+    let call = async {
+        let host = hook.url.host_str().unwrap_or_default();
+        let port = hook.url.port_or_known_default().unwrap_or_default();
+        let addresses = target::addresses(host, port, hook.allow_private, resolver).await?;
+        let stream = connect(&addresses).await?;
+        let request = request(hook, id, body, at)?;
+        if hook.url.scheme() == "https" {
+            exchange(secure(host, stream).await?, request).await
+        } else {
+            exchange(stream, request).await
+        }
+    };
+    let status = timeout(CALL_MAX, call).await.map_err(|_| format!("no answer within {} s", CALL_MAX.as_secs()))??;
+    if status.is_success() {
+        Ok(())
+    } else if status.is_redirection() {
+        Err(format!("the receiver redirects ({status}), which is not followed: name the address that it leads to"))
+    } else {
+        Err(format!("the receiver answered {status}"))
+    }
+}
+
+async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+    let mut last = String::new();
+    for address in addresses {
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = format!("can't connect to {address}: {error}"),
+        }
+    }
+    Err(last)
+}
+
+async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+    let name = ServerName::try_from(name).map_err(|error| format!("{host}: {error}"))?;
+    let secured = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
+    secured.map_err(|error| format!("no TLS with {host}: {error}"))
+}
+
+fn request(hook: &Webhook, id: &str, body: Vec<u8>, at: Time) -> Result<Request<Body>, String> {
+    let query = hook.url.query().map(|query| format!("?{query}")).unwrap_or_default();
+    Request::post(format!("{}{query}", hook.url.path()))
+        .header(HOST, authority(&hook.url))
+        .header(CONTENT_TYPE, "application/json")
+        .header(USER_AGENT, concat!("lastword/", env!("CARGO_PKG_VERSION")))
+        .header("lastword-id", id)
+        .header("lastword-signature", signature(&hook.secret, at, &body)?)
+        .body(Body::from(body))
+        .map_err(|error| error.to_string())
+}
+
+/// The host and a port that is not the scheme's own, as a `Host` has them.
+fn authority(url: &Url) -> String {
+    let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
+    format!("{}{port}", url.host_str().unwrap_or_default())
+}
+
+/// `t=SECONDS,v1=HMAC` over `SECONDS.BODY`: the time is signed, too, so that an old call can't be played again.
+fn signature(secret: &Secret, at: Time, body: &[u8]) -> Result<String, String> {
+    let seconds = at.0 / 1000;
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).map_err(|error| error.to_string())?;
+    mac.update(format!("{seconds}.").as_bytes());
+    mac.update(body);
+    Ok(format!("t={seconds},v1={}", hex(&mac.finalize().into_bytes())))
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Body>,
+) -> Result<StatusCode, String> {
+    let broken = |error: hyper::Error| format!("the call broke off: {error}");
+    let mut builder = http1::Builder::new();
+    let (mut sender, connection) =
+        builder.max_buf_size(ANSWER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(broken)?;
+    let driven = async {
+        // How it ended, the call below is told, too.
+        let _ended = connection.await;
+        pending::<()>().await;
+    };
+    tokio::select! {
+        answer = sender.send_request(request) => answer.map(|answer| answer.status()).map_err(broken),
+        () = driven => Err("the connection ended".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::Mutex;
+
+    use futures_util::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+    use tokio::task::JoinHandle;
+
+    use super::*;
+
+    const SECRET: &str = "canary-secret-of-a-webhook";
+
+    /// Answers names with one list of addresses after the other, the last again and again.
+    struct Rebinding {
+        answers: Vec<&'static str>,
+        asked: Mutex<usize>,
+    }
+
+    impl Resolve for Rebinding {
+        async fn resolve(&self, _host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+            let mut asked = self.asked.lock().unwrap();
+            let answer = self.answers[(*asked).min(self.answers.len() - 1)];
+            *asked += 1;
+            Ok(vec![SocketAddr::new(answer.parse().unwrap(), port)])
+        }
+    }
+
+    fn resolver(answers: &[&'static str]) -> Rebinding {
+        Rebinding { answers: answers.to_vec(), asked: Mutex::new(0) }
+    }
+
+    /// A receiver of one call, which gets this answer; gives the port and, in the end, what it received.
+    async fn receiver(answer: &'static str) -> (u16, JoinHandle<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        #[allow(clippy::disallowed_methods, reason = "the test joins it")]
+        let received = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+            while !got.ends_with(b"}") {
+                let n = stream.read(&mut buffer).await.unwrap();
+                assert!(n > 0, "the call broke off");
+                got.extend_from_slice(&buffer[..n]);
+            }
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8(got).unwrap()
+        });
+        (port, received)
+    }
+
+    fn hook(host: &str, port: u16) -> Webhook {
+        let url = format!("http://{host}:{port}/services/x?y=1");
+        Webhook::new(&url, Secret::new(SECRET.into()), true).unwrap()
+    }
+
+    async fn posted(hook: &Webhook, resolver: &impl Resolve) -> Result<(), String> {
+        post(hook, "ntf-1", b"{\"a\":1}".to_vec(), Time(1_700_000_000_999), resolver).await
+    }
+
+    #[tokio::test]
+    async fn a_receiver_can_tell_by_the_signature_that_it_is_ours_and_new() {
+        let (port, received) = receiver("HTTP/1.1 204 No Content\r\n\r\n").await;
+        posted(&hook("127.0.0.1", port), &target::System).await.unwrap();
+        let received = received.await.unwrap();
+        let (head, body) = received.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("POST /services/x?y=1 HTTP/1.1\r\n"), "{head}");
+        let header = |name: &str| {
+            let line =
+                head.lines().find_map(|line| line.split_once(": ").filter(|(n, _)| n.eq_ignore_ascii_case(name)));
+            line.unwrap_or_else(|| panic!("no {name} in {head}")).1
+        };
+        assert_eq!(header("lastword-id"), "ntf-1");
+        assert_eq!(header("host"), format!("127.0.0.1:{port}"));
+        assert_eq!(header("content-length"), body.len().to_string());
+        let (time, mac) = header("lastword-signature").split_once(",v1=").unwrap();
+        assert_eq!(time, "t=1700000000");
+        // Made by another program: printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac canary-secret-of-a-webhook
+        assert_eq!(mac, "54c12067f608c07681d565f835143037335b0c6b3f8ec9ab19d967b082427b09");
+        assert!(!received.contains(SECRET));
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_success_is_a_failure_and_a_redirect_is_not_followed() {
+        for (answer, word) in [
+            ("HTTP/1.1 500 Oh\r\ncontent-length: 0\r\n\r\n", "500"),
+            ("HTTP/1.1 302 F\r\nlocation: http://169.254.169.254/latest\r\n\r\n", "redirects"),
+            ("nonsense\r\n\r\n", "broke off"),
+        ] {
+            let (port, received) = receiver(answer).await;
+            let failed = posted(&hook("127.0.0.1", port), &target::System).await.unwrap_err();
+            assert!(failed.contains(word), "{failed}");
+            received.await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn the_connection_goes_to_the_address_that_was_checked_and_the_name_is_asked_once() {
+        let (port, received) = receiver("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n").await;
+        let names = resolver(&["127.0.0.1", "169.254.169.254"]);
+        posted(&hook("hooks.example", port), &names).await.unwrap();
+        assert!(received.await.unwrap().contains(&format!("host: hooks.example:{port}")));
+        assert_eq!(*names.asked.lock().unwrap(), 1);
+        // The next call asks again, and what the name is now is checked again.
+        let refused = posted(&hook("hooks.example", port), &names).await.unwrap_err();
+        assert!(refused.contains("link-local"), "{refused}");
+    }
+
+    #[tokio::test]
+    async fn a_public_name_that_leads_home_is_refused_before_anything_is_connected() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let url = format!("https://hooks.example:{port}/");
+        let hook = Webhook::new(&url, Secret::new(SECRET.into()), false).unwrap();
+        let refused = posted(&hook, &resolver(&["127.0.0.1"])).await.unwrap_err();
+        assert!(refused.contains("loopback"), "{refused}");
+        assert!(listener.accept().now_or_never().is_none(), "something connected");
+    }
+
+    #[tokio::test]
+    async fn https_speaks_tls_and_trusts_nobody_whom_the_system_does_not() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        #[allow(clippy::disallowed_methods, reason = "the test joins it")]
+        let hello = tokio::spawn(async move {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            let mut first = [0; 3];
+            stream.read_exact(&mut first).await.unwrap();
+            first
+        });
+        let url = format!("https://127.0.0.1:{port}/");
+        let hook = Webhook::new(&url, Secret::new(SECRET.into()), true).unwrap();
+        let failed = posted(&hook, &target::System).await.unwrap_err();
+        if failed.contains("no root certificates") {
+            hello.abort();
+            return;
+        }
+        assert!(failed.contains("no TLS"), "{failed}");
+        assert_eq!(hello.await.unwrap(), [0x16, 3, 1], "a handshake of TLS");
+    }
+}

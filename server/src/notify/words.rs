@@ -1,0 +1,298 @@
+//! What a notification says.
+
+use std::fmt::Write as _;
+
+use lastword_proto::Time;
+use lastword_proto::fact::EscalationCause;
+use lastword_proto::visible::escape;
+use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, rfc3339};
+use serde::Serialize;
+
+use super::channel::{Channel, Severity};
+
+/// Longest text of an agent that is told, in characters.
+const WORDS_MAX: usize = 200;
+/// Longest arguments that are told, in characters, where they are at all.
+const ARGUMENTS_MAX: usize = 1_000;
+/// Things that are told one by one; of the others only how many.
+pub(super) const ITEMS_MAX: usize = 10;
+/// Longest notification.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Why somebody is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum Kind {
+    /// Something waits.
+    Waiting,
+    /// To try the channel.
+    Test,
+}
+
+/// What waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum What {
+    /// A question to a human.
+    Question,
+    /// A held call.
+    Approval,
+    /// A limit that tripped.
+    Incident,
+    /// The workspace is stopped.
+    Stop,
+}
+
+/// One thing that waits.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Item {
+    pub(super) what: What,
+    pub(super) id: String,
+    pub(super) severity: Severity,
+    /// Whether this channel was told of it before.
+    pub(super) again: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tool: Option<String>,
+    /// One line.
+    summary: String,
+    #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
+    reference: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    since: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    until: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    arguments: Option<String>,
+    /// The command that decides it.
+    decide: String,
+}
+
+/// How many there are of each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct Counts {
+    pub(super) questions: usize,
+    pub(super) approvals: usize,
+    pub(super) incidents: usize,
+    pub(super) stops: usize,
+}
+
+/// A notification, as it is sent.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Notification {
+    pub(super) id: String,
+    pub(super) kind: Kind,
+    pub(super) channel: String,
+    pub(super) severity: Severity,
+    pub(super) at: String,
+    pub(super) title: String,
+    pub(super) text: String,
+    pub(super) counts: Counts,
+    pub(super) items: Vec<Item>,
+    /// How many more there are than items.
+    pub(super) more: usize,
+    /// How many came late, for the hour's notifications were used up.
+    pub(super) folded: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) console: Option<String>,
+}
+
+impl Item {
+    pub(super) fn question(view: &EscalationView) -> Self {
+        let line = first_line(&view.message);
+        let agent = escape(&view.agent);
+        let summary = match view.cause {
+            EscalationCause::Asked => format!("{agent} asks: {line}"),
+            EscalationCause::TimedOut => format!("a request to {agent} timed out for good"),
+        };
+        let decide = format!("lastword answer {} TEXT", view.id);
+        Self {
+            agent: Some(agent),
+            reference: Some(view.reference.clone()).filter(|reference| !reference.is_empty()),
+            since: Some(view.created_at.clone()),
+            ..Self::bare(What::Question, view.id.clone(), summary, decide)
+        }
+    }
+
+    pub(super) fn call(view: &ApprovalView, include_arguments: bool) -> Self {
+        let (agent, tool) = (escape(&view.agent), first_line(&view.tool));
+        let decide = format!("lastword approve {}", view.id);
+        let arguments = || cut(&escape(&view.arguments.to_string()), ARGUMENTS_MAX);
+        Self {
+            reference: view.reference.clone(),
+            since: Some(view.created_at.clone()),
+            until: Some(view.expires_at.clone()),
+            arguments: include_arguments.then(arguments),
+            ..Self::bare(What::Approval, view.id.clone(), format!("{agent} wants to call {tool}"), decide)
+        }
+        .by(agent, tool)
+    }
+
+    fn by(self, agent: String, tool: String) -> Self {
+        Self { agent: Some(agent), tool: Some(tool), ..self }
+    }
+
+    pub(super) fn incident(view: &IncidentView) -> Self {
+        let summary = format!("the limit {} tripped and holds {} {}", view.code, view.scope, escape(&view.on));
+        let decide =
+            view.reference.as_ref().map_or_else(|| "lastword incidents".into(), |r| format!("lastword resume {r}"));
+        Self {
+            reference: view.reference.clone(),
+            since: Some(view.at.clone()),
+            ..Self::bare(What::Incident, view.id.clone(), summary, decide)
+        }
+    }
+
+    pub(super) fn stop() -> Self {
+        let summary = "the workspace is stopped: nothing is admitted".to_owned();
+        Self::bare(What::Stop, "stop".into(), summary, "lastword resume --workspace".into())
+    }
+
+    /// The same, as it stands now on a channel.
+    pub(super) fn standing(self, severity: Severity, again: bool) -> Self {
+        Self { severity, again, ..self }
+    }
+
+    const fn bare(what: What, id: String, summary: String, decide: String) -> Self {
+        Self {
+            what,
+            id,
+            severity: Severity::Normal,
+            again: false,
+            agent: None,
+            tool: None,
+            summary,
+            reference: None,
+            since: None,
+            until: None,
+            arguments: None,
+            decide,
+        }
+    }
+
+    fn lines(&self, out: &mut String) {
+        let urgent = if self.severity == Severity::Urgent { ", urgent" } else { "" };
+        let again = if self.again { ", still" } else { "" };
+        let place = self.reference.as_ref().map(|r| format!(", in {r}")).unwrap_or_default();
+        let until = self.until.as_ref().map(|until| format!(", until {until}")).unwrap_or_default();
+        // Writing to a string can't fail.
+        let _ok = writeln!(out, "{}{urgent}{again}: {}{place}{until}", self.id, self.summary);
+        if let Some(arguments) = &self.arguments {
+            let _ok = writeln!(out, "  {arguments}");
+        }
+        let _ok = writeln!(out, "  {}", self.decide);
+    }
+}
+
+impl Counts {
+    pub(super) const fn add(&mut self, what: What) {
+        match what {
+            What::Question => self.questions += 1,
+            What::Approval => self.approvals += 1,
+            What::Incident => self.incidents += 1,
+            What::Stop => self.stops += 1,
+        }
+    }
+
+    const fn total(&self) -> usize {
+        self.questions + self.approvals + self.incidents + self.stops
+    }
+
+    /// "1 question and 2 approvals wait; 1 limit tripped".
+    fn words(&self) -> String {
+        let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
+        let some = |n: usize, word: &str| (n > 0).then(|| plural(n, word));
+        let waits: Vec<_> = [some(self.questions, "question"), some(self.approvals, "approval")].into();
+        let waits = waits.into_iter().flatten().collect::<Vec<_>>().join(" and ");
+        let wait = if self.questions + self.approvals == 1 { "waits" } else { "wait" };
+        let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for you"));
+        let incidents = some(self.incidents, "limit").map(|limits| format!("{limits} tripped"));
+        let stops = (self.stops > 0).then(|| "the workspace is stopped".to_owned());
+        [waits, incidents, stops].into_iter().flatten().collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Notification {
+    /// Tells of these; `counts` has those, too, that are not among the items.
+    pub(super) fn waiting(
+        (id, at): (String, Time),
+        channel: &Channel,
+        (severity, counts): (Severity, Counts),
+        items: Vec<Item>,
+        (folded, console): (usize, String),
+    ) -> Self {
+        let urgent = if severity == Severity::Urgent { "urgent: " } else { "" };
+        let title = format!("Lastword: {urgent}{}", counts.words());
+        let more = counts.total().saturating_sub(items.len());
+        let mut text = String::new();
+        for item in &items {
+            item.lines(&mut text);
+        }
+        if more > 0 {
+            let _ok = writeln!(text, "and {more} more");
+        }
+        let _ok = write!(text, "Decide at {console}");
+        let console = Some(console);
+        let (channel, at) = (channel.name.clone(), rfc3339(at));
+        Self { id, kind: Kind::Waiting, channel, severity, at, title, text, counts, items, more, folded, console }
+    }
+
+    /// One to try the channel with.
+    pub(super) fn test(id: String, channel: &Channel, at: Time) -> Self {
+        Self {
+            id,
+            kind: Kind::Test,
+            channel: channel.name.clone(),
+            severity: Severity::Normal,
+            at: rfc3339(at),
+            title: "Lastword: a test".into(),
+            text: "This is a test: notifications of this channel arrive.".into(),
+            counts: Counts::default(),
+            items: Vec::new(),
+            more: 0,
+            folded: 0,
+            console: channel.console.clone(),
+        }
+    }
+
+    /// As it is sent.
+    pub(super) fn json(&self) -> Result<Vec<u8>, String> {
+        let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
+        if bytes.len() > BYTES_MAX { Err(format!("it is longer than {BYTES_MAX} bytes")) } else { Ok(bytes) }
+    }
+}
+
+/// The first line of an agent's text that has something in it, as it may be shown, cut.
+fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    cut(&escape(&line.replace('\t', " ")), WORDS_MAX)
+}
+
+fn cut(text: &str, max: usize) -> String {
+    if text.chars().count() <= max {
+        return text.to_owned();
+    }
+    text.chars().take(max - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_title_counts_what_waits() {
+        let words = |questions, approvals, incidents, stops| Counts { questions, approvals, incidents, stops }.words();
+        assert_eq!(words(1, 0, 0, 0), "1 question waits for you");
+        assert_eq!(words(1, 2, 0, 0), "1 question and 2 approvals wait for you");
+        assert_eq!(words(0, 1, 2, 1), "1 approval waits for you; 2 limits tripped; the workspace is stopped");
+        assert_eq!(words(0, 0, 1, 0), "1 limit tripped");
+    }
+
+    #[test]
+    fn an_agents_text_is_one_line_cut_with_nothing_that_steers() {
+        assert_eq!(first_line("\n  a\u{1b}[2J\u{202e}b\tc \nsecond"), "a\\u{1b}[2J\\u{202e}b c");
+        let long = first_line(&"ü".repeat(500));
+        assert_eq!((long.chars().count(), long.ends_with('…')), (WORDS_MAX, true));
+    }
+}
