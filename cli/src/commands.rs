@@ -25,6 +25,7 @@ mod limits;
 mod limits_diff;
 mod man;
 mod mcp;
+mod notify;
 mod pause;
 mod prompt;
 mod reindex;
@@ -122,6 +123,8 @@ pub(crate) enum Command {
     Reindex(reindex::Args),
     /// Prove that nothing in the log was altered or removed
     Verify(verify::Args),
+    /// Try the channels on which people are told of what waits for them
+    Notify(notify::Args),
     /// Check the installation
     Doctor(doctor::Args),
     /// Explain a message, a refusal, a held call, a code or a rule
@@ -179,6 +182,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, cx),
         Command::Reindex(args) => reindex::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
+        Command::Notify(args) => wait(notify::run(args, cx)),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => wait(explain::run(args, cx)),
         Command::Hook(args) => wait(hook::run(args, cx)),

@@ -13,6 +13,7 @@ use serde::Deserialize;
 use toml::Spanned;
 
 use crate::failure::Failure;
+use crate::notify;
 use crate::policy;
 use crate::team::Member;
 
@@ -94,6 +95,11 @@ impl Environment {
     }
 }
 
+/// A variable that the configuration names.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).and_then(|value| value.into_string().ok())
+}
+
 /// `lastword.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -118,6 +124,8 @@ struct File {
     seats: BTreeMap<String, String>,
     /// Agents that `serve --with-agents` runs.
     agent: Vec<Member>,
+    /// Where people are told of what waits for them.
+    notify: Vec<notify::Table>,
 }
 
 /// Where the token to act with comes from.
@@ -156,6 +164,8 @@ pub(crate) struct Settings {
     pub(crate) seats: BTreeMap<String, String>,
     /// Agents that the server may run.
     pub(crate) team: Vec<Member>,
+    /// Where people are told of what waits for them.
+    pub(crate) notify: Vec<notify::Table>,
 }
 
 impl Settings {
@@ -170,6 +180,7 @@ impl Settings {
         let policy = policy::policy(&file.approval, &file.tier, &limits)?;
         let relative = |path: PathBuf| base.join(path);
         let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
+        let notify = notify::tables(file.notify, &base)?;
         let team = file.agent.into_iter().map(in_place).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
@@ -192,6 +203,7 @@ impl Settings {
             policy,
             seats: file.seats,
             team,
+            notify,
         })
     }
 }

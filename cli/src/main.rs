@@ -6,6 +6,7 @@ mod config;
 mod demo;
 mod explanation;
 mod failure;
+mod notify;
 mod out;
 mod policy;
 mod quantity;

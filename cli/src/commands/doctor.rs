@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::init_clients::Program;
 use super::{Context, bound};
 use crate::failure::Failure;
+use crate::notify;
 use crate::out::{Out, Tone, escape_line};
 use crate::session::FILE_OPERATOR;
 
@@ -43,6 +44,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     if dir.is_dir() {
         checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
     }
+    checks.extend(notify(cx));
     checks.push(server(cx).await);
     for program in Program::ALL {
         checks.push(client(program, cx).await);
@@ -76,6 +78,15 @@ fn limits(cx: &Context) -> Check {
         Ok(()) => check("limits", Grade::Ok, format!("{} messages a grant", cx.settings.limits.bound_messages())),
         Err(failure) => check("limits", Grade::Failed, failure.message),
     }
+}
+
+/// Whether the channels of notifications could be used; none is, here.
+fn notify(cx: &Context) -> Option<Check> {
+    let names: Vec<&str> = cx.settings.notify.iter().map(notify::Table::name).collect();
+    (!names.is_empty()).then(|| match notify::channels(&cx.settings.notify) {
+        Ok(_) => check("notifications", Grade::Ok, format!("{}; `lastword notify test` tries them", names.join(", "))),
+        Err(failure) => check("notifications", Grade::Failed, failure.message),
+    })
 }
 
 fn directory(dir: &Path) -> Check {

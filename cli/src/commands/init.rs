@@ -67,6 +67,7 @@ fn template() -> String {
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that nobody has to decide\n\
+         # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # who is told of what waits\n\
          \n\
          # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
          [limits]\n\

@@ -13,6 +13,7 @@ use tracing_subscriber::EnvFilter;
 
 use super::{Context, bound};
 use crate::failure::Failure;
+use crate::notify;
 use crate::out::Out;
 use crate::session::{FILE_SERVER, read_token};
 use crate::team::{Member, Team};
@@ -72,6 +73,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         seats: cx.settings.seats.clone(),
         set_at: cx.settings.set_at.clone(),
         conformance_fixtures: args.conformance_fixtures,
+        notify: notify::channels(&cx.settings.notify)?,
     })
 }
 

@@ -5,6 +5,8 @@ mod crash;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod notify;
+#[cfg(test)]
 mod offline;
 #[cfg(test)]
 mod online;

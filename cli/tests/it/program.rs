@@ -73,13 +73,19 @@ impl Server {
     /// The same with these arguments.
     pub(crate) fn start_with(dir: TempDir, args: &[&str]) -> Self {
         let mut command = lastword(dir.path());
-        let mut child = command.args(["serve", "--json"]).args(args).env("PATH", PATH).spawn().unwrap();
+        command.args(["serve", "--json"]).args(args).env("PATH", PATH);
+        Self::start_by(dir, command)
+    }
+
+    /// The same by a command that runs it in this directory.
+    pub(crate) fn start_by(dir: TempDir, mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let first_line = serde_json::from_str(&line).unwrap_or_else(|error| {
             let mut said = String::new();
             child.kill().unwrap();
-            child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
             panic!("{error}: {line:?} {said}")
         });
         Self { dir, child, first_line }

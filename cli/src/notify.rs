@@ -1,0 +1,240 @@
+//! Where people are told of what waits for them, as `lastword.toml` has it: `[[notify]]`.
+
+use std::fmt;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lastword_proto::names::Label;
+use lastword_server::identity::Secret;
+use lastword_server::notify::{Channel, Command, Means, Severity, Webhook};
+use serde::Deserialize;
+
+use crate::config::variable;
+use crate::failure::Failure;
+use crate::quantity::duration;
+
+/// What comes within this time of the first is one notification, where nothing else is said.
+const WINDOW: Duration = Duration::from_secs(30);
+/// Most notifications in an hour, where nothing else is said.
+const HOURLY_MAX: usize = 12;
+/// When what still waits is told again, where nothing else is said.
+const STALE: Duration = Duration::from_hours(4);
+/// What a variable with a secret is called at the beginning: these the agents that the server runs don't see.
+const OWN_VARIABLES: &str = "LASTWORD_";
+
+/// One `[[notify]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Table {
+    name: String,
+    command: Option<Vec<String>>,
+    webhook: Option<Address>,
+    secret_env: Option<String>,
+    secret_file: Option<PathBuf>,
+    allow_private: Option<bool>,
+    minimum: Option<Severity>,
+    window: Option<String>,
+    hourly_max: Option<usize>,
+    stale: Option<String>,
+    #[serde(default)]
+    include_arguments: bool,
+    console: Option<String>,
+    /// Where the file is, to which paths are relative.
+    #[serde(skip)]
+    base: PathBuf,
+}
+
+/// An address in which there may be a secret.
+#[derive(Clone, Deserialize)]
+struct Address(String);
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(not shown)")
+    }
+}
+
+/// The tables of a file in this directory, as far as they can be read without their secrets.
+pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Failure> {
+    let tables: Vec<Table> = tables.into_iter().map(|table| Table { base: base.to_owned(), ..table }).collect();
+    for (index, table) in tables.iter().enumerate() {
+        let wrong = |what: String| Failure::usage(format!("[[notify]] {}: {what}", index + 1));
+        table.checked().map_err(wrong)?;
+        if tables.iter().take(index).any(|earlier| earlier.name == table.name) {
+            return Err(wrong(format!("name {:?} is taken by an earlier one", table.name)));
+        }
+    }
+    Ok(tables)
+}
+
+/// The channels, with their secrets.
+pub(crate) fn channels(tables: &[Table]) -> Result<Vec<Channel>, Failure> {
+    let one = |table: &Table| {
+        table.channel().map_err(|what| Failure::usage(format!("the [[notify]] named {:?}: {what}", table.name)))
+    };
+    tables.iter().map(one).collect()
+}
+
+impl Table {
+    /// What it is called.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn checked(&self) -> Result<(), String> {
+        Label::new(&self.name).map_err(|error| format!("name {:?} {error}", self.name))?;
+        match (&self.command, &self.webhook) {
+            (Some(words), None) => {
+                if words.first().is_none_or(String::is_empty) {
+                    return Err("command names no program, such as [\"notify-send\", \"{title}\", \"{text}\"]".into());
+                }
+                if self.secret_env.is_some() || self.secret_file.is_some() || self.allow_private.is_some() {
+                    return Err("secret_env, secret_file and allow_private are for a webhook".into());
+                }
+            }
+            (None, Some(_)) => {
+                if self.secret_env.is_some() == self.secret_file.is_some() {
+                    return Err("a webhook is signed: give its secret in secret_env or in secret_file".into());
+                }
+                if self.secret_env.as_ref().is_some_and(|name| !name.starts_with(OWN_VARIABLES)) {
+                    return Err("secret_env must begin with LASTWORD_, which agents of the server don't see".into());
+                }
+            }
+            (Some(_), Some(_)) | (None, None) => return Err("give either command or webhook".into()),
+        }
+        if self.hourly_max == Some(0) {
+            return Err("hourly_max = 0 would tell nothing: leave the channel out".into());
+        }
+        time("window", self.window.as_deref(), WINDOW)?;
+        if time("stale", self.stale.as_deref(), STALE)?.is_zero() {
+            return Err("stale = 0 would tell without end".into());
+        }
+        Ok(())
+    }
+
+    fn channel(&self) -> Result<Channel, String> {
+        let means = match (&self.command, &self.webhook) {
+            (Some(words), _) => Means::Command(self.command(words)?),
+            (None, Some(Address(url))) => {
+                Means::Webhook(Webhook::new(url, self.secret()?, self.allow_private.unwrap_or_default())?)
+            }
+            (None, None) => return Err("give either command or webhook".into()),
+        };
+        Ok(Channel {
+            name: self.name.clone(),
+            means,
+            minimum: self.minimum.unwrap_or_default(),
+            window: time("window", self.window.as_deref(), WINDOW)?,
+            hourly_max: self.hourly_max.unwrap_or(HOURLY_MAX),
+            stale: time("stale", self.stale.as_deref(), STALE)?,
+            include_arguments: self.include_arguments,
+            console: self.console.clone(),
+        })
+    }
+
+    /// A program with a slash in it is relative to the file; any other is looked for on `PATH`.
+    fn command(&self, words: &[String]) -> Result<Command, String> {
+        let here = std::env::current_dir().map_err(|error| error.to_string())?.join(&self.base);
+        let Some((program, args)) = words.split_first() else { return Err("command names no program".into()) };
+        let program = if program.contains('/') { here.join(program) } else { program.into() };
+        Ok(Command { program, args: args.to_vec(), cwd: here })
+    }
+
+    fn secret(&self) -> Result<Secret, String> {
+        let text = match (&self.secret_env, &self.secret_file) {
+            (Some(name), _) => variable(name).ok_or_else(|| format!("{name} is not set"))?,
+            (None, Some(file)) => private(&self.base.join(file))?,
+            (None, None) => return Err("a webhook is signed: give its secret in secret_env or in secret_file".into()),
+        };
+        Ok(Secret::new(text.trim().to_owned()))
+    }
+}
+
+/// The text of a file that its owner alone can read.
+fn private(path: &Path) -> Result<String, String> {
+    let shown = path.display();
+    let failed = |error| format!("secret_file {shown}: {error}");
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
+    if mode & 0o077 != 0 {
+        return Err(format!("secret_file {shown} can be read by others ({mode:o}): chmod 600 {shown}"));
+    }
+    fs::read_to_string(path).map_err(failed)
+}
+
+fn time(key: &str, text: Option<&str>, default: Duration) -> Result<Duration, String> {
+    text.map_or(Ok(default), |text| duration(text).map_err(|error| format!("{key}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Environment, Global, Settings};
+
+    const SECRET: &str = "a-secret-that-is-long-enough";
+
+    fn settings(text: &str) -> (tempfile::TempDir, Result<Settings, Failure>) {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("lastword.toml");
+        fs::write(&path, text).unwrap();
+        let settings = Settings::resolve(&Global { config: Some(path), ..Global::default() }, &Environment::default());
+        (dir, settings)
+    }
+
+    #[test]
+    fn a_channel_that_makes_no_sense_is_refused_with_its_number_and_the_reason() {
+        let command = "name = \"a\"\ncommand = [\"true\"]\n";
+        for (text, word) in [
+            ("name = \"a\"\n", "either command or webhook"),
+            ("name = \"a\"\ncommand = [\"true\"]\nwebhook = \"https://x\"", "either command or webhook"),
+            ("name = \"a b\"\ncommand = [\"true\"]", "a b"),
+            ("name = \"a\"\ncommand = []", "no program"),
+            ("name = \"a\"\nwebhook = \"https://x\"", "secret_env"),
+            ("name = \"a\"\nwebhook = \"https://x\"\nsecret_env = \"OTHER\"", "LASTWORD_"),
+            (&format!("{command}secret_env = \"LASTWORD_X\""), "for a webhook"),
+            (&format!("{command}hourly_max = 0"), "hourly_max"),
+            (&format!("{command}window = \"soon\""), "window"),
+            (&format!("{command}minimum = \"huge\""), "huge"),
+            (&format!("{command}colour = 1"), "colour"),
+            (&format!("{command}[[notify]]\n{command}"), "[[notify]] 2: name \"a\" is taken"),
+        ] {
+            let failure = settings(&format!("[[notify]]\n{text}")).1.unwrap_err();
+            assert!(
+                failure.message.contains(word) && failure.message.contains("notify"),
+                "{text}: {}",
+                failure.message
+            );
+        }
+    }
+
+    #[test]
+    fn a_secret_is_read_from_a_file_of_ones_own_and_is_nowhere_in_what_is_printed() {
+        let text =
+            "[[notify]]\nname = \"ops\"\nwebhook = \"https://hooks.example/canary\"\nsecret_file = \"hook.secret\"";
+        let (dir, settings) = settings(text);
+        let (settings, file) = (settings.unwrap(), dir.path().join("hook.secret"));
+        assert!(channels(&settings.notify).unwrap_err().message.contains("hook.secret"));
+        fs::write(&file, format!("{SECRET}\n")).unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(channels(&settings.notify).unwrap_err().message.contains("chmod 600"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+        let channels = channels(&settings.notify).unwrap();
+        let shown = format!("{settings:?} {channels:?}");
+        assert!(shown.contains("ops") && !shown.contains(SECRET) && !shown.contains("canary"), "{shown}");
+        assert_eq!((channels[0].window, channels[0].minimum, channels[0].hourly_max), (WINDOW, Severity::Normal, 12));
+    }
+
+    #[test]
+    fn a_program_with_a_slash_is_relative_to_the_file() {
+        let text =
+            "[[notify]]\nname = \"a\"\ncommand = [\"./tell\", \"x\"]\n[[notify]]\nname = \"b\"\ncommand = [\"true\"]";
+        let (dir, settings) = settings(text);
+        let channels = channels(&settings.unwrap().notify).unwrap();
+        let programs = channels.into_iter().map(|channel| match channel.means {
+            Means::Command(command) => command.program,
+            Means::Webhook(_) => unreachable!("both are commands"),
+        });
+        assert_eq!(programs.collect::<Vec<_>>(), [dir.path().join("./tell"), "true".into()]);
+    }
+}

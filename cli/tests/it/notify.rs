@@ -1,0 +1,208 @@
+//! People are told of what waits: a real server, a command and a webhook.
+
+use std::fs::{self, File, Permissions};
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::online::hold;
+use crate::program::{PATH, Server, lastword, run};
+use crate::running::wait_for;
+
+/// Longest wait for a notification; none takes near as long.
+const PATIENCE: Duration = Duration::from_secs(30);
+const SECRET: &str = "canary-secret-of-the-webhook";
+
+/// A receiver of webhooks on this machine: the head and the body of each call.
+struct Receiving {
+    port: u16,
+    calls: Receiver<(String, Value)>,
+}
+
+impl Receiving {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let (tell, calls) = channel();
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                // The test may have ended.
+                let _gone = tell.send(taken(stream.unwrap()));
+            }
+        });
+        Self { port, calls }
+    }
+
+    fn next(&self) -> (String, Value) {
+        self.calls.recv_timeout(PATIENCE).expect("no call came")
+    }
+}
+
+fn taken(mut stream: TcpStream) -> (String, Value) {
+    let (mut got, mut buffer) = (Vec::new(), [0; 4096]);
+    loop {
+        let n = stream.read(&mut buffer).unwrap();
+        got.extend_from_slice(&buffer[..n]);
+        let text = String::from_utf8_lossy(&got).into_owned();
+        let whole = text.split_once("\r\n\r\n").and_then(|(head, body)| Some((head, serde_json::from_str(body).ok()?)));
+        if let Some((head, body)) = whole {
+            stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").unwrap();
+            return (head.to_owned(), body);
+        }
+        assert!(n > 0, "the call broke off: {text}");
+    }
+}
+
+/// A directory with a command channel that writes down what it is told, and a webhook channel.
+fn configured(port: u16, window: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str, mode: u32| {
+        fs::write(dir.path().join(name), text).unwrap();
+        fs::set_permissions(dir.path().join(name), Permissions::from_mode(mode)).unwrap();
+    };
+    write("tell", "#!/bin/sh\nenv >> environment\n{ cat; echo; } >> told\n", 0o755);
+    write("hook.secret", &format!("{SECRET}\n"), 0o600);
+    write("lastword.toml", &toml(port, window), 0o600);
+    dir
+}
+
+fn toml(port: u16, window: &str) -> String {
+    format!(
+        "[[notify]]\nname = \"desk\"\ncommand = [\"./tell\"]\nwindow = \"{window}\"\n\
+         [[notify]]\nname = \"hook\"\nwebhook = \"http://127.0.0.1:{port}/canary-path\"\nsecret_file = \"hook.secret\"\n\
+         allow_private = true\nwindow = \"{window}\"\n"
+    )
+}
+
+/// A server that tells all it knows into `log`.
+fn serve(dir: TempDir) -> Server {
+    let log = File::options().append(true).create(true).open(dir.path().join("log")).unwrap();
+    let mut command = lastword(dir.path());
+    command.env("LASTWORD_LOG", "trace").env("LASTWORD_TOKEN", "canary-token-of-a-human").stderr(log);
+    command.args(["--json", "serve", "--listen", "127.0.0.1:0"]).env("PATH", PATH);
+    Server::start_by(dir, command)
+}
+
+/// An agent of this name asks the human in its turn, and waits.
+fn asks(server: &Server, name: &str, question: &str) {
+    server.agent(name);
+    server.operator(&["ask", name, "Fix it", "--ref", &format!("{}-1", name.to_uppercase()), "--wait", "0s"]).ok();
+    server.as_agent(name, &["inbox", "--wait", "10s"]).ok();
+    server.as_agent(name, &["send", "user", question]).ok();
+}
+
+fn told(dir: &Path) -> Vec<Value> {
+    let text = fs::read_to_string(dir.join("told")).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// What was told the `n`th time, on both channels, once it is seen to be sent.
+fn both(server: &Server, hook: &Receiving, n: usize) -> [Value; 2] {
+    wait_for("the command", || told(server.path()).len() >= n);
+    [told(server.path())[n - 1].clone(), hook.next().1]
+}
+
+fn ids(told: &Value) -> Vec<&str> {
+    told["items"].as_array().unwrap().iter().map(|item| item["id"].as_str().unwrap()).collect()
+}
+
+fn metrics(server: &Server) -> String {
+    let address = server.first_line["listening"].as_str().unwrap().strip_prefix("http://").unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    write!(stream, "GET /metrics HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut text = String::new();
+    stream.read_to_string(&mut text).unwrap();
+    text
+}
+
+fn sent(server: &Server, n: usize) {
+    wait_for("what is counted", || {
+        let text = metrics(server);
+        let count = |channel: &str| text.contains(&format!("sent_total{{channel=\"{channel}\"}} {n}\n"));
+        count("desk") && count("hook")
+    });
+}
+
+#[test]
+fn what_waits_is_told_once_on_each_channel_also_over_a_restart() {
+    let hook = Receiving::start();
+    let server = serve(configured(hook.port, "100ms"));
+    asks(&server, "kilo", "To eu or us?\nIt matters.");
+    let [by_command, by_hook] = both(&server, &hook, 1);
+    for told in [&by_command, &by_hook] {
+        assert_eq!((&told["kind"], &told["severity"]), (&"waiting".into(), &"normal".into()));
+        assert_eq!(told["title"], "Lastword: 1 question waits for you");
+        let item = &told["items"][0];
+        assert_eq!((&item["id"], &item["agent"], &item["ref"]), (&"esc-1".into(), &"kilo".into(), &"KILO-1".into()));
+        assert_eq!(item["summary"], "kilo asks: To eu or us?");
+        assert_eq!(item["decide"], "lastword answer esc-1 TEXT");
+        assert_eq!(told["console"], format!("{}/", server.first_line["listening"].as_str().unwrap()));
+    }
+    let environment = fs::read_to_string(server.path().join("environment")).unwrap();
+    assert!(environment.contains("LASTWORD_NOTIFY_TITLE=") && !environment.contains("canary"), "{environment}");
+    sent(&server, 1);
+    // Over a restart, what was told is not told again; what comes then is.
+    let (code, dir) = server.terminate();
+    assert_eq!(code, 0);
+    let server = serve(dir);
+    asks(&server, "hive", "And now?");
+    for told in both(&server, &hook, 2) {
+        assert_eq!(ids(&told), ["esc-2"]);
+    }
+    sent(&server, 1);
+    // What was killed in between is told all the same: it is read from the state.
+    let dir = server.kill();
+    let silent = dir.path().join("lastword.silent");
+    fs::write(&silent, "").unwrap();
+    let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--config", "lastword.silent"]);
+    asks(&server, "mole", "Is anybody there?");
+    let (_, dir) = server.terminate();
+    let server = serve(dir);
+    for told in both(&server, &hook, 3) {
+        assert_eq!(ids(&told), ["esc-3"]);
+    }
+    let log = fs::read_to_string(server.path().join("log")).unwrap();
+    assert!(log.contains("notified"), "{log}");
+    assert!(!log.contains("canary"), "{}", log.lines().find(|line| line.contains("canary")).unwrap());
+}
+
+#[test]
+fn what_is_settled_within_the_window_is_not_told_and_arguments_are_not_either() {
+    let hook = Receiving::start();
+    let server = serve(configured(hook.port, "3s"));
+    asks(&server, "kilo", "To eu or us?");
+    server.operator(&["answer", "esc-1", "eu", "--yes"]).ok();
+    server.agent("hive");
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    hold(url, token.trim(), r#"{"tool":"deploy","arguments":{"key":"canary-argument"}}"#);
+    for told in both(&server, &hook, 1) {
+        assert_eq!((ids(&told), &told["items"][0]["tool"]), (vec!["apr-1"], &"deploy".into()));
+        assert_eq!(told["items"][0]["decide"], "lastword approve apr-1");
+        assert!(told["items"][0]["until"].as_str().is_some() && !told.to_string().contains("canary"), "{told}");
+    }
+}
+
+#[test]
+fn each_channel_is_tried_and_what_went_wrong_is_said() {
+    let hook = Receiving::start();
+    let dir = configured(hook.port, "30s");
+    let mut config = toml(hook.port, "30s");
+    config.push_str("[[notify]]\nname = \"broken\"\ncommand = [\"./nowhere\"]\n");
+    fs::write(dir.path().join("lastword.toml"), config).unwrap();
+    let tried = run(dir.path(), &["notify", "test"]);
+    assert_eq!(tried.code, 1, "{tried:?}");
+    assert!(tried.stdout.contains("sent   desk\nsent   hook\nfailed broken: can't start"), "{tried:?}");
+    let (head, body) = hook.next();
+    assert!(head.to_ascii_lowercase().contains("\r\nlastword-signature: t="), "{head}");
+    assert_eq!((&body["kind"], &told(dir.path())[0]["kind"]), (&"test".into(), &"test".into()));
+    assert_eq!(run(dir.path(), &["notify", "test", "desk"]).code, 0);
+    assert_eq!(run(dir.path(), &["notify", "test", "nobody"]).code, 2);
+    assert!(run(dir.path(), &["doctor"]).stdout.contains("notifications: desk, hook, broken"));
+}
