@@ -63,6 +63,45 @@ test('a question appears without a reload, and its answer resumes exactly that t
   turn = delivery.turn.id;
 });
 
+test('a hidden page notifies of what is new once that is switched on, and never before', async () => {
+  const context = await browser.newContext({ storageState: await page.context().storageState() });
+  await context.addInitScript(() => {
+    window.raised = [];
+    window.Notification = class {
+      static permission = 'default';
+      static async requestPermission() { return (this.permission = 'granted'); }
+      constructor(title, { body }) { window.raised.push(`${title}: ${body}`); }
+    };
+    Object.defineProperty(document, 'hidden', { get: () => window.away === true });
+  });
+  const other = await context.newPage();
+  watch(other);
+  await other.goto(`${broker.url}/conversations`);
+  await connected(other);
+  const waiting = () => other.evaluate(() => Number(document.querySelector('#waiting').dataset.waiting));
+  const raised = () => other.evaluate(() => window.raised);
+  const before = await waiting();
+  await other.evaluate(() => { window.away = true; });
+  const first = await raise('<b>nobody</b> hears of it');
+  await until(waiting, before + 1);
+  assert.deepEqual(await raised(), []);
+  const button = other.getByRole('button', { name: /^Notify/ });
+  await button.click();
+  await other.getByRole('button', { name: 'Notify: on', pressed: true }).waitFor();
+  const second = await raise('<b>somebody</b> does');
+  await until(async () => (await raised()).length, 1);
+  assert.match((await raised())[0], new RegExp(`^Lastword: (A decision waits|${before + 2} decisions wait) for you\\.$`));
+  await other.evaluate(() => { window.away = false; });
+  const third = await raise('the page is looked at');
+  await until(waiting, before + 3);
+  await button.click();
+  await other.getByRole('button', { name: 'Notify: off', pressed: false }).waitFor();
+  assert.equal((await raised()).length, 1);
+  for (const { id } of [first, second, third]) await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'eu' });
+  assert.deepEqual(other.errors, []);
+  await context.close();
+});
+
 test('an approval on one page updates another one', async () => {
   const other = await page.context().newPage();
   watch(other);

@@ -44,8 +44,39 @@
     const title = waiting ? `(${waiting}) ${name}` : name;
     if (document.title !== title) document.title = title;
   };
-  document.addEventListener('htmx:after:swap', () => { tick(); retitle(); });
-  document.addEventListener('htmx:finally:request', retitle);
+
+  // --- Notifications of the browser, where the human has switched them on: how many wait, and no text of agents.
+  const bell = $('[data-notify]');
+  const able = 'Notification' in window && window.isSecureContext;
+  const kept = () => { try { return localStorage.getItem('lastword-notify') === 'on'; } catch { return false; } };
+  const keep = (on) => { try { localStorage.setItem('lastword-notify', on ? 'on' : 'off'); } catch { /* not without storage */ } };
+  const notifies = () => able && Notification.permission === 'granted' && kept();
+  const ring = (words = `Notify: ${notifies() ? 'on' : 'off'}`) => {
+    if (!bell) return;
+    bell.hidden = !able;
+    bell.setAttribute('aria-pressed', String(notifies()));
+    bell.textContent = words;
+  };
+  const toggleNotify = async () => {
+    if (notifies()) keep(false);
+    else if ((await Notification.requestPermission()) === 'granted') keep(true);
+    else return ring('Notify: blocked by the browser');
+    ring();
+  };
+  ring();
+  let known = Number($('#waiting')?.dataset.waiting ?? 0);
+  const notify = () => {
+    const waiting = Number($('#waiting')?.dataset.waiting ?? 0);
+    const more = waiting > known;
+    known = waiting;
+    if (!more || !document.hidden || !notifies()) return;
+    const body = waiting === 1 ? 'A decision waits for you.' : `${waiting} decisions wait for you.`;
+    // Several pages that are open say it once.
+    const shown = new Notification('Lastword', { body, tag: `lastword-${waiting}` });
+    shown.onclick = () => { window.focus(); shown.close(); };
+  };
+  document.addEventListener('htmx:after:swap', () => { tick(); retitle(); notify(); });
+  document.addEventListener('htmx:finally:request', () => { retitle(); notify(); });
   retitle();
 
   // In a narrow window the navigation is one row, and the lit entry may be beside it.
@@ -106,6 +137,7 @@
       open(opener.dataset.open);
     }
     if (event.target.closest('[data-theme-toggle]')) toggleTheme();
+    if (event.target.closest('[data-notify]')) toggleNotify();
     event.target.closest('[data-dismiss]')?.closest('.flash')?.remove();
     // A click beside a window leaves it.
     if (event.target instanceof HTMLDialogElement) event.target.close();

@@ -117,6 +117,9 @@ impl Viewer {
                     a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
+                    // The script shows it where the browser can.
+                    button.quiet type="button" data-notify aria-pressed="false" hidden
+                        title="Notify me of what waits while this page is hidden" { "Notify: off" }
                     button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
                     (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
                     a.button.danger href="/workspace" role="button" data-open="workspace" { "Stop…" }
