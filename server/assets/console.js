@@ -47,7 +47,8 @@
 
   // --- Notifications of the browser, where the human has switched them on: how many wait, and no text of agents.
   const bell = $('[data-notify]');
-  const able = 'Notification' in window && window.isSecureContext;
+  // Browsers of phones have none that a page alone could raise.
+  const able = 'Notification' in window && window.isSecureContext && !matchMedia('(pointer: coarse)').matches;
   const kept = () => { try { return localStorage.getItem('lastword-notify') === 'on'; } catch { return false; } };
   const keep = (on) => { try { localStorage.setItem('lastword-notify', on ? 'on' : 'off'); } catch { /* not without storage */ } };
   const notifies = () => able && Notification.permission === 'granted' && kept();

@@ -167,6 +167,10 @@ fn what_waits_is_told_once_on_each_channel_also_over_a_restart() {
     for told in both(&server, &hook, 3) {
         assert_eq!(ids(&told), ["esc-3"]);
     }
+    server.operator(&["stop", "--workspace"]).ok();
+    for told in both(&server, &hook, 4) {
+        assert_eq!((ids(&told), &told["title"]), (vec!["stop"], &"Lastword: urgent: the workspace is stopped".into()));
+    }
     let log = fs::read_to_string(server.path().join("log")).unwrap();
     assert!(log.contains("notified"), "{log}");
     assert!(!log.contains("canary"), "{}", log.lines().find(|line| line.contains("canary")).unwrap());

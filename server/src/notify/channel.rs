@@ -69,7 +69,7 @@ pub enum Means {
 }
 
 /// A program that is run for each notification.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Command {
     /// The program.
     pub program: PathBuf,

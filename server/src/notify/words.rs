@@ -13,7 +13,7 @@ use super::channel::{Channel, Severity};
 /// Longest text of an agent that is told, in characters.
 const WORDS_MAX: usize = 200;
 /// Longest arguments that are told, in characters, where they are at all.
-const ARGUMENTS_MAX: usize = 1_000;
+const ARGUMENTS_MAX: usize = 300;
 /// Things that are told one by one; of the others only how many.
 pub(super) const ITEMS_MAX: usize = 10;
 /// Longest notification.
@@ -278,7 +278,10 @@ fn cut(text: &str, max: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use lastword_proto::state::ApprovalState;
+
     use super::*;
+    use crate::notify::channel::{Command, Means, channel};
 
     #[test]
     fn a_title_counts_what_waits() {
@@ -294,5 +297,62 @@ mod tests {
         assert_eq!(first_line("\n  a\u{1b}[2J\u{202e}b\tc \nsecond"), "a\\u{1b}[2J\\u{202e}b c");
         let long = first_line(&"ü".repeat(500));
         assert_eq!((long.chars().count(), long.ends_with('…')), (WORDS_MAX, true));
+    }
+
+    #[test]
+    fn the_longest_notification_fits_and_tells_how_much_more_there_is() {
+        let long = "\u{1f600}".repeat(2_000);
+        let call = ApprovalView {
+            id: "apr-1".into(),
+            digest: "0".repeat(64),
+            state: ApprovalState::Pending,
+            expires_at: rfc3339(Time(1_000)),
+            agent: "a".repeat(64),
+            tool: long.clone(),
+            arguments: serde_json::json!({ "key": long }),
+            reason: Some(long),
+            reference: Some("R".repeat(64)),
+            request_id: None,
+            created_at: rfc3339(Time(0)),
+            decision: None,
+            by: None,
+            policy: None,
+            tier: None,
+            comment: None,
+        };
+        let told = |include_arguments| {
+            let items: Vec<Item> = (0..ITEMS_MAX).map(|_| Item::call(&call, include_arguments)).collect();
+            let counts = Counts { approvals: 500, ..Counts::default() };
+            let (named, channel) = (("ntf-1".to_owned(), Time(0)), channel(Means::Command(Command::default())));
+            let told =
+                Notification::waiting(named, &channel, (Severity::Normal, counts), items, (0, "http://c/".into()));
+            (told.json().unwrap(), told.text)
+        };
+        let (whole, text) = told(true);
+        assert!(text.ends_with("and 490 more\nDecide at http://c/"), "{text}");
+        assert!(whole.windows(3).any(|w| w == b"key"));
+        let (bare, _) = told(false);
+        assert!(!bare.windows(3).any(|w| w == b"key"), "arguments may be secret");
+    }
+
+    #[test]
+    fn an_incident_says_what_lifts_it() {
+        let view = |reference: Option<&str>| IncidentView {
+            id: "inc-1".into(),
+            on: "LOGIN-1".into(),
+            scope: "conversation".into(),
+            reference: reference.map(str::to_owned),
+            code: lastword_proto::Code::TurnsHard,
+            limit: 1,
+            current: 2,
+            at: rfc3339(Time(0)),
+            lifted_at: None,
+            lifted_by: None,
+            parked: Vec::new(),
+        };
+        let item = Item::incident(&view(Some("LOGIN-1")));
+        assert_eq!(item.summary, "the limit turns_hard tripped and holds conversation LOGIN-1");
+        assert_eq!(item.decide, "lastword resume LOGIN-1");
+        assert_eq!(Item::incident(&view(None)).decide, "lastword incidents");
     }
 }
