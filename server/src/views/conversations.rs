@@ -1,5 +1,6 @@
 //! Conversations: lists, trees, and the distance to every limit.
 
+use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::State;
@@ -32,12 +33,15 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
 /// The limit of which the largest share is used.
 fn nearest(state: &State, conv: &Conversation) -> Option<Distance> {
     let grant = conv.grant.and_then(|id| grant(state, id)).filter(|grant| grant.open);
-    let all = own_limits(state, conv).into_iter().chain(grant.into_iter().flat_map(|grant| grant.limits));
-    all.filter(|one| one.limit > 0).max_by(|a, b| {
-        // a.current / a.limit against b.current / b.limit, without a division.
-        let (left, right) = (u128::from(a.current) * u128::from(b.limit), u128::from(b.current) * u128::from(a.limit));
-        left.cmp(&right)
-    })
+    fullest(own_limits(state, conv).into_iter().chain(grant.into_iter().flat_map(|grant| grant.limits)))
+}
+
+/// That of these limits of which the largest share is used.
+pub(crate) fn fullest<D: Borrow<Distance>>(all: impl Iterator<Item = D>) -> Option<D> {
+    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
+    let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
+    let compare = |a: &Distance, b: &Distance| part(a, b).cmp(&part(b, a));
+    all.filter(|one| one.borrow().limit > 0).max_by(|a, b| compare(a.borrow(), b.borrow()))
 }
 
 fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {

@@ -15,7 +15,7 @@ use super::session::Viewer;
 use super::{compose, parts};
 use crate::calls::{Context, control as calls, registry};
 use crate::edges::Fault;
-use crate::views::{Member, OpenTurn};
+use crate::views::{Member, OpenTurn, fullest};
 
 /// `GET /agents`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
@@ -61,7 +61,7 @@ fn row(moment: &Moment, member: &Member) -> Markup {
                 @if view.queued > 0 { (plural(view.queued, "request waits", "requests wait")) } @else { "nothing waits" }
                 @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
             }
-            div.limit { @if let Some(nearest) = parts::nearest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
+            div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
         }
     }
 }

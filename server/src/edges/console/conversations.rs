@@ -3,6 +3,7 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
+use lastword_proto::state::Running;
 use lastword_proto::wire::ConversationView;
 use maud::{Markup, html};
 
@@ -121,10 +122,15 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
     }
 }
 
-/// Whether it runs, and whether a limit holds it.
+/// Whether it runs, whether a limit holds it, and whether there is anything to do in it.
 pub(super) fn standing(view: &ConversationView) -> Markup {
+    let idle = view.summary.counters.open_tasks == 0 && !view.summary.latched;
+    let word = match view.summary.state {
+        Running::Active if idle => "idle",
+        state @ (Running::Active | Running::Paused | Running::Stopped) => running_word(state),
+    };
     html! {
-        (badge(running_word(view.summary.state)))
+        (badge(word))
         @if view.summary.latched { " " (badge("latched")) }
     }
 }

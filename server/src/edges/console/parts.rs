@@ -175,15 +175,6 @@ pub(super) fn links(chain: &[Link]) -> Markup {
     }
 }
 
-/// The limit of which the largest part is used up.
-pub(super) fn nearest<'a>(all: impl Iterator<Item = &'a Distance>) -> Option<&'a Distance> {
-    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
-    all.filter(|distance| distance.limit > 0).max_by(|a, b| {
-        let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
-        part(a, b).cmp(&part(b, a))
-    })
-}
-
 /// How much of a limit is used up, as a bar with its numbers.
 pub(super) fn bar(distance: &Distance) -> Markup {
     let name = distance.name.trim_end_matches("_max").trim_start_matches("grant_").replace('_', " ");
