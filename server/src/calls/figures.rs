@@ -33,8 +33,12 @@ pub(crate) struct Standing {
     pub(crate) open: u64,
     /// Conversations without, that nothing and nobody cut.
     pub(crate) ended: u64,
-    /// Conversations that a limit holds or a human paused or stopped.
-    pub(crate) cut: u64,
+    /// Conversations that a limit holds.
+    pub(crate) held: u64,
+    /// Conversations that a human paused.
+    pub(crate) paused: u64,
+    /// Conversations that a human stopped.
+    pub(crate) stopped: u64,
     /// Latches that tripped, lifted ones included.
     pub(crate) incidents: u64,
     /// Of these, those that hold.
@@ -79,13 +83,14 @@ fn standing(live: &Live<'_>) -> Standing {
     let state = live.state;
     let mut standing = Standing { retention_ms: state.limits.retention_ms, ..Standing::default() };
     for (_, conv) in state.conversations.range(..) {
-        if conv.running != Running::Active || views::is_latched(state, conv) {
-            standing.cut += 1;
-        } else if conv.open_tasks.is_empty() {
-            standing.ended += 1;
-        } else {
-            standing.open += 1;
-        }
+        let count = match conv.running {
+            Running::Stopped => &mut standing.stopped,
+            Running::Paused => &mut standing.paused,
+            Running::Active if views::is_latched(state, conv) => &mut standing.held,
+            Running::Active if conv.open_tasks.is_empty() => &mut standing.ended,
+            Running::Active => &mut standing.open,
+        };
+        *count += 1;
     }
     standing.incidents = state.incidents.len() as u64;
     standing.holding = state.incidents.values().filter(|incident| incident.lifted.is_none()).count() as u64;

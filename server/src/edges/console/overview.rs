@@ -114,12 +114,14 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
 
 fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
-    let most = now.open.max(now.ended).max(now.cut).max(1);
     let rows = [
         ("Work is open", "/conversations?state=open", now.open, "good"),
         ("Came to an end", "/conversations", now.ended, "plain"),
-        ("Cut: held, paused or stopped", "/conversations?state=latched", now.cut, "bad"),
+        ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
+        ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
+        ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),
     ];
+    let most = rows.iter().map(|row| row.2).max().unwrap_or_default().max(1);
     html! {
         article.card {
             h2 { "Conversations" }
