@@ -103,6 +103,21 @@ async fn asking(world: &World, question: Value) -> (Value, Value) {
     (task, world.post("kilo", "/v1/escalations", question).await.is(201))
 }
 
+/// Scripts that come one after the other leave a gap in which htmx looks at a page that its extension is not there for.
+#[tokio::test]
+async fn what_comes_after_the_page_is_one_script_with_the_extension_in_it() {
+    let world = World::with(&[]).await;
+    let mut browser = Browser::of(&world);
+    browser.sign_in("token", world.token("operator")).await.is(303);
+    let page = browser.get("/").await.is(200).text;
+    let scripts: Vec<&str> = page.split("<script src=\"").skip(1).filter(|tag| tag.contains(" defer>")).collect();
+    let [script] = scripts[..] else { panic!("{scripts:?}") };
+    let script = browser.get(script.split('"').next().unwrap()).await.is(200).text;
+    let order =
+        ["registerExtension(", "registerExtension(\"sse\"", "lw-connect"].map(|part| script.find(part).unwrap());
+    assert!(order.is_sorted(), "{order:?}");
+}
+
 #[tokio::test]
 async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
     let world = World::with(&["kilo"]).await;

@@ -33,17 +33,23 @@ static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 });
 static THEME: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("theme", "js", SCRIPT, include_str!("../../../assets/theme.js")));
-static CONSOLE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("console", "js", SCRIPT, include_str!("../../../assets/console.js")));
-static HTMX: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("htmx", "js", SCRIPT, include_str!("../../../assets/htmx/htmx.min.js")));
-static SSE: LazyLock<Asset> =
-    LazyLock::new(|| Asset::new("hx-sse", "js", SCRIPT, include_str!("../../../assets/htmx/hx-sse.min.js")));
+/// One file: htmx looks at the page as soon as a moment passes after it was run, and what comes in a file of its own may
+/// come after that. A page would then hear of nothing.
+static CONSOLE: LazyLock<Asset> = LazyLock::new(|| {
+    let parts = concat!(
+        include_str!("../../../assets/htmx/htmx.min.js"),
+        "\n",
+        include_str!("../../../assets/htmx/hx-sse.min.js"),
+        "\n",
+        include_str!("../../../assets/console.js"),
+    );
+    Asset::new("console", "js", SCRIPT, parts)
+});
 static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("../../../assets/icon.svg")));
 
-fn all() -> [&'static Asset; 6] {
-    [&*STYLE, &*THEME, &*CONSOLE, &*HTMX, &*SSE, &*ICON]
+fn all() -> [&'static Asset; 4] {
+    [&*STYLE, &*THEME, &*CONSOLE, &*ICON]
 }
 
 fn url(asset: &Asset) -> String {
@@ -65,9 +71,9 @@ pub(super) fn theme() -> String {
     url(&THEME)
 }
 
-/// The scripts that may come after the page, in their order.
-pub(super) fn scripts() -> [String; 3] {
-    [url(&HTMX), url(&SSE), url(&CONSOLE)]
+/// The script that may come after the page.
+pub(super) fn script() -> String {
+    url(&CONSOLE)
 }
 
 /// `GET /assets/{name}`; without a session, for there is nothing in it.

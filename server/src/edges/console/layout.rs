@@ -159,7 +159,7 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 link rel="icon" type="image/svg+xml" href=(assets::icon());
                 link rel="stylesheet" href=(assets::style());
                 script src=(assets::theme()) {}
-                @for script in assets::scripts() { script src=(script) defer {} }
+                script src=(assets::script()) defer {}
             }
             body { (body) }
         }
