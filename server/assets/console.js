@@ -144,6 +144,18 @@
     if (event.target instanceof HTMLDialogElement) event.target.close();
   });
 
+  // A form that has just come into the page and is sent before htmx has looked at it would be sent without script, which
+  // leaves the page.
+  document.addEventListener('submit', (event) => {
+    const form = event.target;
+    if (!form.hasAttribute('hx-post') || form.hasAttribute('data-htmx-powered')) return;
+    event.preventDefault();
+    event.stopPropagation();
+    htmx.process(form);
+    // While it is being sent, a form can't be sent again.
+    setTimeout(() => form.requestSubmit(event.submitter));
+  }, true);
+
   // What came of it is told on the page below.
   document.addEventListener('htmx:after:swap', () => {
     if ($('#workspace')?.open && $('#flash')?.childElementCount) $('#workspace').close();
