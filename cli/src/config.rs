@@ -87,7 +87,8 @@ impl Environment {
     pub(crate) fn read() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
-            token: set("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
+            // Set and empty is a token that somebody meant to give, and not the operator's instead.
+            token: std::env::var_os("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
             token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
             agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
             no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),

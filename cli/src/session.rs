@@ -31,7 +31,7 @@ pub(crate) enum Authority {
 struct Presence {
     /// The variable that tells of an agent.
     agent: Option<&'static str>,
-    /// Standard input and output are both a terminal.
+    /// Standard input and one of the outputs are a terminal, as in `lastword agent add coder > coder.token`.
     terminal: bool,
     /// At least input or errors are, as in `lastword audit | less`.
     piped: bool,
@@ -57,6 +57,9 @@ impl Context {
     pub(crate) fn access(&self, authority: Authority) -> Result<(String, String), Failure> {
         let server = self.server();
         let token = match &self.settings.token {
+            TokenSource::Text(text) if text.trim().is_empty() => {
+                return Err(Failure::refused("LASTWORD_TOKEN is set, and empty").hint(NAME_A_TOKEN));
+            }
             TokenSource::Text(text) => text.clone(),
             TokenSource::File(path) => read_token(path)?,
             TokenSource::Implicit => self.operator_token(authority, server.as_deref())?,
@@ -68,7 +71,7 @@ impl Context {
     fn operator_token(&self, authority: Authority, server: Option<&str>) -> Result<String, Failure> {
         let presence = Presence {
             agent: self.environment.agent,
-            terminal: stdin().is_terminal() && stdout().is_terminal(),
+            terminal: stdin().is_terminal() && (stdout().is_terminal() || stderr().is_terminal()),
             piped: stdin().is_terminal() || stderr().is_terminal(),
         };
         may_use_operator_token(authority, &presence, server)?;

@@ -88,6 +88,8 @@ fn no_human_verb_picks_the_operators_token_up_without_a_terminal() {
         let plain = run(dir.path(), args);
         assert_eq!(plain.code, 1, "{args:?}: {plain:?}");
         assert!(plain.stderr.contains("hint: name a token with --token-file FILE or LASTWORD_TOKEN"), "{plain:?}");
+        let empty = finish(lastword(dir.path()).args(args).env("LASTWORD_TOKEN", ""), "");
+        assert!(empty.code == 1 && empty.stderr.contains("LASTWORD_TOKEN is set, and empty"), "{empty:?}");
         let agent = finish(lastword(dir.path()).args(args).env("CLAUDECODE", "1"), "");
         assert_eq!(agent.code, 1, "{args:?}: {agent:?}");
         assert!(agent.stderr.contains("CLAUDECODE"), "{agent:?}");

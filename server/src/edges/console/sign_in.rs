@@ -98,7 +98,9 @@ fn by_token(ctx: &Context, token: &str) -> Result<Proven, Fault> {
 
 /// A path of this server, never another one.
 fn within(next: Option<&str>) -> &str {
-    let ours = |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    let ours = |path: &&str| {
+        path.starts_with('/') && !path.starts_with("//") && !path.contains(|c: char| c == '\\' || c.is_control())
+    };
     next.filter(ours).unwrap_or("/")
 }
 
@@ -119,8 +121,14 @@ mod tests {
     #[test]
     fn signing_in_leads_nowhere_else() {
         assert_eq!(within(Some("/conversations?from=kilo")), "/conversations?from=kilo");
-        for elsewhere in [None, Some(""), Some("//evil.example"), Some("https://evil.example"), Some("/\\evil.example")]
-        {
+        for elsewhere in [
+            None,
+            Some(""),
+            Some("//evil.example"),
+            Some("https://evil.example"),
+            Some("/\\evil.example"),
+            Some("/\t/evil.example"),
+        ] {
             assert_eq!(within(elsewhere), "/", "{elsewhere:?}");
         }
     }
