@@ -69,6 +69,8 @@ test('a message is written by keyboard from anywhere, and an agent gets it', asy
   await page.goto(`${broker.url}/overview`);
   await page.keyboard.press('c');
   await page.waitForURL(/\/compose$/);
+  // What is typed before the field has the focus goes nowhere.
+  await page.waitForFunction(() => document.activeElement?.name === 'to');
   await page.keyboard.type('idler');
   await page.keyboard.press('Tab');
   await page.keyboard.type('Line one');
