@@ -44,7 +44,8 @@ pub(crate) fn fullest<D: Borrow<Distance>>(all: impl Iterator<Item = D>) -> Opti
     all.filter(|one| one.borrow().limit > 0).max_by(|a, b| compare(a.borrow(), b.borrow()))
 }
 
-fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
+/// How far a conversation is from each of its own limits.
+pub(super) fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
     let limits = &state.limits;
     vec![
         distance("depth_max", limits.depth_max, conv.deepest.into()),

@@ -6,7 +6,7 @@ use lastword_proto::state::{Agent, Running};
 use lastword_proto::wire::{Distance, GrantView, Hold, Link, Problem, RefusedSend, StoredMessage};
 use lastword_proto::{Fact, Message, Seq, State};
 
-use super::conversations::{distance, grant};
+use super::conversations::{distance, grant, own_limits};
 use crate::edges::record_id;
 
 /// Where something stands: as much of it as is known.
@@ -59,9 +59,7 @@ impl Standing {
             found.push(distance("hops_max", limits.hops_max, task.hop.into()));
         }
         if let Some(conv) = self.conv.and_then(|conv| state.conversations.get(&conv)) {
-            found.push(distance("depth_max", limits.depth_max, conv.deepest.into()));
-            found.push(distance("turns_soft_max", limits.turns_soft_max, conv.turns));
-            found.push(distance("turns_hard_max", limits.turns_hard_max, conv.turns));
+            found.extend(own_limits(state, conv));
         }
         found
     }
