@@ -204,6 +204,8 @@ test('a restart under an open page is a banner, and then all is as it was', asyn
   await page.locator(`#${id}-answer`).fill('half an ans');
   await broker.down();
   await page.getByText('The server is away. Reconnecting').waitFor();
+  await card(id).getByRole('button', { name: 'Answer' }).click();
+  await flash().getByText('The server did not answer').waitFor();
   assert.equal(await page.locator(`#${id}-answer`).inputValue(), 'half an ans');
   await broker.up(new URL(broker.url).host);
   await page.locator('#banner').waitFor({ state: 'hidden' });
@@ -237,7 +239,7 @@ test('filters stand in the address and survive a reload', async () => {
   await page.goto(`${broker.url}/conversations`);
   await page.getByLabel('Words').fill('zebra');
   await page.getByLabel('To', { exact: true }).fill('reviewer');
-  await page.getByLabel('State').selectOption('open');
+  await page.getByLabel('State').selectOption('active');
   await page.getByRole('button', { name: 'Filter' }).click();
   await page.waitForURL(/q=zebra/);
   const rows = () => page.locator('.row').count();
@@ -245,7 +247,7 @@ test('filters stand in the address and survive a reload', async () => {
   await page.reload();
   assert.equal(await rows(), 1);
   assert.equal(await page.getByLabel('Words').inputValue(), 'zebra');
-  assert.equal(await page.getByLabel('State').inputValue(), 'open');
+  assert.equal(await page.getByLabel('State').inputValue(), 'active');
   // Live: a second one that passes the filters comes by itself.
   await connected(page);
   await broker.ask('reviewer', 'DEPLOY-8', 'Another zebra');

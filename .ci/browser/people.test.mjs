@@ -106,7 +106,7 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   await card.waitFor({ state: 'detached' });
   await page.locator('#lifted summary').click();
   await page.locator('#lifted').getByText('lifted by operator').waitFor();
-  const limits = (await broker.call('operator', 'GET', '/conversations/HOLD-1')).grant.limits;
+  const limits = (await broker.call('operator', 'GET', '/conversations/HOLD-1')).grants[0].limits;
   assert.equal(limits.find(({ name }) => name === 'grant_messages_max').limit, 46);
   await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'enough' });
 });

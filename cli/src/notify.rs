@@ -72,7 +72,8 @@ pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Fail
 /// The channels, with their secrets.
 pub(crate) fn channels(tables: &[Table]) -> Result<Vec<Channel>, Failure> {
     let one = |table: &Table| {
-        table.channel().map_err(|what| Failure::usage(format!("the [[notify]] named {:?}: {what}", table.name)))
+        let named = |what| Failure::usage(format!("the [[notify]] named {:?}: {what}", table.name));
+        table.channel().map_err(named)
     };
     tables.iter().map(one).collect()
 }
@@ -107,6 +108,13 @@ impl Table {
         if self.hourly_max == Some(0) {
             return Err("hourly_max = 0 would tell nothing: leave the channel out".into());
         }
+        if let Some(console) = &self.console {
+            // Readers follow it as a link.
+            let rest = ["http://", "https://"].iter().find_map(|scheme| console.strip_prefix(scheme));
+            if rest.is_none_or(|rest| rest.is_empty() || rest.contains(char::is_whitespace)) {
+                return Err(format!("console {console:?} is no address such as \"https://lastword.example/\""));
+            }
+        }
         time("window", self.window.as_deref(), WINDOW)?;
         if time("stale", self.stale.as_deref(), STALE)?.is_zero() {
             return Err("stale = 0 would tell without end".into());
@@ -114,7 +122,8 @@ impl Table {
         Ok(())
     }
 
-    fn channel(&self) -> Result<Channel, String> {
+    /// The channel, with its secret.
+    pub(crate) fn channel(&self) -> Result<Channel, String> {
         let means = match (&self.command, &self.webhook) {
             (Some(words), _) => Means::Command(self.command(words)?),
             (None, Some(Address(url))) => {
@@ -194,6 +203,8 @@ mod tests {
             ("name = \"a\"\nwebhook = \"https://x\"\nsecret_env = \"OTHER\"", "LASTWORD_"),
             (&format!("{command}secret_env = \"LASTWORD_X\""), "for a webhook"),
             (&format!("{command}hourly_max = 0"), "hourly_max"),
+            (&format!("{command}console = \"javascript:alert(1)\""), "is no address such as"),
+            (&format!("{command}console = \"https://\""), "is no address such as"),
             (&format!("{command}window = \"soon\""), "window"),
             (&format!("{command}minimum = \"huge\""), "huge"),
             (&format!("{command}colour = 1"), "colour"),

@@ -9,7 +9,7 @@ use lastword_client::wire::{
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{Line, Tone, escape, escape_line};
-use crate::top::running;
+use crate::top::standing;
 
 /// Lines of a body that are shown.
 const BODY_LINES: usize = 3;
@@ -19,7 +19,7 @@ const NEAR_PERCENT: u64 = 75;
 /// The whole conversation.
 pub(crate) fn lines(view: &ConversationView) -> Vec<Line> {
     let mut lines = vec![heading(view), counts(view)];
-    lines.extend(view.grant.as_ref().map(grant));
+    lines.extend(view.grants.iter().map(grant));
     let mut branches: Vec<Branch<'_>> = view.tree.iter().map(Branch::Node).collect();
     branches.extend(view.refusals.iter().map(Branch::Refusal));
     grow(&mut lines, &branches, &view.summary.reference, "");
@@ -33,7 +33,7 @@ pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
 
 fn heading(view: &ConversationView) -> Line {
     let summary = &view.summary;
-    let (state, tone) = running(summary.state, summary.latched);
+    let (state, tone) = standing(summary.standing());
     let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
     let mut rest = format!("  opened by {}", escape_line(&summary.opener));
     if let Some(parent) = &summary.parent_ref {

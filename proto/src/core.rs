@@ -133,7 +133,7 @@ impl Step<'_> {
             Input::Progress(by, turn, progress) => self.progress(by, turn, progress),
             Input::Cancel(by, request) => self.cancel(by, &request),
             Input::Control(by, scope, control) => self.control(by, scope, control),
-            Input::Extend(by, conv, extension) => self.extend(by, conv, extension),
+            Input::Extend(by, conv, only, extension) => self.extend(by, conv, only, extension),
             Input::Escalate(by, turn, question) => self.escalate(by, turn, question),
             Input::Answer(by, escalation, body) => self.answer(by, escalation, body),
             Input::AskApproval(by, turn, call) => self.ask_approval(by, turn, *call),

@@ -7,7 +7,7 @@ use crate::envelope::{Draft, FinishStatus, JsonText};
 use crate::fact::{
     ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, Profile, Scope, Spend,
 };
-use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, Time, TurnId};
+use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref, RequestId, Resource};
 use crate::policy::Policy;
@@ -45,8 +45,8 @@ pub enum Input {
     Cancel(Principal, RequestId),
     /// Pause, resume or stop.
     Control(Principal, Scope, Control),
-    /// Give more to the grants of a conversation, and lift what their limits latched.
-    Extend(Principal, ConvId, Extension),
+    /// Give more to the open grants of a conversation, or to one of them, and lift what their limits latched.
+    Extend(Principal, ConvId, Option<GrantId>, Extension),
     /// Ask a human.
     Escalate(Principal, Option<TurnId>, Question),
     /// Answer an escalation.

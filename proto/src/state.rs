@@ -257,6 +257,25 @@ impl State {
         Some((task, self.tasks.get(&task)?))
     }
 
+    /// The open grants of a conversation, oldest first: those that started in it, those of which a task is open in
+    /// it, and the one of its last request. Looks through all grants.
+    #[must_use]
+    pub fn open_grants_of(&self, conv: ConvId) -> Vec<GrantId> {
+        let Some(known) = self.conversations.get(&conv) else { return Vec::new() };
+        let mut found: Vec<GrantId> = self.at_work_in(known).collect();
+        found.extend(self.grants.iter().filter(|(_, grant)| grant.conv == conv).map(|(id, _)| id));
+        found.retain(|id| self.grants.get(id).is_some_and(|grant| grant.end.is_none()));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
+    pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
+        let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
+        conv.grant.into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+    }
+
     /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).
     pub fn ancestors(&self, task: TaskId) -> impl Iterator<Item = AgentId> + '_ {
         let mut next = self.tasks.get(&task).map(|t| t.asker);

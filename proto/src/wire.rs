@@ -15,7 +15,7 @@ pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
     AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,
     Distance, Event, Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom,
-    Post, Posted, RequestView, RoomView, TreeNode,
+    Post, Posted, RequestView, RoomView, Standing, TreeNode,
 };
 pub use work::{
     ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,

@@ -117,6 +117,19 @@
   document.addEventListener('htmx:error', retry);
   document.addEventListener('htmx:response:error', retry);
 
+  // A form that reached nobody: said where its outcome would have been, and what was typed stays.
+  document.addEventListener('htmx:error', (event) => {
+    const flash = $('#flash');
+    if (!flash || !event.target.closest?.('form[hx-post]')) return;
+    const note = document.createElement('div');
+    note.className = 'flash bad';
+    note.setAttribute('role', 'alert');
+    const words = document.createElement('p');
+    words.textContent = 'The server did not answer, so this may not have been done. What you typed is still here: send it again once the server is back.';
+    note.append(words);
+    flash.replaceChildren(note);
+  });
+
   // --- Windows.
   const open = (id) => {
     const dialog = document.getElementById(id);

@@ -17,6 +17,7 @@ use sha2::{Digest as _, Sha256};
 
 mod session;
 
+use self::session::Ended;
 pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
 
 /// The human's token, within the data directory.
@@ -170,6 +171,7 @@ impl Change {
 /// back.
 pub struct TurnSigner {
     key: [u8; KEY_BYTES],
+    ended: Ended,
 }
 
 impl TurnSigner {
@@ -184,12 +186,12 @@ impl TurnSigner {
                 let bad = || {
                     io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
                 };
-                Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())? })
+                Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())?, ended: Ended::open(dir)? })
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random()?;
                 write_private(&path, &key)?;
-                Ok(Self { key })
+                Ok(Self { key, ended: Ended::open(dir)? })
             }
             Err(error) => Err(error),
         }
@@ -200,7 +202,7 @@ impl TurnSigner {
     /// # Errors
     /// The system has no randomness to give.
     pub fn ephemeral() -> io::Result<Self> {
-        Ok(Self { key: random()? })
+        Ok(Self { key: random()?, ended: Ended::default() })
     }
 
     /// The token of a turn, for its agent.

@@ -215,7 +215,7 @@ impl Random {
             13 if self.chance(40) => Input::Control(by, Scope::Agent(agent), Control::ALL[self.below(3)]),
             13 | 14 => Input::Control(by, Scope::Agent(agent), Control::Resume),
             15 => Input::Control(by, Scope::Conversation(conv), Control::Resume),
-            16 => Input::Extend(by, conv, Extension { messages: 4, tokens: 1_000, ..Extension::default() }),
+            16 => Input::Extend(by, conv, None, Extension { messages: 4, tokens: 1_000, ..Extension::default() }),
             17 if self.chance(4) => Input::Control(by, Scope::Workspace, Control::Stop),
             17 | 18 => Input::Control(by, Scope::Workspace, Control::Resume),
             _ => Input::Cancel(by, self.request_id(world)),

@@ -59,6 +59,8 @@ pub struct PostFilter {
 /// Which refusals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusalFilter {
+    /// In the history of any of these conversations.
+    pub convs: Option<Vec<ConvId>>,
     /// Whose message was refused.
     pub agent: Option<AgentId>,
     /// Why.
@@ -184,6 +186,9 @@ impl IndexReader {
     pub fn refusals(&self, filter: &RefusalFilter) -> Result<Vec<Seq>, rusqlite::Error> {
         self.0.with(|db| {
             let mut select = Select::new("refusals");
+            if let Some(convs) = &filter.convs {
+                select.in_history(convs);
+            }
             select.equal("agent", filter.agent.map(|agent| agent.0.into()));
             select.equal("code", filter.code.map(|code| code.word().to_owned().into()));
             select.between(db, filter.since, filter.until)?;
@@ -216,6 +221,13 @@ struct Select {
 impl Select {
     const fn new(table: &'static str) -> Self {
         Self { table, text: false, conditions: String::new(), values: Vec::new() }
+    }
+
+    /// What belongs to the history of a conversation.
+    fn in_history(&mut self, convs: &[ConvId]) {
+        self.conditions.push_str(" AND seq IN (SELECT seq FROM lines WHERE true");
+        self.one_of("conv", convs.iter().map(|conv| conv.0));
+        self.conditions.push(')');
     }
 
     /// Messages that pass the filter, but for its window.

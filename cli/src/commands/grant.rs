@@ -15,6 +15,9 @@ pub(crate) struct Args {
     /// The conversation.
     #[arg(value_name = "REF")]
     reference: String,
+    /// Only to this grant of the conversation, as `tree` names it; else each open one gets it.
+    #[arg(long, value_name = "GRANT")]
+    only: Option<String>,
     #[command(flatten)]
     more: More,
     /// Grant it without a terminal, for a script of yours.
@@ -51,6 +54,7 @@ struct More {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let more = args.more;
     let extend = Extend {
+        grant: args.only,
         messages: more.messages.unwrap_or(0),
         turns: more.turns.unwrap_or(0),
         agents: more.agents.unwrap_or(0),

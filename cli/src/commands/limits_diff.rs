@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Context;
 use super::limits::{approval, in_force, is_running};
 use crate::failure::Failure;
-use crate::out::{Out, Tone, table};
+use crate::out::{Out, Tone, escape_line, table};
 
 /// What differs.
 #[derive(Debug, Serialize)]
@@ -139,7 +139,13 @@ fn words(diff: &Diff, out: &Out) -> String {
         text.push_str("no limit and no guard differs from its default");
     } else {
         let rows: Vec<_> = diff.items.iter().map(row).collect();
-        text.push_str(&table(&["limit", "rule", "default", "server", "configuration", "set in", ""], &rows, out));
+        let head = ["limit", "rule", "default", "server", "configuration", "set in", ""];
+        let whole = table(&head, &rows, out);
+        // Below the heading there are no colours, which would be counted, too.
+        let wide = whole.lines().skip(1).map(|line| line.chars().count()).max().unwrap_or(0);
+        let fits = out.columns().is_none_or(|columns| wide <= columns);
+        let narrow = || diff.items.iter().map(narrow).collect::<Vec<_>>().join("\n");
+        text.push_str(&if fits { whole } else { narrow() });
     }
     for (mark, rules) in [("+", &diff.approvals_added), ("-", &diff.approvals_removed)] {
         for rule in rules {
@@ -158,6 +164,16 @@ fn words(diff: &Diff, out: &Out) -> String {
         text.push_str(&format!("; a grant can then cause {} waking messages, and now {now}", bound.config));
     }
     text
+}
+
+/// A row in a terminal that is too narrow for the table.
+fn narrow(item: &Item) -> String {
+    let values = &item.values;
+    let server = values.server.as_ref().map(|server| format!(", server {}", escape_line(server))).unwrap_or_default();
+    let set_at = item.set_at.as_ref().map(|at| format!("\n  set in {}", escape_line(at))).unwrap_or_default();
+    let mark = if values.restart_changes() { "\n  a restart changes it" } else { "" };
+    let (name, rule, default, config) = (&item.name, &item.rule, &values.default, &values.config);
+    format!("{name} ({rule})\n  default {default}{server}, configuration {config}{set_at}{mark}")
 }
 
 fn row(item: &Item) -> Vec<String> {

@@ -43,9 +43,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         });
     }
     let mut tried = Vec::new();
-    for channel in notify::channels(&tables)? {
-        let problem = lastword_server::notify::test(&channel).await.err();
-        tried.push(Tried { channel: channel.name, sent: problem.is_none(), problem });
+    for table in &tables {
+        let problem = match table.channel() {
+            Ok(channel) => lastword_server::notify::test(&channel).await.err(),
+            Err(problem) => Some(problem),
+        };
+        tried.push(Tried { channel: table.name().to_owned(), sent: problem.is_none(), problem });
     }
     cx.out.show(&tried, |tried, out| words(tried, out))?;
     match tried.iter().filter(|tried| !tried.sent).count() {

@@ -76,12 +76,11 @@ pub(crate) async fn play(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
         "I23" => approve(human, &reference).await?,
         _ => String::new(),
     };
-    let view = until(human, &reference, |view| {
-        view.grant.as_ref().is_some_and(|grant| !grant.open || grant.latched.is_some())
-    })
-    .await?;
+    let view =
+        until(human, &reference, |view| view.grant().is_some_and(|grant| !grant.open || grant.latched.is_some()))
+            .await?;
     let ended = ended(human, &view, act, stage.mode, by).await?;
-    if view.grant.as_ref().is_some_and(|grant| grant.open) {
+    if view.grant().is_some_and(|grant| grant.open) {
         human.stop(lastword_client::Target::Conversation(&reference)).await?;
     }
     Ok(ended)
@@ -113,11 +112,11 @@ fn clock() -> Instant {
 
 async fn ended(human: &Client, view: &ConversationView, act: &Act, mode: Mode, by: String) -> Result<Ended, Failure> {
     let used = |name: &str| {
-        let limits = view.grant.iter().flat_map(|grant| &grant.limits);
+        let limits = view.grant().into_iter().flat_map(|grant| &grant.limits);
         limits.into_iter().find(|limit| limit.name == name).map_or(0, |limit| limit.current)
     };
     let latch = human.incidents().await?.items.into_iter().rev().find(|i| i.lifted_at.is_none());
-    let latched = view.grant.as_ref().is_some_and(|grant| grant.latched.is_some());
+    let latched = view.grant().is_some_and(|grant| grant.latched.is_some());
     let by = match latch.filter(|_| latched) {
         Some(incident) => incident.code.to_string(),
         None if by.is_empty() => cause(human, act, mode).await?,
@@ -162,8 +161,8 @@ async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
         human.send(&request(&json!(first), Some(reference), act.title), &SendTerms::default()).await?;
     }
     for n in 1..=act.first.len() {
-        let view = until(human, &format!("{}-{n}", act.id), |v| v.grant.as_ref().is_some_and(|g| !g.open)).await?;
-        let limits = view.grant.iter().flat_map(|grant| &grant.limits);
+        let view = until(human, &format!("{}-{n}", act.id), |v| v.grant().is_some_and(|g| !g.open)).await?;
+        let limits = view.grant().into_iter().flat_map(|grant| &grant.limits);
         tokens += limits.into_iter().find(|l| l.name == "grant_tokens_max").map_or(0, |l| l.current);
     }
     let rooms = human.rooms().await?;
@@ -175,11 +174,11 @@ async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
 /// Stops the conversation while the worker works, and sees that nothing comes after.
 async fn stop(human: &Client, reference: &str) -> Result<String, Failure> {
     until(human, reference, |view| {
-        view.grant.as_ref().is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_turns_max" && l.current >= 2))
+        view.grant().is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_turns_max" && l.current >= 2))
     })
     .await?;
     human.stop(lastword_client::Target::Conversation(reference)).await?;
-    let after = until(human, reference, |view| view.grant.as_ref().is_some_and(|g| !g.open)).await?;
+    let after = until(human, reference, |view| view.grant().is_some_and(|g| !g.open)).await?;
     let messages = after.summary.counters.messages;
     let later = human.conversation(reference).await?.summary.counters.messages;
     Ok(if later == messages { "stopped".into() } else { "not stopped".into() })
@@ -187,13 +186,13 @@ async fn stop(human: &Client, reference: &str) -> Result<String, Failure> {
 
 /// Decides the held call as a human, after the agent has tried to.
 async fn approve(human: &Client, reference: &str) -> Result<String, Failure> {
-    until(human, reference, |view| view.grant.as_ref().is_some_and(|g| g.open)).await?;
+    until(human, reference, |view| view.grant().is_some_and(|g| g.open)).await?;
     let begin = clock();
     let held = loop {
         let approvals = human.approvals().await?;
         let waiting = human.conversation(reference).await?;
         let waits =
-            waiting.grant.is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_tokens_max" && l.current > 0));
+            waiting.grant().is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_tokens_max" && l.current > 0));
         let found = approvals.items.into_iter().find(|a| a.reference.as_deref() == Some(reference));
         // Tokens are reported when a turn ends: then the agent has tried, and waits.
         if let Some(held) = found.filter(|_| waits) {
@@ -214,7 +213,7 @@ async fn approve(human: &Client, reference: &str) -> Result<String, Failure> {
     if by_itself || human.decide(&held.id, &verdict).await.is_err() {
         return Ok("approved by itself".into());
     }
-    until(human, reference, |view| view.grant.as_ref().is_some_and(|g| !g.open)).await?;
+    until(human, reference, |view| view.grant().is_some_and(|g| !g.open)).await?;
     let used = human.approval(&held.id, None).await?;
     Ok(if used.state == lastword_proto::state::ApprovalState::Used {
         "approver_not_allowed".into()

@@ -1,9 +1,9 @@
 //! One row in full.
 
-use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView};
+use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView, Standing};
 
 use super::model::Model;
-use super::rows::{Item, age, running, share};
+use super::rows::{Item, age, share, standing};
 use crate::out::{Line, Tone, escape, escape_line};
 use crate::{render, tree};
 
@@ -103,7 +103,7 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
 }
 
 fn agent(view: &AgentView) -> Vec<Line> {
-    let (state, tone) = running(view.state, false);
+    let (state, tone) = standing(Standing::of(view.state, false, true));
     let list = |items: &[String]| if items.is_empty() { "-".to_owned() } else { items.join(", ") };
     let mut lines = vec![
         vec![

@@ -196,7 +196,10 @@ fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     };
     let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
     let inner = block.inner(area);
-    let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, line)).collect();
+    // The lines of a tree begin with its rail, which what went on below would break.
+    let in_tree = |line: &Line| matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']));
+    let fit = |line: Line| if in_tree(&line) { cut(line, inner.width.into()) } else { line };
+    let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, fit(line))).collect();
     // Every character of a call that is decided on can be read, so long lines go on below.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
     let total = u16::try_from(paragraph.line_count(inner.width)).unwrap_or(u16::MAX);

@@ -1,10 +1,10 @@
 //! The rows of the lists: what each says in its cells, and by which words it is found.
 
 use lastword_client::wire::{
-    AgentView, ApprovalView, ConversationSummary, Distance, EscalationView, IncidentView, parse_rfc3339,
+    AgentView, ApprovalView, ConversationSummary, Distance, EscalationView, IncidentView, Standing, parse_rfc3339,
 };
 use lastword_proto::fact::Kind;
-use lastword_proto::state::{ApprovalState, EscalationState, Running};
+use lastword_proto::state::{ApprovalState, EscalationState};
 
 use super::model::Lists;
 use crate::out::{Tone, escape_line};
@@ -99,13 +99,9 @@ impl<'a> Item<'a> {
 fn conversation(view: &ConversationSummary, now_ms: u64) -> Vec<Cell> {
     let counters = &view.counters;
     let open = if counters.open_tasks == 0 { Tone::Faint } else { Tone::Good };
-    let state = match running(view.state, view.latched) {
-        (_, Tone::Good) if counters.open_tasks == 0 => ("idle".to_owned(), Tone::Faint),
-        state => state,
-    };
     vec![
         (escape_line(&view.reference), Tone::Plain),
-        state,
+        standing(view.standing()),
         (counters.messages.to_string(), Tone::Plain),
         (counters.deepest.to_string(), Tone::Plain),
         (counters.open_tasks.to_string(), open),
@@ -133,7 +129,7 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     };
     vec![
         (escape_line(&view.name), Tone::Plain),
-        running(view.state, false),
+        standing(Standing::of(view.state, false, true)),
         (link.to_owned(), look),
         (view.queued.to_string(), if view.queued == 0 { Tone::Faint } else { Tone::Plain }),
         turn,
@@ -144,15 +140,15 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     ]
 }
 
-/// The state of something that runs, as a word.
-pub(crate) fn running(state: Running, latched: bool) -> Cell {
-    let (word, look) = match (state, latched) {
-        (Running::Stopped, _) => ("stopped", Tone::Bad),
-        (Running::Active | Running::Paused, true) => ("latched", Tone::Bad),
-        (Running::Paused, false) => ("paused", Tone::Warn),
-        (Running::Active, false) => ("active", Tone::Good),
+/// How a conversation stands, as a word.
+pub(crate) fn standing(standing: Standing) -> Cell {
+    let look = match standing {
+        Standing::Stopped | Standing::Latched => Tone::Bad,
+        Standing::Paused => Tone::Warn,
+        Standing::Active => Tone::Good,
+        Standing::Idle => Tone::Faint,
     };
-    (word.to_owned(), look)
+    (standing.word().to_owned(), look)
 }
 
 /// The limit that is nearest, by the name that `lastword limits` has for it.

@@ -59,10 +59,10 @@ pub(crate) fn conversation() -> ConversationView {
     answer["status"] = json!("completed");
     view["participants"] = json!(["operator", "coder"]);
     view["limits"] = json!([distance("depth_max", 5, 2), distance("turns_soft_max", 20, 3)]);
-    view["grant"] = json!({
+    view["grants"] = json!([{
         "id": "grant-1", "giver": "operator", "expires_at": "2026-02-01T09:00:00Z", "open": true,
         "can_still_cause": 60, "limits": [distance("grant_messages_max", 64, 4), distance("grant_tokens_max", 1000, 990)],
-    });
+    }]);
     view["tree"] = json!([{
         "message": message(4, "request", "operator", "coder", "Fix the login form"),
         "turns": 2, "tokens": 4850, "duration_ms": 12_300, "refusals": [refused],

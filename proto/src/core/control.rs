@@ -92,7 +92,7 @@ impl Step<'_> {
             self.lift_place(Place::Conversation(conv), by.agent());
             lifted.push(Latched::Place(Place::Conversation(conv)));
         }
-        for grant in self.grants_of(conv) {
+        for grant in self.state().open_grants_of(conv) {
             let Some(incident) = self.state().grants[&grant].latched else { continue };
             let code = self.state().incidents.get(&incident).map(|i| i.code);
             let extension = code.map(|c| once_more(c, &self.state().limits)).unwrap_or_default();
@@ -103,21 +103,26 @@ impl Step<'_> {
         lifted
     }
 
-    /// Open grants that started in the conversation, and the one of its last request.
-    fn grants_of(&self, conv: ConvId) -> Vec<GrantId> {
-        let state = self.state();
-        let last = state.conversations.get(&conv).and_then(|c| c.grant);
-        let open = state.grants.iter().filter(|(_, g)| g.end.is_none());
-        open.filter(|(id, g)| g.conv == conv || last == Some(*id)).map(|(id, _)| id).collect()
-    }
-
-    pub(super) fn extend(&mut self, by: Principal, conv: ConvId, extension: Extension) -> Outcome {
+    /// Gives more to the open grants of a conversation, or to one of them.
+    pub(super) fn extend(
+        &mut self,
+        by: Principal,
+        conv: ConvId,
+        only: Option<GrantId>,
+        extension: Extension,
+    ) -> Outcome {
         self.human(by)?;
         self.exists(Scope::Conversation(conv))?;
-        let grants = self.grants_of(conv);
+        let mut grants = self.state().open_grants_of(conv);
+        grants.retain(|grant| only.is_none_or(|only| only == *grant));
         if grants.is_empty() {
-            let subject = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
-            return Err(Refusal::new(Code::GrantExpired).about(subject));
+            let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
+            return Err(match only {
+                Some(grant) => {
+                    Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}"))
+                }
+                None => Refusal::new(Code::GrantExpired).about(reference),
+            });
         }
         let mut lifted = Vec::new();
         for grant in grants {

@@ -208,6 +208,66 @@ pub struct ConversationSummary {
     pub nearest: Option<Distance>,
 }
 
+/// How a conversation stands, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// A human stopped it.
+    Stopped,
+    /// A limit holds it, or a grant that is open in it, until a human lifts it.
+    Latched,
+    /// A human paused it.
+    Paused,
+    /// A request is open in it.
+    Active,
+    /// Nothing is to be done in it.
+    Idle,
+}
+
+impl Standing {
+    /// All of them, what wants a human's eye first.
+    pub const ALL: [Self; 5] = [Self::Latched, Self::Active, Self::Paused, Self::Stopped, Self::Idle];
+
+    /// How something stands that runs so, is latched or not, and has open requests or not.
+    #[must_use]
+    pub const fn of(state: Running, latched: bool, open: bool) -> Self {
+        match (state, latched, open) {
+            (Running::Stopped, ..) => Self::Stopped,
+            (Running::Active | Running::Paused, true, _) => Self::Latched,
+            (Running::Paused, false, _) => Self::Paused,
+            (Running::Active, false, true) => Self::Active,
+            (Running::Active, false, false) => Self::Idle,
+        }
+    }
+
+    /// The word for it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Stopped => "stopped",
+            Self::Latched => "latched",
+            Self::Paused => "paused",
+            Self::Active => "active",
+            Self::Idle => "idle",
+        }
+    }
+}
+
+impl ConversationSummary {
+    /// How it stands.
+    #[must_use]
+    pub const fn standing(&self) -> Standing {
+        Standing::of(self.state, self.latched, self.counters.open_tasks > 0)
+    }
+}
+
+impl ConversationView {
+    /// The newest grant that is open in it, or the one of its last request.
+    #[must_use]
+    pub fn grant(&self) -> Option<&GrantView> {
+        self.grants.first()
+    }
+}
+
 /// How far it is to a limit.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -277,9 +337,8 @@ pub struct ConversationView {
     pub participants: Vec<String>,
     /// How far it is to each of its own limits.
     pub limits: Vec<Distance>,
-    /// The grant of its last request.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub grant: Option<GrantView>,
+    /// The grants that are open in it, the newest first; where none is, the one of its last request.
+    pub grants: Vec<GrantView>,
     /// Its messages, each under its cause; child conversations included.
     pub tree: Vec<TreeNode>,
     /// Messages that were refused here to somebody outside every turn.
@@ -288,10 +347,13 @@ pub struct ConversationView {
 }
 
 /// What more a human gives; `POST /v1/conversations/{ref}/grant` (D9).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Extend {
+    /// The one grant that gets it, as `grant-3`; without it each open grant of the conversation does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub grant: Option<String>,
     /// Waking messages.
     pub messages: u64,
     /// Turns.
@@ -325,7 +387,8 @@ pub struct IncidentView {
     pub code: Code,
     /// The limit.
     pub limit: u64,
-    /// The value.
+    /// The value that tripped it: for messages, turns and agents of a grant the one that the next would have made,
+    /// else the one that was reached.
     pub current: u64,
     /// When.
     pub at: String,

@@ -12,7 +12,7 @@ use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priori
 use lastword_proto::fact::{
     ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, SYSTEM, Scope,
 };
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, Seq, Time, TurnId};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
 use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
@@ -216,7 +216,8 @@ impl World {
                 let more = |key| option(rest, key).map_or(0, |n: &str| n.parse().unwrap());
                 let (messages, requests) = (more("messages="), more("requests="));
                 let extension = Extension { messages, requests, tokens: more("tokens="), ..Extension::default() };
-                Input::Extend(by, self.conv(reference), extension)
+                let only = option(rest, "only=").map(|id: &str| GrantId::parse(id).unwrap());
+                Input::Extend(by, self.conv(reference), only, extension)
             }
             _ => panic!("what is `{who}: {verb} {rest:?}`?"),
         };

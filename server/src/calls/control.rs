@@ -1,10 +1,10 @@
 //! Requests, and what humans do out of band (H4, D9).
 
 use lastword_proto::fact::{Control, Extension, Scope};
-use lastword_proto::ids::ConvId;
+use lastword_proto::ids::{ConvId, GrantId};
 use lastword_proto::names::RequestId;
 use lastword_proto::state::Running;
-use lastword_proto::wire::{Extend, IncidentView, LimitsView, Page, RequestView};
+use lastword_proto::wire::{Extend, FieldError, IncidentView, LimitsView, Page, RequestView};
 use lastword_proto::{Input, Seq};
 
 use super::turns::microusd;
@@ -80,6 +80,11 @@ pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, Fault> {
 /// Gives more to what runs in a conversation.
 pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), Fault> {
     caller.human()?;
+    let named = |id: &str| {
+        let text = format!("{id:?} is no id of a grant, such as grant-3");
+        GrantId::parse(id).ok_or_else(|| FieldError::new("grant", text))
+    };
+    let only = more.grant.as_deref().map(named).transpose()?;
     let extension = Extension {
         messages: more.messages,
         turns: more.turns,
@@ -89,7 +94,7 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
         cost_microusd: microusd(more.cost_usd),
         time_ms: more.time_ms,
     };
-    admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, extension)).await).map(|_| ())
+    admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await).map(|_| ())
 }
 
 /// The latches that tripped, newest first.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use lastword_proto::ids::{DAY_MS, HOUR_MS};
-use lastword_proto::state::{ApprovalState, EscalationState, Grant, Running};
+use lastword_proto::state::{ApprovalState, EscalationState, Grant};
+use lastword_proto::wire::Standing as Stands;
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{CodeCount, IndexReader, ReadError, Sums};
 
@@ -83,12 +84,12 @@ fn standing(live: &Live<'_>) -> Standing {
     let state = live.state;
     let mut standing = Standing { retention_ms: state.limits.retention_ms, ..Standing::default() };
     for (_, conv) in state.conversations.range(..) {
-        let count = match conv.running {
-            Running::Stopped => &mut standing.stopped,
-            Running::Paused => &mut standing.paused,
-            Running::Active if views::is_latched(state, conv) => &mut standing.held,
-            Running::Active if conv.open_tasks.is_empty() => &mut standing.ended,
-            Running::Active => &mut standing.open,
+        let count = match views::standing(state, conv) {
+            Stands::Stopped => &mut standing.stopped,
+            Stands::Latched => &mut standing.held,
+            Stands::Paused => &mut standing.paused,
+            Stands::Active => &mut standing.open,
+            Stands::Idle => &mut standing.ended,
         };
         *count += 1;
     }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use lastword_proto::ids::ConvId;
-use lastword_proto::state::{Conversation, Running};
-use lastword_proto::wire::{ConversationView, Event, FieldError, Problem};
+use lastword_proto::state::Conversation;
+use lastword_proto::wire::{ConversationView, Event, FieldError, Problem, Standing};
 use lastword_proto::{Entry, Fact, Seq, State};
 use lastword_store::{Cursor, Filter, ReadError};
 use serde::Deserialize;
@@ -40,7 +40,7 @@ pub(crate) struct ListParams {
     /// A depth of a message.
     #[serde(default)]
     pub(crate) depth: String,
-    /// Its state: `active`, `paused`, `stopped`, `latched`, or `open` where work is under way.
+    /// How it stands: `active`, `idle`, `paused`, `stopped` or `latched`.
     #[serde(default)]
     pub(crate) state: String,
     /// Words of a message.
@@ -93,7 +93,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
     let look = move |live: &Live<'_>| {
         let known = found.iter().filter_map(|(id, _)| live.state.conversations.get(id));
-        known.map(|conv| views::conversation(live.state, conv)).collect()
+        known.map(|conv| views::listed(live.state, conv)).collect()
     };
     Ok(Listed { items: ctx.handle.query(look).await?, next })
 }
@@ -129,26 +129,17 @@ struct Wanted {
     state: Option<Standing>,
 }
 
-#[derive(Clone, Copy)]
-enum Standing {
-    Is(Running),
-    Latched,
-    Open,
-}
-
 impl Wanted {
     fn of(params: &ListParams) -> Result<Self, FieldError> {
         let state = match params.state.as_str() {
             "" => None,
-            "active" => Some(Standing::Is(Running::Active)),
-            "paused" => Some(Standing::Is(Running::Paused)),
-            "stopped" => Some(Standing::Is(Running::Stopped)),
-            "latched" => Some(Standing::Latched),
-            "open" => Some(Standing::Open),
-            other => {
-                let text = format!("{other:?} is none of open, active, paused, stopped, latched");
-                return Err(FieldError::new("state", text));
-            }
+            asked => match Standing::ALL.into_iter().find(|standing| standing.word() == asked) {
+                None => {
+                    let words = Standing::ALL.map(Standing::word).join(", ");
+                    return Err(FieldError::new("state", format!("{asked:?} is none of {words}")));
+                }
+                known => known,
+            },
         };
         Ok(Self { reference: params.reference.trim().to_ascii_lowercase(), state })
     }
@@ -159,13 +150,7 @@ impl Wanted {
 
     fn admits(&self, state: &State, conv: &Conversation) -> bool {
         let named = self.reference.is_empty() || conv.reference.as_str().to_ascii_lowercase().contains(&self.reference);
-        let stands = match self.state {
-            None => true,
-            Some(Standing::Is(running)) => conv.running == running,
-            Some(Standing::Latched) => views::is_latched(state, conv),
-            Some(Standing::Open) => !conv.open_tasks.is_empty(),
-        };
-        named && stands
+        named && self.state.is_none_or(|wanted| wanted == views::standing(state, conv))
     }
 }
 
@@ -188,7 +173,7 @@ fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> List
     page.truncate(PAGE);
     let next = page.last().filter(|_| more).map(|(at, conv)| format!("{at}-{conv}"));
     let known = page.iter().filter_map(|(_, id)| state.conversations.get(&ConvId(*id)));
-    Listed { items: known.map(|conv| views::conversation(state, conv)).collect(), next }
+    Listed { items: known.map(|conv| views::listed(state, conv)).collect(), next }
 }
 
 /// One thing that happened in a conversation.
@@ -221,7 +206,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
     let conv = audit::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, known), views::children_of(live.state, conv)))
+        Some((views::conversation(live.state, conv, known), views::children_of(live.state, conv)))
     };
     let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))?;
     fresh(ctx).await;

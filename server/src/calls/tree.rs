@@ -1,6 +1,6 @@
 //! A conversation as a tree: its messages, what each request took, and what was refused on the way.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lastword_proto::fact::Part;
@@ -17,7 +17,7 @@ use crate::views::{self, Shown};
 
 /// Messages in one tree.
 const TREE_MAX: usize = 2_000;
-/// Refusals that are looked through for one tree, oldest first.
+/// Refusals in one tree, the last ones.
 const REFUSALS_MAX: usize = 2_000;
 
 /// A conversation as a tree, its children included.
@@ -25,15 +25,15 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     let conv = find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, known), views::children_of(live.state, conv), known.opened_at))
+        Some((views::conversation(live.state, conv, known), views::children_of(live.state, conv)))
     };
     let found = ctx.handle.query(look).await?;
-    let (mut view, convs, opened_at) = found.ok_or_else(|| Fault::unknown(reference))?;
+    let (mut view, convs) = found.ok_or_else(|| Fault::unknown(reference))?;
     let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
     let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
     let mut served = served(ctx, &shown).await?;
-    let refused = refused(ctx, caller.principal, convs, opened_at).await?;
+    let refused = refused(ctx, caller.principal, convs).await?;
     view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
@@ -93,23 +93,22 @@ async fn refused(
     ctx: &Context,
     who: Principal,
     convs: Vec<ConvId>,
-    since: Time,
 ) -> Result<Vec<(Option<TaskId>, RefusedSend)>, Fault> {
-    let cursor = Cursor { ascending: true, limit: REFUSALS_MAX, ..Cursor::default() };
+    // Where there are too many, the last ones matter.
+    let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
     let agent = (!who.is_human()).then(|| who.agent());
-    let filter = RefusalFilter { agent, since: Some(since), cursor, ..RefusalFilter::default() };
+    let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
     let index = ctx.index.clone();
     let run = move || index.refusals(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let entries = ctx.handle.entries(crate::broker::off_thread(run).await?).await?;
+    let mut seqs = crate::broker::off_thread(run).await?;
+    seqs.reverse();
+    let entries = ctx.handle.entries(seqs).await?;
     let look = move |live: &Live<'_>| {
         let state = live.state;
-        let refs: BTreeSet<&str> = convs.iter().filter_map(|conv| Some(state.ref_of(*conv)?.as_str())).collect();
         let one = |(seq, entry): &(Seq, Arc<Entry>)| {
             let (_, turn, refusal) = views::refused(state, *seq, &entry.fact)?;
             let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
-            let conv = task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
-            let named = refusal.reference.as_deref().is_some_and(|reference| refs.contains(reference));
-            (named || conv.is_some_and(|conv| convs.contains(&conv))).then_some((task, refusal))
+            Some((task, refusal))
         };
         entries.iter().filter_map(one).collect()
     };

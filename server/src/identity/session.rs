@@ -1,8 +1,10 @@
 //! Sessions of the console: a cookie that names a human and is signed, so that it outlives a restart of the server; and
 //! the code of the one-time link that a start prints.
 
-use std::io;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::{fs, io};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lastword_proto::fact::Credential;
@@ -10,13 +12,15 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::{Principal, Time};
 use sha2::Sha256;
 
-use super::{Directory, Secret, TurnSigner, credential, hex, unhex};
+use super::{Directory, Secret, TurnSigner, credential, hex, unhex, write_private};
 
 /// How long a session lasts, in ms.
 pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// How long the one-time link can be used, in ms.
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
+/// The sessions that ended before their time.
+const FILE_SIGNED_OUT: &str = "signed-out";
 
 impl TurnSigner {
     /// The value of a session's cookie, `AGENT.EXPIRY.MAC`. The MAC binds it to the token that its human has now, without
@@ -36,8 +40,18 @@ impl TurnSigner {
         let (token, principal) = directory.proof_of(agent)?;
         let signed = self.session_mac(b"lastword session", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
         let valid = signed && parts.next().is_none() && now < expires_at && principal.is_human();
+        let valid = valid && !self.ended.has(value);
         let forms = self.session_mac(b"lastword forms", agent, &token, expires_at)?;
         valid.then(|| Session { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
+    }
+
+    /// Ends a session before its time: its cookie opens nothing any more, after a restart neither.
+    ///
+    /// # Errors
+    /// The list of such sessions can't be written; until the server ends, it holds all the same.
+    pub(crate) fn end_session(&self, value: &str, now: Time) -> io::Result<()> {
+        let expires_at = value.split('.').nth(1).and_then(|ms| ms.parse().ok()).map_or(now, Time);
+        self.ended.add(value, expires_at, now)
     }
 
     fn session_mac(&self, what: &[u8], agent: AgentId, token: &Credential, expires_at: Time) -> Option<Hmac<Sha256>> {
@@ -47,6 +61,43 @@ impl TurnSigner {
         mac.update(token);
         mac.update(&expires_at.0.to_le_bytes());
         Some(mac)
+    }
+}
+
+/// Sessions whose humans signed out: hashes of their cookies, each until it would be over anyway.
+#[derive(Default)]
+pub(super) struct Ended {
+    path: Option<PathBuf>,
+    held: Mutex<BTreeMap<Credential, Time>>,
+}
+
+impl Ended {
+    /// What is listed in `dir`: a line a session, its expiry in ms and the hash.
+    pub(super) fn open(dir: &Path) -> io::Result<Self> {
+        let path = dir.join(FILE_SIGNED_OUT);
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+            Err(error) => return Err(error),
+        };
+        let read = |line: &str| {
+            let (expires_at, hash) = line.split_once(' ')?;
+            Some((unhex(hash)?, Time(expires_at.parse().ok()?)))
+        };
+        Ok(Self { path: Some(path), held: Mutex::new(text.lines().filter_map(read).collect()) })
+    }
+
+    fn has(&self, value: &str) -> bool {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&credential(value))
+    }
+
+    fn add(&self, value: &str, expires_at: Time, now: Time) -> io::Result<()> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.retain(|_, until| now < *until);
+        held.insert(credential(value), expires_at);
+        let Some(path) = &self.path else { return Ok(()) };
+        let lines: String = held.iter().map(|(hash, until)| format!("{} {}\n", until.0, hex(hash))).collect();
+        write_private(path, lines.as_bytes())
     }
 }
 
@@ -87,6 +138,19 @@ impl SignInCode {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_that_ended_stays_so_over_a_restart_until_it_would_be_over_anyway() {
+        let dir = tempfile::tempdir().unwrap();
+        let ended = Ended::open(dir.path()).unwrap();
+        ended.add("1.900.aa", Time(900), Time(0)).unwrap();
+        let ended = Ended::open(dir.path()).unwrap();
+        assert!(ended.has("1.900.aa"));
+        assert!(!ended.has("1.900.ab"));
+        ended.add("1.2000.bb", Time(2_000), Time(900)).unwrap();
+        assert!(!Ended::open(dir.path()).unwrap().has("1.900.aa"), "it was forgotten");
+        assert!(ended.has("1.2000.bb"));
+    }
 
     #[test]
     fn a_code_is_good_once_and_for_a_quarter_of_an_hour() {

@@ -76,12 +76,8 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
 }
 
 async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
-    }
+    // Files are read, which may take a while; for each call, so that renewed ones count at once.
+    let roots = tokio::task::spawn_blocking(roots).await.map_err(|error| error.to_string())??;
     let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?
@@ -91,6 +87,16 @@ async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, S
     let name = ServerName::try_from(name).map_err(|error| format!("{host}: {error}"))?;
     let secured = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     secured.map_err(|error| format!("no TLS with {host}: {error}"))
+}
+
+fn roots() -> Result<RootCertStore, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
+    }
+    Ok(roots)
 }
 
 fn request(hook: &Webhook, id: &str, body: Vec<u8>, at: Time) -> Result<Request<Body>, String> {

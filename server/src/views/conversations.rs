@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::State;
 use lastword_proto::ids::{ConvId, GrantId};
-use lastword_proto::state::Conversation;
+use lastword_proto::state::{Conversation, Grant};
 use lastword_proto::wire::{
-    ConversationSummary, ConversationView, Counters, Distance, GrantView, StoredMessage, TreeNode, rfc3339,
+    ConversationSummary, ConversationView, Counters, Distance, GrantView, Standing, StoredMessage, TreeNode, rfc3339,
 };
 
 /// A conversation in a list.
@@ -32,8 +32,8 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
 
 /// The limit of which the largest share is used.
 fn nearest(state: &State, conv: &Conversation) -> Option<Distance> {
-    let grant = conv.grant.and_then(|id| grant(state, id)).filter(|grant| grant.open);
-    fullest(own_limits(state, conv).into_iter().chain(grant.into_iter().flat_map(|grant| grant.limits)))
+    let open = state.at_work_in(conv).filter_map(|id| state.grants.get(&id)).filter(|grant| grant.end.is_none());
+    fullest(own_limits(state, conv).into_iter().chain(open.flat_map(|grant| totals(state, grant))))
 }
 
 /// That of these limits of which the largest share is used.
@@ -56,16 +56,30 @@ pub(super) fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
 
 /// Whether a limit tripped that holds what runs in a conversation.
 pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
-    conv.latched || conv.grant.and_then(|g| state.grants.get(&g)).is_some_and(|g| g.latched.is_some())
+    let holds = |id| state.grants.get(&id).is_some_and(|grant| grant.latched.is_some());
+    conv.latched || state.at_work_in(conv).any(holds)
 }
 
-/// A conversation without its messages.
-pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationView {
+/// How a conversation stands.
+pub(crate) fn standing(state: &State, conv: &Conversation) -> Standing {
+    Standing::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
+}
+
+/// A conversation with its grants and without its messages.
+pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
+    let open = state.open_grants_of(id);
+    let last = conv.grant.filter(|_| open.is_empty());
+    let grants = open.into_iter().rev().chain(last).filter_map(|id| grant(state, id)).collect();
+    ConversationView { grants, ..listed(state, conv) }
+}
+
+/// A conversation of a list: without its grants and messages.
+pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
     ConversationView {
         summary: summary(state, conv),
         participants: conv.participants.iter().map(|p| state.name_of(*p).to_owned()).collect(),
         limits: own_limits(state, conv),
-        grant: conv.grant.and_then(|id| grant(state, id)),
+        grants: Vec::new(),
         tree: Vec::new(),
         refusals: Vec::new(),
     }
@@ -73,6 +87,19 @@ pub(crate) fn conversation(state: &State, conv: &Conversation) -> ConversationVi
 
 pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     let grant = state.grants.get(&id)?;
+    Some(GrantView {
+        id: id.to_string(),
+        giver: state.name_of(grant.giver).to_owned(),
+        expires_at: rfc3339(grant.expires_at),
+        open: grant.end.is_none(),
+        latched: grant.latched.map(|incident| incident.to_string()),
+        can_still_cause: grant.phi(&state.limits),
+        limits: totals(state, grant),
+    })
+}
+
+/// How far a grant is from each of its totals.
+fn totals(state: &State, grant: &Grant) -> Vec<Distance> {
     let (limits, more) = (&state.limits, grant.extension());
     let mut distances = vec![
         distance("grant_messages_max", limits.grant_messages_max.saturating_add(more.messages), grant.messages),
@@ -84,15 +111,7 @@ pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
         let limit = limits.grant_cost_microusd_max.saturating_add(more.cost_microusd);
         distances.push(distance("grant_cost_microusd_max", limit, grant.spend.cost_microusd));
     }
-    Some(GrantView {
-        id: id.to_string(),
-        giver: state.name_of(grant.giver).to_owned(),
-        expires_at: rfc3339(grant.expires_at),
-        open: grant.end.is_none(),
-        latched: grant.latched.map(|incident| incident.to_string()),
-        can_still_cause: grant.phi(limits),
-        limits: distances,
-    })
+    distances
 }
 
 /// How far it is to a limit.

@@ -136,6 +136,8 @@ async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
         browser.get(path).await.is(401);
     }
     browser.post("/sign-out", &[]).await.is(200);
+    // It is over for whoever else has the cookie, too.
+    assert!(browser.get("/").await.is(303).location().starts_with("/sign-in"));
     let secure = browser.sign_in_over_https().await;
     assert!(secure.ends_with("; Secure"), "{secure}");
 }

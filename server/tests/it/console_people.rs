@@ -70,16 +70,37 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let seen = browser.get("/incidents").await.is(200);
     let seen =
         seen.has("/conversations/BIG-1").has("The work of this grant has used up its messages").has("grant_messages");
-    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Reached</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
+    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Next would make</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
     browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Say how much more");
     browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
-    let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grant"].clone();
+    let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grants"][0].clone();
     let limit = |name: &str| {
         let all = grant["limits"].as_array().unwrap();
         all.iter().find(|limit| limit["name"] == name).map(|limit| limit["limit"].clone())
     };
     assert_eq!((limit("grant_messages_max"), limit("grant_agents_max")), (Some(json!(8)), Some(json!(19))));
     browser.get("/incidents").await.is(200).has("No limit holds anything.").has("lifted by operator");
+}
+
+#[tokio::test]
+async fn a_conversation_shows_each_grant_that_is_open_in_it_and_the_older_one_can_be_given_more_alone() {
+    let world = latched().await;
+    world.send("operator", "reader", "BIG-1", "and something else").await.is(201);
+    let seen = world.get("operator", "/v1/conversations/BIG-1").await.is(200);
+    assert_eq!((&seen["latched"], &seen["grants"][1]["latched"]), (&json!(true), &json!("inc-1")));
+    let ids = [id(&seen["grants"][0], "id").to_owned(), id(&seen["grants"][1], "id").to_owned()];
+    let browser = Browser::signed_in(&world).await;
+    browser.get("/conversations?state=latched").await.is(200).has("/conversations/BIG-1");
+    let page = browser.get("/conversations/BIG-1").await.is(200);
+    let page = page.has("<span class=\"badge bad\">latched</span>").has("Resume").has("/incidents#inc-1");
+    page.has("each of them").has(&format!("<option value=\"{}\" selected>", ids[1]));
+    let more = |to: &str| json!({"messages": 2, "grant": to});
+    world.post("operator", "/v1/conversations/BIG-1/grant", more("3")).await.refused(400, "malformed");
+    world.post("operator", "/v1/conversations/BIG-1/grant", more("grant-99")).await.refused(404, "unknown_request");
+    browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("grant", &ids[1])]).await.is(200);
+    let seen = world.get("operator", "/v1/conversations/BIG-1").await.is(200);
+    let limits = [0, 1].map(|grant: usize| seen["grants"][grant]["limits"][0]["limit"].clone());
+    assert_eq!((limits, &seen["latched"]), ([json!(6), json!(8)], &json!(false)));
 }
 
 #[tokio::test]

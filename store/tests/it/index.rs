@@ -346,6 +346,8 @@ fn a_history_holds_what_belongs_to_its_conversation_and_nothing_else() {
     let history = |cursor: Cursor| index.reader().history(&[conv], cursor).unwrap();
     assert_eq!(history(oldest_first()), [1, 2, 3, 5, 6, 9].map(Seq));
     assert_eq!(history(Cursor { limit: 2, ..Cursor::default() }), [9, 6].map(Seq), "the newest first");
+    let there = RefusalFilter { convs: Some(vec![conv]), cursor: oldest_first(), ..RefusalFilter::default() };
+    assert_eq!(index.reader().refusals(&there).unwrap(), [5, 6].map(Seq), "what was refused in it");
     let log = log_of(&entries);
     drop(index);
     let again = Index::reindex(dir.path(), &log.reader(), &mut |_, _| {}).unwrap();

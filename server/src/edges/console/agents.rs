@@ -10,7 +10,7 @@ use super::forms::{Form, Nothing};
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time};
 use super::session::Viewer;
 use super::{compose, parts};
 use crate::calls::{Context, control as calls, registry};
@@ -35,8 +35,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         h2 { "Humans" }
         ul.lines {
             @for member in &humans {
-                li { (name_link(&member.view.name)) " " (connected(member))
-                    @if member.view.notices > 0 { " " span.faint { (number(member.view.notices)) " unread" } } }
+                li { (name_link(&member.view.name)) " " (connected(member)) }
             }
         }
     };
@@ -102,7 +101,7 @@ pub(super) async fn one(
         }))
         p.facts {
             @if agent { span { (plural(view.queued, "request waits", "requests wait")) " in its inbox" } }
-            span { (plural(view.notices, "notice", "notices")) " unread" }
+            @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }

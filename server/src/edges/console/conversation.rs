@@ -6,7 +6,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::{Control, Scope};
 use lastword_proto::ids::HOUR_MS;
 use lastword_proto::state::Running;
-use lastword_proto::wire::{ConversationView, Extend};
+use lastword_proto::wire::{ConversationView, Extend, GrantView};
 use maud::{Markup, html};
 use serde::Deserialize;
 
@@ -85,24 +85,40 @@ fn facts(moment: &Moment, view: &ConversationView) -> Markup {
         }
         div.bars {
             @for distance in &view.limits { (bar(distance)) }
-            @if let Some(grant) = &view.grant {
-                @for distance in &grant.limits { (bar(distance)) }
-            }
         }
-        @if let Some(grant) = &view.grant {
+        @for granted in &view.grants { (grant(moment, granted)) }
+        @if !view.grants.is_empty() { p.faint { "A grant counts all that it caused, in any conversation." } }
+    }
+}
+
+/// A grant and its totals.
+fn grant(moment: &Moment, grant: &GrantView) -> Markup {
+    let word = if grant.latched.is_some() {
+        "latched"
+    } else if grant.open {
+        "open"
+    } else {
+        "closed"
+    };
+    html! {
+        section.grant aria-label={ "Grant " (grant.id) } {
             p.facts {
-                span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(if grant.open { "open" } else { "closed" })) }
+                span { "grant " code { (grant.id) } " of " (foreign_line(&grant.giver)) " " (badge(word)) }
                 @if grant.open {
                     span { "ends " (time(&grant.expires_at, moment.now)) }
                     span { "can still cause " (number(grant.can_still_cause)) " waking messages" }
                 }
-                @if let Some(incident) = &grant.latched { span { "held by " code { (incident) } } }
+                @if let Some(incident) = &grant.latched {
+                    span { "held by " a href={ "/incidents#" (incident) } { code { (incident) } } }
+                }
             }
+            div.bars { @for distance in &grant.limits { (bar(distance)) } }
         }
     }
 }
 
 fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
+    let open = view.grants.iter().filter(|grant| grant.open);
     let reference = &view.summary.reference;
     let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let button = |verb: &str, name: &str, question: &str| {
@@ -128,15 +144,19 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                     (button("resume", "Resume", &format!("Resume {reference}?")))
                 }
             }
-            @if view.grant.as_ref().is_some_and(|grant| grant.open) {
+            @if open.clone().next().is_some() {
                 details #more {
                     summary { "Grant more" }
                     (viewer.form("do-grant", &to("grant"), &html! {
-                        div.fields {
-                            @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")] {
-                                label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0"; }
-                            }
+                        @if let [_, _, ..] = open.clone().collect::<Vec<_>>().as_slice() {
+                            label { span { "To" } select name="grant" {
+                                @for grant in open {
+                                    option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", latched" } }
+                                }
+                                option value="" { "each of them" }
+                            } }
                         }
+                        (amounts(|_| None))
                         button type="submit" { "Grant" }
                     }))
                 }
@@ -145,8 +165,23 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
     }
 }
 
+/// The fields for how much more is granted.
+pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>) -> Markup {
+    const FIELDS: [(&str, &str); 5] =
+        [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")];
+    html! {
+        div.fields {
+            @for (name, label) in FIELDS {
+                label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0" value=[offered(name)]; }
+            }
+        }
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct More {
+    #[serde(default)]
+    grant: String,
     #[serde(default)]
     messages: String,
     #[serde(default)]
@@ -190,7 +225,9 @@ fn more(fields: &More) -> Result<Extend, Fault> {
         }
     };
     let hours = read("hours", &fields.hours)?;
+    let grant = Some(fields.grant.trim()).filter(|id| !id.is_empty()).map(str::to_owned);
     let more = Extend {
+        grant,
         messages: read("messages", &fields.messages)?,
         turns: read("turns", &fields.turns)?,
         agents: read("agents", &fields.agents)?,

@@ -3,14 +3,13 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
-use lastword_proto::state::Running;
-use lastword_proto::wire::ConversationView;
+use lastword_proto::wire::{ConversationView, Standing};
 use maud::{Markup, html};
 
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, running_word, time};
+use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::history::{self, ListParams};
@@ -77,7 +76,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
             label { span { "State" } select name="state" {
                 option value="" { "any" }
-                @for word in ["open", "active", "paused", "stopped", "latched"] {
+                @for word in Standing::ALL.map(Standing::word) {
                     option value=(word) selected[word == params.state] { (word) }
                 }
             } }
@@ -124,13 +123,5 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
 
 /// Whether it runs, whether a limit holds it, and whether there is anything to do in it.
 pub(super) fn standing(view: &ConversationView) -> Markup {
-    let idle = view.summary.counters.open_tasks == 0 && !view.summary.latched;
-    let word = match view.summary.state {
-        Running::Active if idle => "idle",
-        state @ (Running::Active | Running::Paused | Running::Stopped) => running_word(state),
-    };
-    html! {
-        (badge(word))
-        @if view.summary.latched { " " (badge("latched")) }
-    }
+    badge(view.summary.standing().word())
 }

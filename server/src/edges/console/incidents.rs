@@ -6,6 +6,7 @@ use lastword_proto::Code;
 use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
+use super::conversation::amounts;
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
@@ -60,7 +61,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
             dl.about {
                 dt { "Rule" } dd { (incident.code.rule()) ", " code { (incident.code) } }
                 dt { "Limit" } dd { (number(incident.limit)) }
-                dt { "Reached" } dd { (number(incident.current)) }
+                dt { (reached(incident.code)) } dd { (number(incident.current)) }
                 dt { "Parked" } dd { (parked(incident)) }
             }
             @match &incident.reference {
@@ -68,6 +69,15 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
                 None => p.faint { "A room goes on as soon as a human posts in it." }
             }
         }
+    }
+}
+
+/// What the number of an incident is: that which the next would have made, or that which was reached.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these three codes refuse what would pass a total")]
+const fn reached(code: Code) -> &'static str {
+    match code {
+        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Next would make",
+        _ => "Reached",
     }
 }
 
@@ -127,11 +137,8 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
             details id={ (id) "-more" } {
                 summary { "Grant another amount" }
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
-                    div.fields {
-                        @for (name, label) in [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")] {
-                            label { span { (label) } input type="number" name=(name) min="0" inputmode="numeric" placeholder="0" value=[offered(name)]; }
-                        }
-                    }
+                    input type="hidden" name="grant" value=(incident.on);
+                    (amounts(offered))
                     p.faint { "What is granted is added to what was there, and what is held goes on." }
                     button type="submit" { "Grant" }
                 }))
@@ -143,7 +150,7 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
 fn line(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " (incident.code.title()) ": " (held(incident)) ", "
-        (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
+        (reached(incident.code).to_lowercase()) " " (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
         @if let Some(by) = &incident.lifted_by { ", lifted by " (foreign_line(by)) }
         @if let Some(at) = &incident.lifted_at { " " (time(at, moment.now)) }
     }

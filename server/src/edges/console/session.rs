@@ -46,7 +46,8 @@ fn name(headers: &HeaderMap) -> String {
     format!("lastword_session_{port}")
 }
 
-fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// The value of the session's cookie.
+pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let name = name(headers);
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));

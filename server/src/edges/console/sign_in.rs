@@ -5,13 +5,15 @@ use axum::http::header::{LOCATION, SET_COOKIE};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_proto::Code;
+use lastword_store::ReadError;
 use maud::html;
 use serde::Deserialize;
 
 use super::forms::{Form, Nothing, fields, filled};
 use super::frame::Failed;
 use super::layout;
-use super::session::set_cookie;
+use super::session::{cookie, set_cookie};
+use crate::broker::off_thread;
 use crate::calls::{Context, registry};
 use crate::edges::Fault;
 use crate::edges::http::read;
@@ -104,9 +106,20 @@ fn within(next: Option<&str>) -> &str {
     next.filter(ours).unwrap_or("/")
 }
 
-/// `POST /sign-out`: ends the session in this browser.
-pub(super) async fn sign_out(headers: HeaderMap, form: Form<Nothing>) -> Response {
+/// `POST /sign-out`: ends the session, here and wherever else its cookie may be.
+pub(super) async fn sign_out(State(ctx): State<Context>, headers: HeaderMap, form: Form<Nothing>) -> Response {
     let Nothing {} = form.fields;
+    if let Some(value) = cookie(&headers) {
+        let (handle, value) = (ctx.handle.clone(), value.to_owned());
+        // A file is written, and synced: not on a thread that serves others.
+        let written = off_thread(move || {
+            let gone = |error: std::io::Error| ReadError::Unavailable { reason: error.to_string() };
+            handle.signer().end_session(&value, handle.now()).map_err(gone)
+        });
+        if let Err(error) = written.await {
+            tracing::warn!(%error, "a session ended, which a restart would not know");
+        }
+    }
     let cookie = [(SET_COOKIE, set_cookie(&headers, ""))];
     if form.viewer.partial {
         return (cookie, [("hx-redirect", "/sign-in")]).into_response();
