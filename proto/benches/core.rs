@@ -13,7 +13,7 @@ use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::ids::Time;
-use lastword_proto::input::Registration;
+use lastword_proto::input::{Finish, Registration};
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Core, Fact, Input, MessageType, Out, Principal, header};
@@ -97,18 +97,61 @@ fn send(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> 
     took[took.len() / 2] * u32::try_from(count).unwrap()
 }
 
-fn sends(c: &mut Criterion) {
-    let mut group = c.benchmark_group("send");
-    // Each sample starts with the same state again.
-    group.sample_size(20).sampling_mode(SamplingMode::Flat).measurement_time(Duration::from_secs(4));
-    for conversations in [1_000, 100_000] {
-        let (core, principals, now) = crowd(AGENTS, conversations);
-        let open = core.state().conversations.len();
-        group.bench_function(format!("{open} open conversations"), |b| {
-            b.iter_custom(|count| send(core.clone(), &principals, now, count));
-        });
+/// Requests within a turn, each to another delegate: a child conversation and a task, in the grant that is there.
+fn delegate(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> Duration {
+    const EACH: u64 = 12;
+    let mut took = Vec::new();
+    let mut out = Out::default();
+    for n in 0..count.div_ceil(EACH) {
+        let agent = n * 7_919 % AGENTS;
+        now = now.plus(60_000);
+        core.handle(now, Input::Send(principals[0], root(2_000_000 + n, agent + 1)), &mut out);
+        // What others asked of it before is taken and finished first.
+        let me = principals[agent as usize + 1];
+        let opened = loop {
+            core.handle(now, Input::Take(me, None), &mut out);
+            let turn = core.state().turns.iter().next_back().map(|(id, _)| id).unwrap();
+            let task = core.state().turns[&turn].task;
+            let conv = core.state().tasks[&task].conv;
+            if core.state().ref_of(conv).unwrap().as_str() == format!("WORK-{}", 2_000_000 + n) {
+                break turn;
+            }
+            core.handle(now, Input::Finish(me, Some(turn), Box::new(Finish::default())), &mut out);
+        };
+        for k in 0..EACH.min(count - n * EACH) {
+            now = now.plus(4_000);
+            let to = (agent + 500 + 13 * k) % AGENTS + 1;
+            let mut draft = root(0, to);
+            draft.reference = None;
+            out.clear();
+            let begin = Instant::now();
+            core.handle(now, Input::Send(me, draft), &mut out);
+            took.push(begin.elapsed());
+            let accepted = out.entries.iter().any(|entry| matches!(entry.fact, Fact::Accepted { .. }));
+            assert!(accepted, "a refusal costs something else: {:?}", out.effects);
+        }
+        core.handle(now, Input::Finish(me, Some(opened), Box::new(Finish::default())), &mut out);
     }
-    group.finish();
+    took.sort_unstable();
+    took[took.len() / 2] * u32::try_from(count).unwrap()
+}
+
+fn sends(c: &mut Criterion) {
+    type Kind = fn(Core, &[Principal], Time, u64) -> Duration;
+    let kinds: [(&str, Kind); 2] = [("send", send), ("send within a turn", delegate)];
+    for (name, kind) in kinds {
+        let mut group = c.benchmark_group(name);
+        // Each sample starts with the same state again.
+        group.sample_size(20).sampling_mode(SamplingMode::Flat).measurement_time(Duration::from_secs(4));
+        for conversations in [1_000, 100_000] {
+            let (core, principals, now) = crowd(AGENTS, conversations);
+            let open = core.state().conversations.len();
+            group.bench_function(format!("{open} open conversations"), |b| {
+                b.iter_custom(|count| kind(core.clone(), &principals, now, count));
+            });
+        }
+        group.finish();
+    }
 }
 
 fn headers(c: &mut Criterion) {

@@ -206,6 +206,12 @@ impl Server {
         self.addr
     }
 
+    /// The position up to which audits see the log, as it grows.
+    #[must_use]
+    pub fn indexed(&self) -> watch::Receiver<Seq> {
+        self.ctx.indexed.clone()
+    }
+
     /// The way to the broker, in process.
     #[must_use]
     pub const fn handle(&self) -> &Handle {
@@ -351,12 +357,14 @@ fn follow(
         loop {
             let behind = index.last();
             let news = wait.block_on(committed.wait_for(|seq| *seq > behind)).map(|_| ());
-            if let Err(error) = index.catch_up(&reader, &mut |_, _| {}) {
+            let mut reached = |at, _| {
+                position.send_replace(at);
+            };
+            if let Err(error) = index.catch_up(&reader, &mut reached) {
                 // The log is untouched by it; audits say so, and the next start catches up.
                 tracing::error!(%error, "the read model no longer follows the log");
                 return;
             }
-            position.send_replace(index.last());
             if news.is_err() {
                 return;
             }

@@ -10,15 +10,15 @@ use std::path::{Path, PathBuf};
 use lastword_proto::fact::{Part, Recipient};
 use lastword_proto::ids::{AgentId, TaskId};
 use lastword_proto::{Entry, Fact, Message, Seq};
-use rusqlite::{Connection, OpenFlags, Transaction, params};
+use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, params};
 
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
-use crate::lines;
+use crate::lines::{self, Lately, Lines};
 use crate::log::ReadError;
 use crate::pool::{BUSY, Pool};
 use crate::query::IndexReader;
 use crate::reader::Reader;
-use crate::sums;
+use crate::sums::{self, Adding, Written};
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 4096;
@@ -26,6 +26,11 @@ const ENTRIES_PER_COMMIT: usize = 4096;
 const ENTRIES_PER_READ: usize = 256;
 /// Pages in the index's WAL before they are copied: rarely, for each copying syncs beside the log.
 const CHECKPOINT_PAGES: i64 = 4000;
+
+/// Page cache of the writer, in KiB: the ends of its indexes are written again and again.
+const CACHE_KIB: i64 = 8 * 1024;
+/// Its statements, all of which are kept.
+const STATEMENTS: usize = 32;
 
 const SCHEMA: &str = "
 CREATE TABLE messages (
@@ -99,6 +104,14 @@ pub struct Index {
     path: PathBuf,
     readers: Pool,
     last: Seq,
+    memory: Memory,
+}
+
+/// What the writer knows without looking: never more than the file has.
+#[derive(Default)]
+struct Memory {
+    lately: Lately,
+    written: Written,
 }
 
 impl Index {
@@ -112,7 +125,7 @@ impl Index {
             Ok(opened) => opened,
             Err(_) => create(&path)?,
         };
-        Ok(Self { readers: Pool::new(path.clone()), db, path, last })
+        Ok(Self { readers: Pool::new(path.clone()), db, path, last, memory: Memory::default() })
     }
 
     /// The position up to which the log is indexed.
@@ -134,18 +147,31 @@ impl Index {
     pub fn apply(&mut self, entries: &[(Seq, &Entry)]) -> Result<(), IndexError> {
         let last = self.last;
         let fresh = entries.iter().skip_while(|(seq, _)| *seq <= last);
-        let result = apply(&mut self.db, fresh.map(|&(seq, entry)| (seq, entry)));
-        match result {
-            Ok(None) => Ok(()),
-            Ok(Some(last)) => {
-                self.last = last;
-                Ok(())
+        self.write(|writing| {
+            let mut reached = last;
+            for (seq, entry) in fresh {
+                writing.entry(*seq, entry).map_err(Failed::Sqlite)?;
+                reached = *seq;
             }
-            Err(source) => Err(IndexError::Sqlite { path: self.path.clone(), source }),
-        }
+            Ok(reached)
+        })
     }
 
-    /// Indexes what the log has beyond [`Index::last`]. `progress` hears the position reached and the
+    /// One transaction: what `work` writes up to the position that it gives.
+    fn write(&mut self, work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, Failed>) -> Result<(), IndexError> {
+        let done = write(&mut self.db, &mut self.memory, self.last, work);
+        if done.is_err() {
+            // What it knows may not have been written.
+            self.memory = Memory::default();
+        }
+        self.last = done.map_err(|failed| match failed {
+            Failed::Sqlite(source) => IndexError::Sqlite { path: self.path.clone(), source },
+            Failed::Log(error) => IndexError::Log(error),
+        })?;
+        Ok(())
+    }
+
+    /// Indexes what the log has beyond [`Index::last`] now. `progress` hears the position reached and the
     /// log's end. An index that is ahead belongs to another log and is built anew.
     ///
     /// # Errors
@@ -158,34 +184,34 @@ impl Index {
         loop {
             let behind = self.last;
             self.step(log)?;
-            if self.last == behind {
+            end = end.max(self.last);
+            if self.last > behind {
+                progress(self.last, end);
+            }
+            // A step that was not full came to the end; what the log got meanwhile is for the next time, or a busy log
+            // would be followed in ever so small steps.
+            if self.last.0 - behind.0 < ENTRIES_PER_COMMIT as u64 {
                 return Ok(());
             }
-            end = end.max(self.last);
-            progress(self.last, end);
         }
     }
 
     /// One commit of what the log has beyond [`Index::last`].
     fn step(&mut self, log: &Reader) -> Result<(), IndexError> {
-        let failed = |source| IndexError::Sqlite { path: self.path.clone(), source };
         let mut last = self.last;
-        let transaction = self.db.transaction().map_err(failed)?;
-        for _ in 0..ENTRIES_PER_COMMIT / ENTRIES_PER_READ {
-            let entries = log.read(Seq(last.0 + 1), ENTRIES_PER_READ)?;
-            for (seq, entry) in &entries {
-                index_entry(&transaction, *seq, entry).map_err(failed)?;
-                last = *seq;
+        self.write(|writing| {
+            for _ in 0..ENTRIES_PER_COMMIT / ENTRIES_PER_READ {
+                let entries = log.read(Seq(last.0 + 1), ENTRIES_PER_READ).map_err(Failed::Log)?;
+                for (seq, entry) in &entries {
+                    writing.entry(*seq, entry).map_err(Failed::Sqlite)?;
+                    last = *seq;
+                }
+                if entries.len() < ENTRIES_PER_READ {
+                    break;
+                }
             }
-            if entries.len() < ENTRIES_PER_READ {
-                break;
-            }
-        }
-        if last > self.last {
-            commit(transaction, last).map_err(failed)?;
-            self.last = last;
-        }
-        Ok(())
+            Ok(last)
+        })
     }
 
     /// Builds the read model of `dir` anew from the log.
@@ -208,7 +234,7 @@ impl Index {
             lines::CLEAR,
             sums::CLEAR
         );
-        self.last = Seq(0);
+        (self.last, self.memory) = (Seq(0), Memory::default());
         self.db.execute_batch(&clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
     }
 }
@@ -253,20 +279,29 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     // Consistent after a power cut, and perhaps behind, which catching up mends.
     db.pragma_update(None, "synchronous", "NORMAL")?;
+    db.set_prepared_statement_cache_capacity(STATEMENTS);
+    db.pragma_update(None, "cache_size", -CACHE_KIB)?;
     db.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
 }
 
-fn apply<'a>(db: &mut Connection, entries: impl Iterator<Item = (Seq, &'a Entry)>) -> rusqlite::Result<Option<Seq>> {
-    let transaction = db.transaction()?;
-    let mut last = None;
-    for (seq, entry) in entries {
-        index_entry(&transaction, seq, entry)?;
-        last = Some(seq);
+enum Failed {
+    Sqlite(rusqlite::Error),
+    Log(ReadError),
+}
+
+/// Does the work behind `last` in one transaction, and gives the position that it reached.
+fn write(
+    db: &mut Connection,
+    memory: &mut Memory,
+    last: Seq,
+    work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, Failed>,
+) -> Result<Seq, Failed> {
+    let transaction = db.transaction().map_err(Failed::Sqlite)?;
+    let reached = work(&mut Writing::new(&transaction, memory).map_err(Failed::Sqlite)?)?;
+    if reached > last {
+        commit(transaction, reached).map_err(Failed::Sqlite)?;
     }
-    if let Some(last) = last {
-        commit(transaction, last)?;
-    }
-    Ok(last)
+    Ok(reached)
 }
 
 fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
@@ -274,51 +309,68 @@ fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "most facts are no messages and have nothing to look up here")]
-fn index_entry(db: &Connection, seq: Seq, entry: &Entry) -> rusqlite::Result<()> {
-    let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
-    lines::index(db, seq, &entry.fact)?;
-    sums::index(db, seq, entry.at, &entry.fact)?;
-    match &entry.fact {
-        Fact::Accepted { message } => index_message(db, seq, at, message),
-        Fact::Posted { room, from, body } => {
-            db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?.execute((seq, room.0, from.0, at))?;
-            index_words(db, seq, body)
-        }
-        Fact::Refused { agent, refusal, .. } => {
-            let mut insert = db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4)")?;
-            insert.execute((seq, agent.0, refusal.code.word(), at)).map(|_| ())
-        }
-        Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 || spend.cost_microusd > 0 => {
-            // A turn closes once; a log that was written otherwise is `verify`'s to tell.
-            let mut insert = db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?;
-            let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
-            insert.execute((turn.0.cast_signed(), tokens, cost, at)).map(|_| ())
-        }
-        _ => Ok(()),
-    }
+/// The statements of one transaction, so that none is looked for at each entry.
+struct Writing<'a> {
+    lines: Lines<'a>,
+    sums: Adding<'a>,
+    message: CachedStatement<'a>,
+    words: CachedStatement<'a>,
+    post: CachedStatement<'a>,
+    refusal: CachedStatement<'a>,
+    spend: CachedStatement<'a>,
 }
 
-fn index_message(db: &Connection, seq: i64, at: i64, message: &Message) -> rusqlite::Result<()> {
-    let to = match message.to {
-        Recipient::One(AgentId(id)) => id,
-        Recipient::All => TO_ALL,
-    };
-    let grant = message.grant.map(|grant| grant.0.cast_signed());
-    let task = task_of(message).map(|task| task.0.cast_signed());
-    let mut insert = db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?;
-    insert.execute(params![
-        seq,
-        message.from.0,
-        to,
-        message.kind as u8,
-        message.conv.0,
-        message.depth,
-        at,
-        grant,
-        task
-    ])?;
-    index_words(db, seq, &message.body)
+impl<'a> Writing<'a> {
+    fn new(db: &'a Connection, memory: &'a mut Memory) -> rusqlite::Result<Self> {
+        Ok(Self {
+            lines: Lines::new(db, &mut memory.lately)?,
+            sums: Adding::new(db, &mut memory.written)?,
+            message: db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?,
+            words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
+            post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
+            refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4)")?,
+            // A turn closes once; a log that was written otherwise is `verify`'s to tell.
+            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?,
+        })
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are no messages and have nothing to look up here")]
+    fn entry(&mut self, seq: Seq, entry: &Entry) -> rusqlite::Result<()> {
+        let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
+        self.lines.index(seq, &entry.fact)?;
+        self.sums.index(seq, entry.at, &entry.fact)?;
+        match &entry.fact {
+            Fact::Accepted { message } => self.message(seq, at, message),
+            Fact::Posted { room, from, body } => {
+                self.post.execute((seq, room.0, from.0, at))?;
+                self.words(seq, body)
+            }
+            Fact::Refused { agent, refusal, .. } => {
+                self.refusal.execute((seq, agent.0, refusal.code.word(), at)).map(|_| ())
+            }
+            Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 || spend.cost_microusd > 0 => {
+                let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+                self.spend.execute((turn.0.cast_signed(), tokens, cost, at)).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn message(&mut self, seq: i64, at: i64, message: &Message) -> rusqlite::Result<()> {
+        let to = match message.to {
+            Recipient::One(AgentId(id)) => id,
+            Recipient::All => TO_ALL,
+        };
+        let grant = message.grant.map(|grant| grant.0.cast_signed());
+        let task = task_of(message).map(|task| task.0.cast_signed());
+        let (from, kind, conv) = (message.from.0, message.kind as u8, message.conv.0);
+        self.message.execute(params![seq, from, to, kind, conv, message.depth, at, grant, task])?;
+        self.words(seq, &message.body)
+    }
+
+    fn words(&mut self, seq: i64, body: &str) -> rusqlite::Result<()> {
+        self.words.execute((seq, body)).map(|_| ())
+    }
 }
 
 /// The task that a message creates, settles or is about.
@@ -329,8 +381,4 @@ const fn task_of(message: &Message) -> Option<TaskId> {
         Part::Answer(answer) => Some(answer.task),
         Part::Reply { task, .. } | Part::Status { task, .. } => Some(*task),
     }
-}
-
-fn index_words(db: &Connection, seq: i64, body: &str) -> rusqlite::Result<()> {
-    db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?.execute((seq, body)).map(|_| ())
 }

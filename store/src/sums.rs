@@ -1,8 +1,10 @@
 //! What the read model adds up: how much was said, spent and refused, and how near things came to a limit.
 
+use std::collections::HashMap;
+
 use lastword_proto::fact::Place;
 use lastword_proto::{Code, Fact, Seq, Time};
-use rusqlite::Connection;
+use rusqlite::{CachedStatement, Connection};
 
 use crate::query::{IndexReader, first_at};
 
@@ -26,32 +28,59 @@ pub(crate) const CLEAR: &str = "DELETE FROM observations; DELETE FROM peaks;";
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// Adds a fact to the sums.
-#[expect(clippy::wildcard_enum_match_arm, reason = "most facts have no number that is watched here")]
-pub(crate) fn index(db: &Connection, seq: i64, at: Time, fact: &Fact) -> rusqlite::Result<()> {
-    match fact {
-        Fact::Accepted { message } => {
-            peak(db, seq, at, "depth_max", message.depth.into())?;
-            peak(db, seq, at, "hops_max", message.hops.into())
-        }
-        Fact::Heard { place: Place::Conversation(_), turns, .. } => {
-            peak(db, seq, at, "turns_soft_max", *turns)?;
-            peak(db, seq, at, "turns_hard_max", *turns)
-        }
-        Fact::Observed { refusal, .. } => {
-            let mut insert = db.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3)")?;
-            insert.execute((seq, refusal.code.word(), at.0.cast_signed())).map(|_| ())
-        }
-        _ => Ok(()),
-    }
+/// The highest values of each day that are known to be written.
+#[derive(Default)]
+pub(crate) struct Written(HashMap<(&'static str, u64), u64>);
+
+/// Most of them; beyond it all are forgotten, and written once more.
+const WRITTEN_MAX: usize = 1_000;
+
+/// Adds facts to the sums, in one transaction.
+pub(crate) struct Adding<'a> {
+    observation: CachedStatement<'a>,
+    peak: CachedStatement<'a>,
+    written: &'a mut Written,
 }
 
-fn peak(db: &Connection, seq: i64, at: Time, name: &str, value: u64) -> rusqlite::Result<()> {
-    let mut insert = db.prepare_cached(
-        "INSERT INTO peaks VALUES (?1, ?2, ?3, ?4) ON CONFLICT (name, day) DO UPDATE \
-         SET value = excluded.value, seq = excluded.seq WHERE excluded.value > value",
-    )?;
-    insert.execute((name, at.day().cast_signed(), value.cast_signed(), seq)).map(|_| ())
+impl<'a> Adding<'a> {
+    pub(crate) fn new(db: &'a Connection, written: &'a mut Written) -> rusqlite::Result<Self> {
+        let peak = db.prepare_cached(
+            "INSERT INTO peaks VALUES (?1, ?2, ?3, ?4) ON CONFLICT (name, day) DO UPDATE \
+             SET value = excluded.value, seq = excluded.seq WHERE excluded.value > value",
+        )?;
+        Ok(Self { observation: db.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3)")?, peak, written })
+    }
+
+    /// Adds a fact.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "most facts have no number that is watched here")]
+    pub(crate) fn index(&mut self, seq: i64, at: Time, fact: &Fact) -> rusqlite::Result<()> {
+        match fact {
+            Fact::Accepted { message } => {
+                self.peak(seq, at, "depth_max", message.depth.into())?;
+                self.peak(seq, at, "hops_max", message.hops.into())
+            }
+            Fact::Heard { place: Place::Conversation(_), turns, .. } => {
+                self.peak(seq, at, "turns_soft_max", *turns)?;
+                self.peak(seq, at, "turns_hard_max", *turns)
+            }
+            Fact::Observed { refusal, .. } => {
+                self.observation.execute((seq, refusal.code.word(), at.0.cast_signed())).map(|_| ())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn peak(&mut self, seq: i64, at: Time, name: &'static str, value: u64) -> rusqlite::Result<()> {
+        let key = (name, at.day());
+        if self.written.0.get(&key).is_some_and(|written| *written >= value) {
+            return Ok(());
+        }
+        if self.written.0.len() >= WRITTEN_MAX {
+            self.written.0.clear();
+        }
+        self.written.0.insert(key, value);
+        self.peak.execute((name, at.day().cast_signed(), value.cast_signed(), seq)).map(|_| ())
+    }
 }
 
 /// How much there was of something, in all and since a moment.

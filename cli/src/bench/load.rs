@@ -39,8 +39,25 @@ pub(crate) struct Measured {
     pub(crate) count: usize,
 }
 
+/// How long things took.
+#[derive(Debug, Default)]
+pub(crate) struct Times(Vec<Duration>);
+
+impl Times {
+    pub(super) fn push(&mut self, time: Duration) {
+        self.0.push(time);
+    }
+
+    /// So many of a hundred were as fast as this or faster, in ms.
+    pub(super) fn at(&self, share: usize) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_unstable();
+        sorted.get(sorted.len().saturating_sub(1) * share / 100).map_or(0.0, |time| time.as_secs_f64() * 1e3)
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "a measurement of time")]
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     Instant::now()
 }
 
@@ -50,7 +67,7 @@ where
     W: Future<Output = Result<F, Failure>>,
 {
     let begin = now();
-    let mut times = Vec::new();
+    let mut times = Times::default();
     let mut running = futures_util::stream::FuturesUnordered::new();
     for n in 0..load.in_flight {
         running.push(timed(n, worker(n)));
@@ -63,10 +80,8 @@ where
         }
     }
     let seconds = begin.elapsed().as_secs_f64();
-    times.sort_unstable();
-    let at =
-        |share: usize| times.get(times.len().saturating_sub(1) * share / 100).map_or(0.0, |t| t.as_secs_f64() * 1e3);
-    Ok(Measured { per_second: times.len() as f64 / seconds, p50_ms: at(50), p99_ms: at(99), count: times.len() })
+    let count = times.0.len();
+    Ok(Measured { per_second: count as f64 / seconds, p50_ms: times.at(50), p99_ms: times.at(99), count })
 }
 
 async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, T) {
@@ -87,23 +102,61 @@ pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, 
     let mut sent = 0_u64;
     drive(load, |n| {
         sent += 1;
-        let (name, agent) = proofs[n].clone();
-        exchange(server, human, name, agent, sent, body.clone())
+        let (name, agent) = &proofs[n];
+        exchange(server, human, (name, *agent), format!("BENCH-{name}-{sent}"), body.clone())
     })
     .await
 }
 
+/// What the agents of a filled log are called, each with its number behind it.
+pub(super) const MEMBER: &str = "member-";
+
+/// Makes a log of `messages` messages: conversations of so many requests of a human, each answered by the same agent.
+pub(super) async fn fill(
+    server: &Server,
+    team: usize,
+    requests: usize,
+    messages: usize,
+    progress: impl Fn(usize),
+) -> Result<(), Failure> {
+    let human = principal(server, lastword_server::OPERATOR).await?;
+    let client = self::human(server)?;
+    let mut members = Vec::new();
+    for n in 0..team {
+        let agent: NewAgent =
+            serde_json::from_value(json!({ "name": format!("{MEMBER}{n}") })).map_err(Failure::bug)?;
+        client.register(&agent).await?;
+        members.push((agent.name.clone(), principal(server, &agent.name).await?));
+    }
+    let (asked, progress) = (messages / 2, &progress);
+    let workers = members.iter().enumerate().map(|(worker, (name, agent))| async move {
+        // Each conversation belongs to one worker.
+        for n in (0..asked).filter(|n| n / requests % team == worker) {
+            let conversation = n / requests;
+            let body = format!("{WORDS} number{conversation} part {n}");
+            exchange(server, human, (name, *agent), format!("LONG-{conversation}"), body).await?;
+            if n % 1_000 == 0 {
+                progress(n * 2);
+            }
+        }
+        Ok::<_, Failure>(())
+    });
+    futures_util::future::try_join_all(workers).await.map(|_| ())
+}
+
+const WORDS: &str = "the release needs a look at the staging database before the deploy: please review what the tests \
+                     wrote into their logs, say what failed and why, and which part of it can wait until the next one";
+
 async fn exchange(
     server: &Server,
     human: Principal,
-    name: String,
-    agent: Principal,
-    n: u64,
+    (name, agent): (&str, Principal),
+    reference: String,
     body: String,
 ) -> Result<(), Failure> {
-    let to = Address::Name(AgentName::new(&name).map_err(Failure::bug)?);
+    let to = Address::Name(AgentName::new(name).map_err(Failure::bug)?);
     let mut draft = Draft::new(MessageType::Request, to, &body);
-    draft.reference = Ref::new(&format!("BENCH-{name}-{n}")).ok();
+    draft.reference = Ref::new(&reference).ok();
     let handle = server.handle();
     refused(handle.submit(Input::Send(human, Box::new(draft))).await.map_err(Failure::unavailable)?)?;
     refused(handle.submit(Input::Take(agent, None)).await.map_err(Failure::unavailable)?)?;
@@ -138,7 +191,7 @@ async fn agents(server: &Server, count: usize) -> Result<Vec<(String, String)>, 
     Ok(agents)
 }
 
-fn human(server: &Server) -> Result<Client, Failure> {
+pub(super) fn human(server: &Server) -> Result<Client, Failure> {
     let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
     Ok(Client::new(&format!("http://{}", server.addr()), Some(Token::new(&token)?))?)
 }

@@ -1,27 +1,57 @@
 //! `lastword bench`: what a message costs on this machine, as ratios to a bare file in the same run.
 
+use std::path::Path;
 use std::time::Duration;
 
-use lastword_proto::Limits;
 use lastword_server::{Config, Server};
 use serde::Serialize;
 
 use super::Context;
-use crate::bench::{Load, Measured, bare_file, exchange_http, in_process, send_http};
+use crate::bench::{self, Figure, Load, Measured, bare_file, exchange_http, in_process, send_http};
 use crate::failure::Failure;
-use crate::out::table;
+use crate::out::{Out, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// How long each measurement takes, in seconds
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::Load)]
+    what: What,
+    /// How long each measurement of a load takes, in seconds
     #[arg(long, default_value_t = 3)]
     seconds: u64,
-    /// Length of a message, in bytes
+    /// Length of a message of a load, in bytes
     #[arg(long, default_value_t = 400)]
     body_bytes: usize,
+    /// Agents that wait
+    #[arg(long, default_value_t = 1_000)]
+    agents: usize,
+    /// Conversations that are open
+    #[arg(long, default_value_t = 20_000)]
+    conversations: usize,
+    /// Messages of a long log
+    #[arg(long, default_value_t = 100_000)]
+    messages: usize,
     /// Where to put the data, on the disk to be measured
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Messages a second, durable, as ratios to a bare file
+    Load,
+    /// How far the read model is behind the log under a full load
+    Lag,
+    /// Memory of an idle server, and of open conversations
+    Memory,
+    /// Agents that wait in a long poll
+    Idle,
+    /// Audits of a long log, and starts on it
+    Long,
+    /// `lastword send`, from its start to its exit
+    Command,
+    /// All of it
+    All,
 }
 
 /// One line of the report.
@@ -36,28 +66,67 @@ struct Line {
     ratio_to_bare_file: f64,
 }
 
-pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
-    let lines = runtime.block_on(measure(args, cx))?;
-    cx.out.show(&lines, |lines, out| {
-        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
-        table(&head, &lines.iter().map(Line::cells).collect::<Vec<_>>(), out)
-    })
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    load: Vec<Line>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<Figure>,
 }
 
-async fn measure(args: &Args, cx: &Context) -> Result<Vec<Line>, Failure> {
+pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
+    let report = runtime.block_on(measure(args, cx))?;
+    cx.out.show(&report, Report::words)
+}
+
+async fn measure(args: &Args, cx: &Context) -> Result<Report, Failure> {
     let dir = match &args.dir {
         Some(dir) => tempfile::tempdir_in(dir),
         None => tempfile::tempdir(),
     };
     let dir = dir.map_err(Failure::unavailable)?;
-    let load = |in_flight| Load { in_flight, time: Duration::from_secs(args.seconds), body: args.body_bytes };
-    let server = Server::start(Config { limits: limits(), ..Config::local(&dir.path().join("data")) }).await?;
+    let wanted = |what| args.what == what || args.what == What::All;
+    let mut report = Report::default();
+    if wanted(What::Load) {
+        report.load = loads(args, cx, dir.path()).await?;
+    }
+    let bar = super::verify::bar(&cx.out);
+    if wanted(What::Lag) {
+        let server = started(&dir.path().join("lag")).await?;
+        report.figures.extend(bench::lag(&server, args.load(128)).await?);
+        server.shutdown().await;
+    }
+    if wanted(What::Memory) {
+        report.figures.extend(bench::memory(dir.path(), args.conversations).await?);
+    }
+    if wanted(What::Idle) {
+        report.figures.extend(bench::idle(dir.path(), args.agents).await?);
+    }
+    if wanted(What::Long) {
+        bar.set_length(args.messages as u64);
+        report.figures.extend(bench::long(dir.path(), args.messages, |done| bar.set_position(done as u64)).await?);
+    }
+    if wanted(What::Command) {
+        report.figures.extend(bench::command(dir.path()).await?);
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+async fn started(data: &Path) -> Result<Server, Failure> {
+    Ok(Server::start(Config { limits: bench::limits(), ..Config::local(data) }).await?)
+}
+
+async fn loads(args: &Args, cx: &Context, dir: &Path) -> Result<Vec<Line>, Failure> {
+    let load = |in_flight| args.load(in_flight);
+    let server = started(&dir.join("load")).await?;
     let bar = super::verify::bar(&cx.out);
     bar.set_length(6);
     let mut lines = Vec::new();
     for in_flight in [1, 128] {
-        let bare = bare_file(dir.path(), load(in_flight)).await?;
+        let bare = bare_file(dir, load(in_flight)).await?;
         let base = bare.per_second;
         lines.push(Line::new("bare file: append, fdatasync", in_flight, bare, 1.0, base));
         bar.inc(1);
@@ -73,9 +142,28 @@ async fn measure(args: &Args, cx: &Context) -> Result<Vec<Line>, Failure> {
     Ok(lines)
 }
 
-/// Queues long enough for a load that nobody takes.
-fn limits() -> Limits {
-    Limits { inbox_max: 1_000_000, ..Limits::default() }
+impl Args {
+    const fn load(&self, in_flight: usize) -> Load {
+        Load { in_flight, time: Duration::from_secs(self.seconds), body: self.body_bytes }
+    }
+}
+
+impl Report {
+    fn words(&self, out: &Out) -> String {
+        let load: Vec<_> = self.load.iter().map(Line::cells).collect();
+        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
+        let load = (!load.is_empty()).then(|| table(&head, &load, out));
+        let figures: Vec<_> = self.figures.iter().map(Figure::cells).collect();
+        let figures = (!figures.is_empty()).then(|| table(&["what", "measured", ""], &figures, out));
+        load.into_iter().chain(figures).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl Figure {
+    fn cells(&self) -> Vec<String> {
+        let value = if self.value < 100.0 { format!("{:.2}", self.value) } else { format!("{:.0}", self.value) };
+        vec![self.what.clone(), value, self.unit.to_owned()]
+    }
 }
 
 impl Line {

@@ -183,3 +183,28 @@ fn the_conformance_fixtures_are_hidden_and_for_this_machine_only() {
     assert_eq!(refused.code, 2, "{refused:?}");
     assert!(refused.stderr.contains("loopback"), "{refused:?}");
 }
+
+#[test]
+fn the_bench_measures_what_a_server_holds_and_how_it_stands() {
+    let dir = empty();
+    for (what, named) in [
+        (["memory", "--conversations", "40"], ["idle server, resident", "40 open conversations, resident, each"]),
+        (
+            ["idle", "--agents", "8"],
+            ["8 agents in a long poll, resident, each", "one of them is sent something and hears, p50"],
+        ),
+        (["long", "--messages", "400"], ["audit of 400 messages by REF, p50", "start without one"]),
+    ] {
+        let told = run(dir.path(), &[["--json", "bench", "--dir", "."].as_slice(), &what].concat()).json();
+        let figures = told["figures"].as_array().unwrap();
+        for name in named {
+            assert!(
+                figures.iter().any(|figure| figure["what"] == name && figure["value"].is_number()),
+                "{name}: {told}"
+            );
+        }
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
+    let many = run(dir.path(), &["bench", "idle", "--agents", "1000000000"]);
+    assert!(many.code == 2 && many.stderr.contains("open files"), "{}", many.stderr);
+}
