@@ -13,7 +13,7 @@ use criterion::{Criterion, SamplingMode, criterion_group, criterion_main};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::ids::Time;
-use lastword_proto::input::{Finish, Registration};
+use lastword_proto::input::Registration;
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Core, Fact, Input, MessageType, Out, Principal, header};
@@ -116,7 +116,7 @@ fn delegate(mut core: Core, principals: &[Principal], mut now: Time, count: u64)
             if core.state().ref_of(conv).unwrap().as_str() == format!("WORK-{}", 2_000_000 + n) {
                 break turn;
             }
-            core.handle(now, Input::Finish(me, Some(turn), Box::new(Finish::default())), &mut out);
+            core.handle(now, Input::Finish(me, Some(turn), Box::default()), &mut out);
         };
         for k in 0..EACH.min(count - n * EACH) {
             now = now.plus(4_000);
@@ -130,7 +130,7 @@ fn delegate(mut core: Core, principals: &[Principal], mut now: Time, count: u64)
             let accepted = out.entries.iter().any(|entry| matches!(entry.fact, Fact::Accepted { .. }));
             assert!(accepted, "a refusal costs something else: {:?}", out.effects);
         }
-        core.handle(now, Input::Finish(me, Some(opened), Box::new(Finish::default())), &mut out);
+        core.handle(now, Input::Finish(me, Some(opened), Box::default()), &mut out);
     }
     took.sort_unstable();
     took[took.len() / 2] * u32::try_from(count).unwrap()
