@@ -107,7 +107,7 @@ pub struct Conversation {
     pub running: Running,
     /// Whether the hard limit holds it (R3).
     pub latched: bool,
-    /// Children that were minted.
+    /// Conversations that were opened from it, those that are forgotten included.
     pub children: u32,
     /// Open tasks whose requests came in it.
     pub open_tasks: TaskSet,

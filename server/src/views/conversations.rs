@@ -122,10 +122,15 @@ pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
 /// A conversation and those opened from it, at any remove.
 pub(crate) fn children_of(state: &State, root: ConvId) -> Vec<ConvId> {
     let mut found = BTreeSet::from([root]);
-    // A child is opened after its parent and so has a higher number: one pass finds all.
+    // A child is opened after its parent and so has a higher number: one pass finds all, and ends with the last of them.
+    let mut missing = u64::from(state.conversations.get(&root).map_or(0, |conv| conv.children));
     for (id, conv) in state.conversations.range(root..) {
+        if missing == 0 {
+            break;
+        }
         if conv.parent.is_some_and(|parent| found.contains(&parent)) {
             found.insert(id);
+            missing = missing - 1 + u64::from(conv.children);
         }
     }
     found.into_iter().collect()

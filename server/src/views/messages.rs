@@ -161,7 +161,8 @@ fn ready_state(state: &State, task: TaskId, seq: Seq) -> DeliveryState {
 }
 
 fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
-    let unread = state.agent(human).is_some_and(|h| h.notices.iter().any(|(at, _)| *at == seq));
+    // They come in the order of the log.
+    let unread = state.agent(human).is_some_and(|h| h.notices.binary_search_by_key(&seq, |(at, _)| *at).is_ok());
     if unread { DeliveryState::Queued } else { DeliveryState::Settled }
 }
 
