@@ -131,7 +131,9 @@ fn conversation(db: &Connection, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         | Fact::Claimed { .. }
         | Fact::Released { .. }
         | Fact::RoomOpened { .. }
-        | Fact::Posted { .. } => Ok(None),
+        | Fact::Posted { .. }
+        | Fact::PostKeyed { .. } => Ok(None),
+        Fact::Rearmed { conv, .. } => Ok(of(*conv)),
     }
 }
 
