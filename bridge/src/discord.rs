@@ -1,0 +1,24 @@
+//! Discord: a client with tokens like any other, which shows conversations in threads and hears what is posted there.
+//!
+//! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
+//! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
+
+mod book;
+mod bridge;
+mod follow;
+mod gateway;
+mod inbound;
+mod intake;
+mod names;
+mod outbound;
+mod outbox;
+mod rest;
+mod runs;
+mod seen;
+mod settings;
+mod takers;
+mod text;
+mod threads;
+
+pub use crate::discord::bridge::{Bridge, Failed};
+pub use crate::discord::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};
