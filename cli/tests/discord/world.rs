@@ -50,7 +50,9 @@ pub(crate) struct World {
 impl Drop for World {
     fn drop(&mut self) {
         // Without waiting: a test may hold the world inside a runtime of its own.
-        self.runtime.take().map(Runtime::shutdown_background);
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
     }
 }
 
