@@ -1,0 +1,95 @@
+//! A server, a Discord with some bots and people in it, and the bridge between them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::program::{Server, lastword};
+use crate::running::Running;
+use crate::world::{Id, World};
+
+/// All of it. `kilo` and `lima` are bots of ours, `hive` is not; `ann` is a human who may speak, `bob` one who may not.
+pub(crate) struct Town {
+    pub(crate) world: World,
+    pub(crate) server: Server,
+    pub(crate) channel: Id,
+    pub(crate) broker: Id,
+    pub(crate) kilo: Id,
+    pub(crate) lima: Id,
+    pub(crate) hive: Id,
+    pub(crate) ann: Id,
+    pub(crate) bob: Id,
+    bridge: Option<Running>,
+}
+
+impl Town {
+    /// With the bridge running.
+    pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// The same, with more lines in `[discord]`.
+    pub(crate) fn with(more: &str) -> Self {
+        let mut town = Self::quiet(more);
+        town.bridge();
+        town
+    }
+
+    /// Without the bridge.
+    pub(crate) fn quiet(more: &str) -> Self {
+        let world = World::start();
+        let server = Server::start();
+        let [broker, kilo, lima, hive] = ["broker", "kilo", "lima", "hive"].map(|name| world.bot(name));
+        let [ann, bob] = ["ann", "bob"].map(|name| world.human(name));
+        let channel = world.channel("den");
+        for name in ["kilo", "lima"] {
+            server.agent(name);
+        }
+        for name in ["broker", "kilo", "lima"] {
+            let path = server.path().join(format!("discord-{name}.token"));
+            fs::write(&path, format!("token-{name}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let ours = |name: &str| {
+            format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n")
+        };
+        let (api, gateway) = (world.http(), world.gateway());
+        let text = format!(
+            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}]\nhumans = [{ann}]\n{more}\n\
+             broker = {{ token_file = \"discord-broker.token\" }}\n{}{}[[discord.bot]]\nagent = \"hive\"\nuser = {hive}\n",
+            ours("kilo"),
+            ours("lima"),
+        );
+        fs::write(server.path().join("lastword.toml"), text).unwrap();
+        Self { world, server, channel, broker, kilo, lima, hive, ann, bob, bridge: None }
+    }
+
+    /// Starts the bridge, and waits until it hears.
+    pub(crate) fn bridge(&mut self) -> &mut Running {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
+        let running = Running::of(&mut command).ready();
+        self.world.wait_connected(self.broker);
+        self.bridge.insert(running)
+    }
+
+    /// Kills the bridge, with no chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        if let Some(bridge) = self.bridge.take() {
+            bridge.signal("-KILL");
+        }
+    }
+
+    /// An agent that answers each request with what this command prints.
+    pub(crate) fn runs(&self, agent: &str, command: &[&str]) -> Running {
+        Running::start(&self.server, agent, &[&["--"], command].concat())
+    }
+
+    /// Everything that happened in the workspace of this kind.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        let listed = self.server.operator(&["--json", "tail", "-n", "10000"]).ok();
+        let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["type"] == kind).collect()
+    }
+}
