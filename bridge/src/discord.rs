@@ -5,6 +5,8 @@
 
 mod book;
 mod bridge;
+#[cfg(test)]
+mod den;
 mod follow;
 mod gateway;
 mod inbound;
@@ -12,6 +14,8 @@ mod intake;
 mod names;
 mod outbound;
 mod outbox;
+#[cfg(test)]
+mod ping_pong;
 mod rest;
 mod runs;
 mod seen;
@@ -19,6 +23,8 @@ mod settings;
 mod takers;
 mod text;
 mod threads;
+#[cfg(test)]
+mod trail;
 
 pub use crate::discord::bridge::{Bridge, Failed};
 pub use crate::discord::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

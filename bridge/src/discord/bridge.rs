@@ -13,6 +13,7 @@ use tokio::task::JoinSet;
 use super::book::Book;
 use super::follow::follow;
 use super::gateway::{Ears, Role, listen};
+use super::inbound::{Fixes, is_inside};
 use super::intake::Intake;
 use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
@@ -111,11 +112,12 @@ impl Shared {
 
     /// Whether the bridge takes part in a channel, or in that of a thread.
     pub(crate) async fn takes_part(&self, channel: u64) -> bool {
-        if self.settings.channels.contains(&channel) {
+        let channels = &self.settings.channels;
+        if is_inside(channels, channel, None, Fixes::default()) {
             return true;
         }
         let parent = self.threads.parent(channel).await.ok().flatten();
-        parent.is_some_and(|parent| self.settings.channels.contains(&parent))
+        is_inside(channels, channel, parent, Fixes::default())
     }
 }
 

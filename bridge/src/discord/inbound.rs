@@ -3,6 +3,8 @@
 //! Each post of a bot where the bridge takes part becomes exactly one call by which the broker counts it (R1), and it is
 //! the first act; only then, policies decide what else comes of it.
 
+use std::collections::BTreeSet;
+
 use lastword_proto::header;
 use serde::{Deserialize, Serialize};
 
@@ -34,7 +36,7 @@ pub(crate) enum Fix {
     OneFactOneWarning,
     /// The broker's bot warns, and nobody else.
     BrokerWarns,
-    /// A notice makes nobody a participant.
+    /// A notice makes nobody a participant: who replies to one asks nobody.
     NoticesInvolveNobody,
     /// Nothing is posted where the bridge takes no part.
     OnlyWhereItTakesPart,
@@ -119,6 +121,16 @@ pub(crate) struct Known<'a> {
     /// The open turn that was shown to the author's bot in this thread.
     pub(crate) turn: Option<&'a str>,
     pub(crate) fixes: Fixes,
+}
+
+/// Whether a channel is one in which the bridge takes part, or a thread in one.
+pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>, fixes: Fixes) -> bool {
+    !fixes.has(Fix::OnlyWhereItTakesPart) || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
+}
+
+/// Under which id a turn that was shown somewhere is noted, and looked up: that of the thread itself.
+pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> u64 {
+    if fixes.has(Fix::OneKey) { channel } else { parent.unwrap_or(channel) }
 }
 
 /// What a run of posts by one author means.
@@ -211,7 +223,7 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         };
     }
     let mut mentions = known.roster.mentioned(post);
-    let replied = || post.replies_to().and_then(|user| known.roster.get(user)).map(|member| member.agent.clone());
+    let replied = || known.roster.replied(post.replies_to()?, known.fixes);
     let involved = || known.thread.and_then(|thread| thread.agent.clone());
     if mentions.is_empty() {
         mentions.extend(replied().or_else(involved));

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::book::Place;
 use super::bridge::Shared;
-use super::inbound::{Act, Fixes, Known, Voice, decide};
+use super::inbound::{Act, Fixes, Known, Voice, decide, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
@@ -109,7 +109,7 @@ impl Intake {
         }
         let run = match self.tails.remove(&channel) {
             None => Run::of(post),
-            Some((mut run, _)) => match run.go_on(post) {
+            Some((mut run, _)) => match run.go_on(post, Fixes::default()) {
                 Ok(()) => run,
                 Err(post) => {
                     self.deal_with(&run).await?;
@@ -181,7 +181,9 @@ impl Intake {
         let Some(member) = self.shared.roster.get(post.author.id).filter(|member| !member.ours) else {
             return Ok(None);
         };
-        let Some(turn) = self.shared.book.turn(&member.agent, post.channel).map_err(lost)? else { return Ok(None) };
+        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
+        let place = turn_place(post.channel, parent, Fixes::default());
+        let Some(turn) = self.shared.book.turn(&member.agent, place).map_err(lost)? else { return Ok(None) };
         let held = match self.shared.takers.get(&member.agent) {
             Some(taker) => taker.held(&turn).await,
             None => None,

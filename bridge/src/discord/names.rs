@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::inbound::{Fix, Fixes};
 use super::seen::Post;
 
 /// The agent that speaks for bots and webhooks that are nobody here.
@@ -44,6 +45,14 @@ impl Roster {
     /// Whether we post as this user.
     pub(crate) fn is_ours(&self, user: u64) -> bool {
         user == self.broker || self.members.get(&user).is_some_and(|member| member.ours)
+    }
+
+    /// The agent whose message a human replies to; the broker's bot speaks for none.
+    pub(crate) fn replied(&self, user: u64, fixes: Fixes) -> Option<String> {
+        if user == self.broker && !fixes.has(Fix::NoticesInvolveNobody) {
+            return self.agents().next().map(str::to_owned);
+        }
+        Some(self.get(user)?.agent.clone())
     }
 
     pub(crate) fn user_of(&self, agent: &str) -> Option<u64> {
@@ -127,7 +136,7 @@ mod tests {
     fn names_lead_back_to_what_they_were_made_from() {
         assert_eq!(post_of(&format!("{}.2", key(77))), Some(77));
         assert_eq!((post_of("req-0001"), post_of("discord:x")), (None, None));
-        assert_eq!(reference(175_928_847_299_117_063), "D-4W86J500000R7");
+        assert_eq!(reference(175_928_847_299_117_063), "D-4W86BB0G4007");
         assert_eq!(lineage("A/1/2").collect::<Vec<_>>(), ["A/1/2", "A/1", "A"]);
     }
 

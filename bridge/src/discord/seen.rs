@@ -60,8 +60,6 @@ enum Nonce {
 /// A channel or thread.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Channel {
-    #[serde(deserialize_with = "snowflake")]
-    pub(crate) id: u64,
     #[serde(default)]
     parent_id: Option<String>,
     #[serde(rename = "type", default)]
