@@ -220,11 +220,10 @@ impl Bridge {
             _ready = ready => {}
             Some(ended) = parts.join_next() => return Err(over(ended)),
         }
+        let intake = Intake::new(Arc::clone(&shared));
+        intake.begin().await.map_err(Failed::Discord)?;
         let ears = Arc::new(Ears { posts, interactions, missed });
-        parts.spawn({
-            let intake = Intake::new(Arc::clone(&shared));
-            async move { Failed::Discord(intake.run(heard, behind).await) }
-        });
+        parts.spawn(async move { Failed::Discord(intake.run(heard, behind).await) });
         parts.spawn(hearing(Arc::clone(&shared), shared.settings.broker.clone(), Role::Reader, &ears, &report));
         for bot in &shared.settings.bots {
             if let Identity::Ours { token } = &bot.identity {

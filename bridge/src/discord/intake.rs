@@ -53,6 +53,20 @@ impl Intake {
         }
     }
 
+    /// Where to begin in channels that are new: what was said before the bridge was there is not for it.
+    pub(crate) async fn begin(&self) -> Result<(), String> {
+        let Shared { settings, book, outbox, .. } = &*self.shared;
+        for channel in settings.channels.iter().copied() {
+            if book.handled(channel).map_err(|error| error.to_string())?.is_some() {
+                continue;
+            }
+            let last = outbox.persist(|| outbox.broker.last_post(channel)).await;
+            let last = last.map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
+            book.handle(channel, last.unwrap_or_default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
     /// Reads what was posted while nobody listened.
     async fn catch_up(&mut self) -> Result<(), ClientError> {
         let shared = Arc::clone(&self.shared);
@@ -70,13 +84,7 @@ impl Intake {
     async fn catch_up_in(&mut self, channel: u64) -> Result<Result<(), RestError>, ClientError> {
         let shared = Arc::clone(&self.shared);
         let rest = &shared.outbox.broker;
-        let Some(mut after) = shared.book.handled(channel).map_err(lost)? else {
-            // What was said before the bridge was there is not for it.
-            return match shared.outbox.persist(|| rest.last_post(channel)).await {
-                Ok(last) => shared.book.handle(channel, last.unwrap_or_default()).map(Ok).map_err(lost),
-                Err(error) => Ok(Err(error)),
-            };
-        };
+        let mut after = shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
         if let Some((run, _)) = self.tails.get(&channel) {
             after = after.max(run.last_id());
         }

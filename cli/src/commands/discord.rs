@@ -29,6 +29,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     };
     let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
     let settings = crate::discord::settings(table, base, &cx.settings.data, cx.access(Authority::Act)?)?;
+    super::serve::log_to_stderr(&cx.out);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let running = async {

@@ -9,6 +9,9 @@ use crate::program::{Server, lastword};
 use crate::running::Running;
 use crate::world::{Id, World};
 
+/// Most looks for anything; nothing here takes near as many.
+const LOOKS_MAX: usize = 1_000;
+
 /// All of it. `kilo` and `lima` are bots of ours, `hive` is not; `ann` is a human who may speak, `bob` one who may not.
 pub(crate) struct Town {
     pub(crate) world: World,
@@ -67,8 +70,14 @@ impl Town {
 
     /// Starts the bridge, and waits until it hears.
     pub(crate) fn bridge(&mut self) -> &mut Running {
+        self.bridge_with(&[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn bridge_with(&mut self, variables: &[(&str, &str)]) -> &mut Running {
         let mut command = lastword(self.server.path());
         command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
+        command.envs(variables.iter().copied());
         let running = Running::of(&mut command).ready();
         self.world.wait_connected(self.broker);
         self.bridge.insert(running)
@@ -78,6 +87,25 @@ impl Town {
     pub(crate) fn kill(&mut self) {
         if let Some(bridge) = self.bridge.take() {
             bridge.signal("-KILL");
+        }
+    }
+
+    /// All that the bridge said, once it has ended by itself.
+    pub(crate) fn ended(&mut self) -> String {
+        let (seen, ended) = self.bridge.take().unwrap().rest();
+        format!("{seen:?} {}", ended.stderr)
+    }
+
+    /// Waits for something of this kind in the workspace.
+    pub(crate) fn until(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut tries = 0;
+        loop {
+            if let Some(event) = self.events(kind).into_iter().find(&wanted) {
+                return event;
+            }
+            // Each look is a call of the server, which takes its time.
+            tries += 1;
+            assert!(tries < LOOKS_MAX, "no such {kind}: {:#?}\n{:#?}", self.events(kind), self.world.spoken());
         }
     }
 

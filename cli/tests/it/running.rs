@@ -80,6 +80,14 @@ impl Running {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
+    /// All of its events, and what came of it, once it has ended by itself.
+    pub(crate) fn rest(mut self) -> (Vec<Value>, Ended) {
+        while let Ok(event) = self.events.recv_timeout(PATIENCE) {
+            self.seen.push(event);
+        }
+        (std::mem::take(&mut self.seen), self.wait())
+    }
+
     /// What came of it, once it has ended by itself.
     pub(crate) fn wait(mut self) -> Ended {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
