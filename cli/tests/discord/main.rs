@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod crash;
+#[cfg(test)]
 #[path = "../it/program.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod program;

@@ -17,6 +17,8 @@ pub(crate) struct Town {
     pub(crate) world: World,
     pub(crate) server: Server,
     pub(crate) channel: Id,
+    /// Another channel in which the bridge takes part.
+    pub(crate) other: Id,
     pub(crate) broker: Id,
     pub(crate) kilo: Id,
     pub(crate) lima: Id,
@@ -45,7 +47,7 @@ impl Town {
         let server = Server::start();
         let [broker, kilo, lima, hive] = ["broker", "kilo", "lima", "hive"].map(|name| world.bot(name));
         let [ann, bob] = ["ann", "bob"].map(|name| world.human(name));
-        let channel = world.channel("den");
+        let [channel, other] = ["den", "attic"].map(|name| world.channel(name));
         for name in ["kilo", "lima"] {
             server.agent(name);
         }
@@ -59,13 +61,13 @@ impl Town {
         };
         let (api, gateway) = (world.http(), world.gateway());
         let text = format!(
-            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}]\nhumans = [{ann}]\n{more}\n\
+            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{more}\n\
              broker = {{ token_file = \"discord-broker.token\" }}\n{}{}[[discord.bot]]\nagent = \"hive\"\nuser = {hive}\n",
             ours("kilo"),
             ours("lima"),
         );
         fs::write(server.path().join("lastword.toml"), text).unwrap();
-        Self { world, server, channel, broker, kilo, lima, hive, ann, bob, bridge: None }
+        Self { world, server, channel, other, broker, kilo, lima, hive, ann, bob, bridge: None }
     }
 
     /// Starts the bridge, and waits until it hears.
@@ -75,12 +77,20 @@ impl Town {
 
     /// The same, with these variables.
     pub(crate) fn bridge_with(&mut self, variables: &[(&str, &str)]) -> &mut Running {
-        let mut command = lastword(self.server.path());
-        command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
-        command.envs(variables.iter().copied());
-        let running = Running::of(&mut command).ready();
+        let running = self.launched(variables).ready();
         self.world.wait_connected(self.broker);
         self.bridge.insert(running)
+    }
+
+    /// Starts the bridge without waiting for anything.
+    pub(crate) fn spawn(&mut self) {
+        self.bridge = Some(self.launched(&[]));
+    }
+
+    fn launched(&self, variables: &[(&str, &str)]) -> Running {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
+        Running::of(command.envs(variables.iter().copied()))
     }
 
     /// Kills the bridge, with no chance to do anything.
