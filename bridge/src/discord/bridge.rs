@@ -179,19 +179,8 @@ impl Bridge {
         let threads = Threads { book: book.clone(), outbox: Arc::clone(&outbox) };
         let known = Mutex::new(Noted { humans: known, ..Noted::default() });
         let following = watch::Sender::new(false);
-        let shared = Shared {
-            settings,
-            roster,
-            book,
-            outbox,
-            threads,
-            broker,
-            humans,
-            guest,
-            takers,
-            following,
-            known,
-        };
+        let shared =
+            Shared { settings, roster, book, outbox, threads, broker, humans, guest, takers, following, known };
         Ok(Self { shared: Arc::new(shared), report })
     }
 
@@ -262,13 +251,8 @@ fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker
 
 /// A token of an agent that nobody else acts as: registered, or renewed.
 async fn agent_token(broker: &Broker, name: &str) -> Result<Secret, ClientError> {
-    let new = NewAgent {
-        name: name.to_owned(),
-        actions: Vec::new(),
-        groups: Vec::new(),
-        kind: Kind::Agent,
-        turns_max: 0,
-    };
+    let new =
+        NewAgent { name: name.to_owned(), actions: Vec::new(), groups: Vec::new(), kind: Kind::Agent, turns_max: 0 };
     let registered = match broker.client.agent(name).await {
         Ok(_) => broker.client.rekey(name).await?,
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {

@@ -6,7 +6,7 @@ use lastword_proto::fact::{Fact, Kind, Profile};
 use lastword_proto::ids::{AgentId, Time};
 use lastword_proto::input::{Registration, RoomPost};
 use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::{Core, Effect, Input, Limits, Out, Principal, Reply};
+use lastword_proto::{Core, Effect, Input, Out, Principal, Reply};
 
 use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside};
 use super::names::{GUEST, Roster, key, room};
@@ -66,7 +66,7 @@ impl Den {
             warned: Vec::new(),
             facts: Vec::new(),
         };
-        den.give(Input::Configure(Box::new(Limits::default())), DEN);
+        den.give(Input::Configure(Box::default()), DEN);
         den.give(Input::Bootstrap(registration("operator", Kind::Human)), DEN);
         for name in ["kilo", "lima", "hive", GUEST] {
             let input = Input::Register(den.principal("operator"), registration(name, Kind::Agent));
@@ -102,10 +102,12 @@ impl Den {
         let facts: Vec<Fact> = out.entries.into_iter().map(|entry| entry.fact).collect();
         self.facts.extend(facts.iter().cloned());
         for fact in facts {
-            let (kind, turns, crossing) = match fact {
-                Fact::Warned { turns, crossing, .. } => ("warned", turns, crossing.word()),
-                Fact::Heard { turns, .. } => ("heard", turns, "soft"),
-                _ => continue,
+            let (kind, turns, crossing) = if let Fact::Warned { turns, crossing, .. } = fact {
+                ("warned", turns, crossing.word())
+            } else if let Fact::Heard { turns, .. } = fact {
+                ("heard", turns, "soft")
+            } else {
+                continue;
             };
             if !warns(kind, turns, self.fixes) {
                 continue;
@@ -116,11 +118,10 @@ impl Den {
                 self.hear_as(BROKER, channel, &text, true);
             }
         }
-        let reply = out.effects.into_iter().find_map(|effect| match effect {
+        out.effects.into_iter().find_map(|effect| match effect {
             Effect::Reply(reply) => Some(*reply),
             Effect::Wake(_) | Effect::WakeAll => None,
-        });
-        reply
+        })
     }
 
     /// A post that nothing is known about.
@@ -137,10 +138,10 @@ impl Den {
     pub(crate) fn hear_as(&mut self, author: u64, channel: u64, text: &str, echo: bool) -> Vec<Act> {
         let mut post = self.draft(author, text);
         post.channel = channel;
-        self.hear(Run::of(post), echo)
+        self.hear(&Run::of(post), echo)
     }
 
-    pub(crate) fn hear(&mut self, run: Run, echo: bool) -> Vec<Act> {
+    pub(crate) fn hear(&mut self, run: &Run, echo: bool) -> Vec<Act> {
         let post = run.first().unwrap().clone();
         let thread = self.thread.clone();
         let known = Known {
@@ -154,7 +155,7 @@ impl Den {
             turn: None,
             fixes: self.fixes,
         };
-        let acts = decide(&run, &known);
+        let acts = decide(run, &known);
         for act in &acts {
             self.perform(&post, act);
         }

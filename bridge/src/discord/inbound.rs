@@ -125,7 +125,8 @@ pub(crate) struct Known<'a> {
 
 /// Whether a channel is one in which the bridge takes part, or a thread in one.
 pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>, fixes: Fixes) -> bool {
-    !fixes.has(Fix::OnlyWhereItTakesPart) || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
+    !fixes.has(Fix::OnlyWhereItTakesPart)
+        || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
 }
 
 /// Under which id a turn that was shown somewhere is noted, and looked up: that of the thread itself.

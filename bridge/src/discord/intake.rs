@@ -1,6 +1,6 @@
 //! What is posted on Discord, one post after another: decided, noted, and only then done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lastword_client::ClientError;
@@ -73,12 +73,51 @@ impl Intake {
         let mut channels: Vec<u64> = shared.settings.channels.iter().copied().collect();
         let threads = shared.book.followed().map_err(lost)?;
         channels.extend(threads.into_iter().filter(|id| !shared.settings.channels.contains(id)));
+        for thread in self.new_threads().await {
+            if !channels.contains(&thread) {
+                channels.push(thread);
+            }
+        }
         for channel in channels {
             if let Err(error) = self.catch_up_in(channel).await? {
                 shared.outbox.warn(&format!("{channel} can't be read. {error}"));
             }
         }
         Ok(())
+    }
+
+    /// Threads in our channels in which nothing was heard yet: somebody may have begun them while nobody listened.
+    async fn new_threads(&self) -> Vec<u64> {
+        let Shared { settings, outbox, threads, book, .. } = &*self.shared;
+        let mut guilds = BTreeSet::new();
+        for channel in &settings.channels {
+            if let Ok(known) = outbox.persist(|| outbox.broker.channel(*channel)).await {
+                guilds.extend(known.guild());
+            }
+        }
+        let mut found = Vec::new();
+        for guild in guilds {
+            let open = match outbox.persist(|| outbox.broker.open_threads(guild)).await {
+                Ok(open) => open,
+                Err(error) => {
+                    outbox.warn(&format!("the open threads can't be listed. {error}"));
+                    continue;
+                }
+            };
+            for thread in open {
+                let Some(parent) = thread.parent().filter(|parent| settings.channels.contains(parent)) else {
+                    continue;
+                };
+                // A thread that is older than the bridge is not for it.
+                let since = book.handled(parent).ok().flatten().unwrap_or(u64::MAX);
+                let unheard = matches!(book.handled(thread.id), Ok(None));
+                if unheard && (thread.id >= since || matches!(book.thread(thread.id), Ok(Some(_)))) {
+                    found.push(thread.id);
+                    threads.note_parent(thread.id, Some(parent));
+                }
+            }
+        }
+        found
     }
 
     async fn catch_up_in(&mut self, channel: u64) -> Result<Result<(), RestError>, ClientError> {
@@ -121,7 +160,7 @@ impl Intake {
                 Ok(()) => run,
                 Err(post) => {
                     self.deal_with(&run).await?;
-                    Run::of(post)
+                    Run::of(*post)
                 }
             },
         };
@@ -265,12 +304,7 @@ impl Intake {
         refused_or_fatal(sent)
     }
 
-    async fn submit(
-        &self,
-        post: &Post,
-        voice: &Voice,
-        text: String,
-    ) -> Result<Result<(), ClientError>, ClientError> {
+    async fn submit(&self, post: &Post, voice: &Voice, text: String) -> Result<Result<(), ClientError>, ClientError> {
         let book = &self.shared.book;
         let reference = header::parse(&text).ok().map(|(header, _)| header.reference.to_string());
         let mut fresh = None;
@@ -360,6 +394,7 @@ fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientEr
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
 fn lost(error: rusqlite::Error) -> ClientError {
     ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }

@@ -47,12 +47,7 @@ impl Posting {
 }
 
 /// The posts of a message; none for what is not shown.
-pub(crate) fn posting(
-    message: &StoredMessage,
-    human: bool,
-    roster: &Roster,
-    style: HeaderStyle,
-) -> Option<Posting> {
+pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, style: HeaderStyle) -> Option<Posting> {
     let by_its_bot = roster.foreign(&message.from).is_some();
     // What a foreign bot says it says on Discord itself, and a human's answer stands on the card that it answers.
     if by_its_bot || message.kind == MessageType::Status || (human && message.kind == MessageType::Response) {
@@ -105,7 +100,7 @@ pub(crate) fn warners(roster: &Roster, fixes: Fixes) -> Vec<Poster> {
 
 /// Whether an event calls for a warning.
 pub(crate) fn warns(kind: &str, turns: u64, fixes: Fixes) -> bool {
-    kind == "warned" || (!fixes.has(Fix::OneFactOneWarning) && turns >= u64::from(Limits::default().turns_soft_max))
+    kind == "warned" || (!fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
 }
 
 /// The words of a warning.

@@ -141,6 +141,7 @@ impl Outbox {
 }
 
 /// A file that can't be written is like a Discord that does not answer: nothing goes out unnoted.
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
 fn lost(error: rusqlite::Error) -> RestError {
     RestError::Unreachable(format!("the bridge's own file: {error}"))
 }

@@ -50,10 +50,11 @@ fn whoever_goes_on_all_the_same_is_stopped_at_a_hundred_and_a_human_lifts_it() {
     for n in 0..150 {
         den.posts(HIVE, &format!("still here, {n}"));
     }
-    let crossings: Vec<Crossing> = den.facts.iter().filter_map(|fact| match fact {
-        Fact::Warned { crossing, .. } => Some(*crossing),
-        _ => None,
-    }).collect();
+    let crossings: Vec<Crossing> = den
+        .facts
+        .iter()
+        .filter_map(|fact| if let Fact::Warned { crossing, .. } = fact { Some(*crossing) } else { None })
+        .collect();
     assert_eq!(crossings, [Crossing::Soft, Crossing::Hard]);
     assert_eq!((den.warned.len(), den.admitted("hive")), (2, 19));
     assert_eq!(den.facts.iter().filter(|fact| matches!(fact, Fact::LatchSet { .. })).count(), 1);
@@ -65,7 +66,8 @@ fn whoever_goes_on_all_the_same_is_stopped_at_a_hundred_and_a_human_lifts_it() {
 #[test]
 fn the_table_of_the_tracker_is_as_written() {
     let mut den = Den::new(Fixes::default());
-    let mut table = String::from("# turns since a human spoke: what becomes of the post, and what is posted beside it\n");
+    let mut table =
+        String::from("# turns since a human spoke: what becomes of the post, and what is posted beside it\n");
     let mut from = 1;
     let mut last = String::new();
     for turn in 1..=121 {
@@ -78,7 +80,8 @@ fn the_table_of_the_tracker_is_as_written() {
         let (warned, before) = (den.warned.len(), den.facts.len());
         den.posts(HIVE, &format!("message {turn}"));
         let new = &den.facts[before..];
-        let passed = if new.iter().any(|fact| matches!(fact, Fact::Posted { .. })) { "passed on" } else { "not passed on" };
+        let passed =
+            if new.iter().any(|fact| matches!(fact, Fact::Posted { .. })) { "passed on" } else { "not passed on" };
         let warning = den.warned[warned..].iter().map(|(_, _, text)| format!(", {text}")).collect::<String>();
         let latched = if new.iter().any(|fact| matches!(fact, Fact::LatchSet { .. })) { ", latched" } else { "" };
         let now = format!("{passed}{latched}{warning}");

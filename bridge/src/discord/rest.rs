@@ -98,7 +98,8 @@ impl Rest {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes).map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
     }
 
     /// A channel or thread.
@@ -114,6 +115,12 @@ impl Rest {
         let mut posts: Vec<Post> = posts.into_iter().filter_map(|post| serde_json::from_value(post).ok()).collect();
         posts.sort_by_key(|post| post.id);
         Ok(posts)
+    }
+
+    /// The threads of a channel's guild that are open now, with the channels in which they are.
+    pub(crate) async fn open_threads(&self, guild: u64) -> Result<Vec<Channel>, RestError> {
+        let answer = self.call(Method::Get, &format!("guilds/{guild}/threads/active"), None).await?;
+        read(answer["threads"].clone())
     }
 
     /// The last post of a channel.

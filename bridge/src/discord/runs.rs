@@ -41,8 +41,8 @@ impl Run {
     }
 
     /// Adds the next part; gives it back where it is none.
-    pub(crate) fn go_on(&mut self, post: Post, fixes: Fixes) -> Result<(), Post> {
-        let Some(last) = self.0.last().filter(|_| fixes.has(Fix::PartsAreOnePost)) else { return Err(post) };
+    pub(crate) fn go_on(&mut self, post: Post, fixes: Fixes) -> Result<(), Box<Post>> {
+        let Some(last) = self.0.last().filter(|_| fixes.has(Fix::PartsAreOnePost)) else { return Err(Box::new(post)) };
         let same = last.channel == post.channel
             && last.author.id == post.author.id
             && last.webhook_id == post.webhook_id
@@ -51,7 +51,7 @@ impl Run {
             self.0.push(post);
             return Ok(());
         }
-        Err(post)
+        Err(Box::new(post))
     }
 }
 

@@ -60,6 +60,10 @@ enum Nonce {
 /// A channel or thread.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Channel {
+    #[serde(deserialize_with = "snowflake")]
+    pub(crate) id: u64,
+    #[serde(default)]
+    guild_id: Option<String>,
     #[serde(default)]
     parent_id: Option<String>,
     #[serde(rename = "type", default)]
@@ -67,6 +71,10 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
+    pub(crate) fn guild(&self) -> Option<u64> {
+        self.guild_id.as_ref()?.parse().ok()
+    }
+
     /// The channel in which a thread is; none for what is no thread.
     pub(crate) fn parent(&self) -> Option<u64> {
         matches!(self.kind, 10..=12).then(|| self.parent_id.as_ref()?.parse().ok()).flatten()

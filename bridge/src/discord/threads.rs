@@ -56,8 +56,12 @@ impl Threads {
             return Ok(parent);
         }
         let parent = self.outbox.persist(|| self.outbox.broker.channel(channel)).await?.parent();
+        self.note_parent(channel, parent);
+        Ok(parent)
+    }
+
+    pub(crate) fn note_parent(&self, channel: u64, parent: Option<u64>) {
         // What can't be noted is asked again.
         let _noted = self.book.set_parent(channel, parent).is_ok();
-        Ok(parent)
     }
 }

@@ -87,11 +87,12 @@ fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
         for round in 0..4 {
             (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {round} {n}"))));
             // A pin, a join, "thread created", an empty post, and somebody else.
-            for (author, kind, text) in [(ANN, 6, "pinned"), (ANN, 7, ""), (ANN, 18, "thread"), (ANN, 0, " "), (BOB, 0, "hi")]
+            for (author, kind, text) in
+                [(ANN, 6, "pinned"), (ANN, 7, ""), (ANN, 18, "thread"), (ANN, 0, " "), (BOB, 0, "hi")]
             {
                 let mut post = den.draft(author, text);
                 post.kind = kind;
-                den.hear(Run::of(post), false);
+                den.hear(&Run::of(post), false);
             }
         }
         den.turns() == 80 && den.warned.len() == 1
@@ -141,7 +142,7 @@ fn bug_727_a_notice_makes_nobody_a_participant() {
         let mut den = Den::new(fixes);
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let answer = den.draft(ANN, "thanks for the warning");
-        let acts = den.hear(Run::of(reply_to(answer, BROKER)), false);
+        let acts = den.hear(&Run::of(reply_to(answer, BROKER)), false);
         matches!(acts.as_slice(), [Act::Say { mentions, .. }] if mentions.is_empty())
     });
 }
@@ -151,8 +152,13 @@ fn bug_843_a_warning_says_the_number_that_holds() {
     needs(Fix::NumbersOfTheBroker, |fixes| {
         let mut den = Den::new(fixes);
         (0..100).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
-        let numbers = [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
-        den.warned.iter().map(|(_, _, text)| text.clone()).zip(numbers).all(|(text, n)| text.contains(&format!(" {n} ")))
+        let numbers =
+            [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
+        den.warned
+            .iter()
+            .map(|(_, _, text)| text.clone())
+            .zip(numbers)
+            .all(|(text, n)| text.contains(&format!(" {n} ")))
     });
 }
 
@@ -162,7 +168,7 @@ fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
         let mut den = Den::new(fixes);
         den.policy = BotPolicy::Mentions;
         let answer = den.draft(HIVE, ENVELOPE);
-        let acts = den.hear(Run::of(reply_to(answer, KILO)), false);
+        let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
         !acts.iter().any(|act| matches!(act, Act::Submit { .. }))
     });
 }
@@ -176,10 +182,10 @@ fn a_long_answer_in_parts_counts_once() {
         for part in [long.as_str(), "the end"] {
             let next = den.draft(HIVE, part);
             if let Err(next) = run.go_on(next, fixes) {
-                den.hear(std::mem::replace(&mut run, Run::of(next)), false);
+                den.hear(&std::mem::replace(&mut run, Run::of(*next)), false);
             }
         }
-        den.hear(run, false);
+        den.hear(&run, false);
         den.turns() == 1
     });
 }
@@ -188,7 +194,7 @@ fn a_long_answer_in_parts_counts_once() {
 fn a_post_that_comes_twice_is_one() {
     let mut den = Den::new(Fixes::default());
     let post = den.draft(HIVE, "hello");
-    (0..3).for_each(|_| drop(den.hear(Run::of(post.clone()), false)));
+    (0..3).for_each(|_| drop(den.hear(&Run::of(post.clone()), false)));
     assert_eq!((den.turns(), den.admitted("hive")), (1, 1));
     assert!(key(post.id).starts_with("discord:"));
 }

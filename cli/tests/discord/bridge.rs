@@ -1,6 +1,7 @@
 //! What is said on Discord reaches the workspace, and what is said there is posted.
 
 use crate::town::Town;
+use crate::world::Mishap;
 
 #[test]
 fn a_human_mentions_an_agent_and_its_answer_is_posted_in_a_thread() {
@@ -155,5 +156,62 @@ fn no_token_is_said_at_any_level_of_the_log() {
         assert!(!said.contains(secret), "{secret} is in {said}");
     }
     assert!(said.contains("does not know this bot token"), "{said}");
-    assert!(said.contains("twilight_http") && said.contains("twilight_gateway"), "the libraries told what they do: {said}");
+    assert!(
+        said.contains("twilight_http") && said.contains("twilight_gateway"),
+        "the libraries told what they do: {said}"
+    );
+}
+
+#[test]
+fn who_was_asked_in_a_thread_is_asked_on_without_a_mention_and_signs_say_how_far_it_is() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["sed", "s/^/kilo: /"]);
+    let _lima = town.runs("lima", &["sh", "-c", "sed 's/^/lima: /'; exit 3"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> one", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "kilo: @kilo one");
+    town.world.posts(town.ann, thread.id, "two");
+    town.world.wait_message(thread.id, town.kilo, "kilo: two");
+    let failing = town.world.posts(town.ann, thread.id, &format!("<@{}> three", town.lima));
+    let answer = town.world.wait_message(thread.id, town.lima, "lima: @lima three");
+    assert_eq!(answer.reply_to, Some(failing));
+    let references: std::collections::BTreeSet<String> =
+        town.events("accepted").iter().map(|event| event["ref"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(references.len(), 1, "a thread is one conversation: {references:?}");
+    for (post, sign, bot) in [(asked, "✅", town.kilo), (asked, "👀", town.kilo), (failing, "❌", town.lima)] {
+        town.world.wait(sign, |discord| discord.messages[&post].reactions.get(sign)?.contains(&bot).then_some(()));
+    }
+}
+
+#[test]
+fn a_thread_that_was_begun_in_an_outage_is_heard() {
+    let mut town = Town::start();
+    town.world.posts(town.ann, town.channel, "before");
+    town.until("posted", |event| event["data"]["body"] == "before");
+    town.kill();
+    let about = town.world.posts(town.ann, town.channel, "a new thing");
+    let thread = town.world.opens_thread(town.ann, about, "a new thing");
+    town.world.posts(town.ann, thread, &format!("<@{}> look at this", town.kilo));
+    town.bridge();
+    let asked = town.until("accepted", |event| event["message"]["to"] == "kilo");
+    assert!(asked["ref"].as_str().unwrap().starts_with("D-"));
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.world.wait_message(thread, town.kilo, "LOOK AT THIS");
+}
+
+#[test]
+fn what_discord_refuses_for_a_while_is_posted_once() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    let limited = Mishap::Limited { retry_after_ms: 300, global: false };
+    for mishap in [limited, Mishap::Refused(503), Mishap::Lost, Mishap::BadGateway] {
+        town.world.next_call_of(Some(town.kilo), "POST", "/messages", mishap);
+    }
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> still there", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "STILL THERE");
+    town.world.posts(town.ann, thread.id, "once more");
+    town.world.wait_message(thread.id, town.kilo, "ONCE MORE");
+    let answers = town.world.messages(thread.id).into_iter().filter(|m| m.author.id == town.kilo).count();
+    assert_eq!(answers, 2, "{:#?}", town.world.spoken());
 }

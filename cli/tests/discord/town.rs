@@ -9,6 +9,8 @@ use crate::program::{Server, lastword};
 use crate::running::Running;
 use crate::world::{Id, World};
 
+/// Where the bridge's errors and its log go.
+const LOG: &str = "bridge.log";
 /// Most looks for anything; nothing here takes near as many.
 const LOOKS_MAX: usize = 1_000;
 
@@ -56,9 +58,7 @@ impl Town {
             fs::write(&path, format!("token-{name}\n")).unwrap();
             fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
         }
-        let ours = |name: &str| {
-            format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n")
-        };
+        let ours = |name: &str| format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n");
         let (api, gateway) = (world.http(), world.gateway());
         let text = format!(
             "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{more}\n\
@@ -90,7 +90,9 @@ impl Town {
     fn launched(&self, variables: &[(&str, &str)]) -> Running {
         let mut command = lastword(self.server.path());
         command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
-        Running::of(command.envs(variables.iter().copied()))
+        // A file never fills up, as a pipe that nobody reads does.
+        let log = fs::File::options().create(true).append(true).open(self.server.path().join(LOG)).unwrap();
+        Running::of(command.envs(variables.iter().copied()).stderr(log))
     }
 
     /// Kills the bridge, with no chance to do anything.
@@ -102,8 +104,8 @@ impl Town {
 
     /// All that the bridge said, once it has ended by itself.
     pub(crate) fn ended(&mut self) -> String {
-        let (seen, ended) = self.bridge.take().unwrap().rest();
-        format!("{seen:?} {}", ended.stderr)
+        let (seen, _) = self.bridge.take().unwrap().rest();
+        format!("{seen:?} {}", fs::read_to_string(self.server.path().join(LOG)).unwrap())
     }
 
     /// Waits for something of this kind in the workspace.

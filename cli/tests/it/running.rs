@@ -62,7 +62,7 @@ impl Running {
             let Ok(event) = self.events.recv_timeout(PATIENCE) else {
                 let _killed = self.child.kill();
                 let mut said = String::new();
-                self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                self.child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
                 panic!("no {name} after {:#?} {said}", self.seen)
             };
             self.seen.push(event.clone());
@@ -92,7 +92,7 @@ impl Running {
     pub(crate) fn wait(mut self) -> Ended {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let mut stderr = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        self.child.stderr.take().map(|mut errors| errors.read_to_string(&mut stderr));
         Ended { code, stdout: String::new(), stderr }
     }
 
