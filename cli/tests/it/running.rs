@@ -81,6 +81,7 @@ impl Running {
     }
 
     /// All of its events, and what came of it, once it has ended by itself.
+    #[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
     pub(crate) fn rest(mut self) -> (Vec<Value>, Ended) {
         while let Ok(event) = self.events.recv_timeout(PATIENCE) {
             self.seen.push(event);
