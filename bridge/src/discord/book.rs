@@ -67,7 +67,7 @@ pub(crate) struct Tried {
     pub(crate) id: Option<u64>,
 }
 
-type Kept<T> = rusqlite::Result<T>;
+pub(super) type Kept<T> = rusqlite::Result<T>;
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
@@ -94,7 +94,7 @@ impl Book {
         Ok(Self { db: Arc::new(Mutex::new(db)), mark })
     }
 
-    fn db(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -235,8 +235,8 @@ impl Book {
     /// The conversation that a thread shows: the first, where it shows several.
     pub(crate) fn thread(&self, thread: u64) -> Kept<Option<Thread>> {
         let db = self.db();
-        let mut look = db
-            .prepare_cached("SELECT ref, agent FROM threads WHERE thread = ?1 ORDER BY origin, length(ref) LIMIT 1")?;
+        let mut look =
+            db.prepare_cached("SELECT ref, agent FROM threads WHERE thread = ?1 ORDER BY origin, length(ref) LIMIT 1")?;
         let found = |row: &rusqlite::Row<'_>| Ok(Thread { reference: row.get(0)?, agent: row.get(1)? });
         look.query_row([thread.cast_signed()], found).optional()
     }
@@ -300,8 +300,7 @@ impl Book {
     /// Whether a hint was given already.
     pub(crate) fn hinted(&self, about: &str) -> Kept<bool> {
         let db = self.db();
-        db.prepare_cached("SELECT EXISTS (SELECT 1 FROM hints WHERE about = ?1)")?
-            .query_row([about], |row| row.get(0))
+        db.prepare_cached("SELECT EXISTS (SELECT 1 FROM hints WHERE about = ?1)")?.query_row([about], |row| row.get(0))
     }
 
     pub(crate) fn hint(&self, about: &str) -> Kept<()> {

@@ -55,6 +55,7 @@ async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientErro
     while let Some(event) = events.next().await? {
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let posted = show(shared, &event).await?;
+        shared.desk.hear(&event);
         if posted || event.seq - noted >= QUIET_EVENTS_MAX {
             shared.book.set_cursor(event.seq).map_err(lost)?;
             noted = event.seq;
@@ -106,7 +107,8 @@ fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
 }
 
 async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
-    let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| message.kind != MessageType::Response);
+    let from_discord =
+        message.request_id.as_deref().and_then(post_of).filter(|_| message.kind != MessageType::Response);
     let waits = shared.roster.foreign(&message.to).is_some()
         && matches!(message.kind, MessageType::Request | MessageType::Response);
     let human = shared.is_human(&message.from);
@@ -245,7 +247,8 @@ async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
 
 /// What an agent or a human posted in a room that is a channel, but not there.
 async fn posted(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
-    let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body")) else {
+    let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body"))
+    else {
         return Ok(false);
     };
     let Some(channel) = room.strip_prefix("discord:").and_then(|channel| channel.parse().ok()) else {

@@ -11,7 +11,6 @@ use super::seen::Post;
 use super::settings::Secret;
 use crate::event::{Event, Report};
 
-
 #[derive(Deserialize)]
 struct Frame {
     op: u8,
@@ -83,7 +82,8 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &Report) {
                 }
             }
             Err(error) => {
-                report.tell(&Event::Warning { message: format!("the gateway sent a post that can't be read: {error}") });
+                report
+                    .tell(&Event::Warning { message: format!("the gateway sent a post that can't be read: {error}") });
                 ears.missed.send_modify(|count| *count += 1);
             }
         },

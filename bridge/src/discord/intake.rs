@@ -265,12 +265,7 @@ impl Intake {
         refused_or_fatal(sent)
     }
 
-    async fn submit(
-        &self,
-        post: &Post,
-        voice: &Voice,
-        text: String,
-    ) -> Result<Result<(), ClientError>, ClientError> {
+    async fn submit(&self, post: &Post, voice: &Voice, text: String) -> Result<Result<(), ClientError>, ClientError> {
         let book = &self.shared.book;
         let reference = header::parse(&text).ok().map(|(header, _)| header.reference.to_string());
         let mut fresh = None;

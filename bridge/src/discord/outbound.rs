@@ -47,12 +47,7 @@ impl Posting {
 }
 
 /// The posts of a message; none for what is not shown.
-pub(crate) fn posting(
-    message: &StoredMessage,
-    human: bool,
-    roster: &Roster,
-    style: HeaderStyle,
-) -> Option<Posting> {
+pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, style: HeaderStyle) -> Option<Posting> {
     let by_its_bot = roster.foreign(&message.from).is_some();
     // What a foreign bot says it says on Discord itself, and a human's answer stands on the card that it answers.
     if by_its_bot || message.kind == MessageType::Status || (human && message.kind == MessageType::Response) {

@@ -76,7 +76,7 @@ impl Outbox {
         }
     }
 
-    async fn try_part(
+    pub(crate) async fn try_part(
         &self,
         rest: &Rest,
         nonce: &str,
@@ -146,7 +146,7 @@ fn lost(error: rusqlite::Error) -> RestError {
 }
 
 /// A message that pings nobody but the foreign bot to which it is delivered.
-fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
+pub(crate) fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
     let users: Vec<String> = ping.iter().map(ToString::to_string).collect();
     let mut message = json!({
         "content": text,

@@ -98,7 +98,8 @@ impl Rest {
         if bytes.is_empty() {
             return Ok(Value::Null);
         }
-        serde_json::from_slice(&bytes).map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
     }
 
     /// A channel or thread.
