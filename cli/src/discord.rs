@@ -209,7 +209,10 @@ mod tests {
         let settings = settings.unwrap();
         assert!(!format!("{settings:?}").contains("canary"));
         assert!(matches!(settings.bots[1].identity, Identity::Theirs { user: 9, token: None }));
-        assert_eq!(settings.humans.iter().map(|(id, own)| (*id, own.is_some())).collect::<Vec<_>>(), [(5, false), (6, true)]);
+        assert_eq!(
+            settings.humans.iter().map(|(id, own)| (*id, own.is_some())).collect::<Vec<_>>(),
+            [(5, false), (6, true)]
+        );
         assert_eq!(settings.policy, BotPolicy::Mentions);
     }
 
@@ -225,7 +228,10 @@ mod tests {
             (&format!("{GOOD}{kilo}token_env = \"OTHER\""), "LASTWORD_"),
             (&format!("{GOOD}{kilo}token_env = \"LASTWORD_NOT_SET_ANYWHERE\""), "is not set"),
             (&format!("{GOOD}{kilo}token_file = \"no.token\""), "no.token"),
-            (&format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"), "channels is empty"),
+            (
+                &format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"),
+                "channels is empty",
+            ),
         ] {
             let failure = read(text).1.unwrap_err();
             assert!(failure.message.contains(word), "{text}: {}", failure.message);

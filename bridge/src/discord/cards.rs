@@ -6,7 +6,7 @@ mod kept;
 pub(crate) use desk::Desk;
 
 use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
-use lastword_proto::fact::Decision;
+use lastword_proto::fact::{Decision, EscalationCause};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use serde_json::{Value, json};
 
@@ -130,7 +130,11 @@ fn by(name: Option<&str>, user: Option<u64>) -> String {
 /// A question of an agent.
 pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     let EscalationView { id, agent, reference, message, options, .. } = view;
-    let mut text = format!("❓ **{agent}** asks · {reference} · {id}\n{message}");
+    let asks = match view.cause {
+        EscalationCause::Asked => format!("❓ **{agent}** asks"),
+        EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice: what shall be done?"),
+    };
+    let mut text = format!("{asks} · {reference} · {id}\n{message}");
     if options.len() > OPTIONS_MAX {
         for option in options {
             text.push_str(&format!("\n- {option}"));

@@ -133,7 +133,7 @@ async fn one(shared: &Shared, interaction: &Interaction) {
         Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. }
             if !shared.settings.humans.contains_key(&interaction.user) =>
         {
-            let text = "That is for the people whom `lastword.toml` lists under `[discord.humans]`.";
+            let text = "That is for the people whom `lastword.toml` lists as `humans` in `[discord]`.";
             interaction.say(shared, text, FOR_ONE).await
         }
         Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
