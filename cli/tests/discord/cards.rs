@@ -9,7 +9,7 @@ impl Town {
     /// A call of an agent's own to the server.
     fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
         let token = std::fs::read_to_string(self.server.path().join(format!("{agent}.token"))).unwrap();
-        let url = format!("{}/v1{path}", self.server.first_line["url"].as_str().unwrap());
+        let url = format!("{}/v1{path}", self.server.first_line["listening"].as_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
             let call = reqwest::Client::new().post(url).bearer_auth(token.trim()).json(body);
@@ -21,7 +21,8 @@ impl Town {
     fn taken(&self, text: &str) -> Id {
         let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> {text}", self.kilo));
         let taken = self.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
-        assert!(taken["message"]["body"].as_str().unwrap().contains(text), "{taken}");
+        let body = taken["message"]["body"].as_str().unwrap_or_default();
+        assert!(body.contains(text), "{taken} {:?} {:?}", self.world.spoken(), self.events("refused"));
         self.world.wait_thread(asked).id
     }
 
