@@ -4,10 +4,12 @@ mod desk;
 mod kept;
 
 pub(crate) use desk::Desk;
+pub(crate) use kept::Posted;
 
 use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
 use lastword_proto::fact::{Decision, EscalationCause};
 use lastword_proto::state::{ApprovalState, EscalationState};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::{MESSAGE_CHARS_MAX, split, title};
@@ -95,7 +97,7 @@ impl Button {
 }
 
 /// A card: its messages, and the buttons under the last.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Card {
     pub(crate) parts: Vec<String>,
     pub(crate) rows: Value,

@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use twilight_http::request::Method;
 
 use super::bridge::Shared;
-use super::cards::{Button, WORDS, form};
+use super::cards::{Button, Posted, WORDS, form};
 use super::commands;
 use super::outbound::header;
 use super::rest::RestError;
@@ -229,7 +229,8 @@ async fn settle(
     let id = button.subject();
     // The same bot may once have served another workspace, in which this id was something else.
     let card = shared.book.card(id).ok().flatten();
-    if interaction.post.is_some() && card.map(|card| card.post) != interaction.post {
+    let other = |card: Posted| card.post.is_some() && card.post != interaction.post;
+    if card.is_none_or(other) {
         return interaction.say(shared, "This card is of another workspace, or was posted twice.", FOR_ONE).await;
     }
     interaction.answer(shared, UPDATE_LATER, Value::Null).await?;

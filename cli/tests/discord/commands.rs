@@ -1,5 +1,7 @@
 //! `/lastword` on Discord.
 
+use serde_json::Value;
+
 use crate::town::Town;
 use crate::world::{Id, Message};
 
@@ -52,20 +54,23 @@ fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it
     let stopped = town.gives(town.ann, thread, "stop", &[]);
     assert!(stopped.content.contains(&format!("Stopped **{reference}**")) && stopped.only_for.is_none());
     let controls = || {
-        let word = |event: &serde_json::Value| format!("{} {}", event["data"]["control"], event["data"]["scope"]);
-        town.events("controlled").iter().map(word).collect::<Vec<_>>().join(", ").replace('"', "")
+        let on = |event: &Value| ["ref", "agent"].into_iter().find_map(|name| event[name].as_str().map(str::to_owned));
+        let word = |event: &Value| {
+            format!("{} {}", event["data"]["control"].as_str().unwrap(), on(event).unwrap_or_else(|| "everything".to_owned()))
+        };
+        town.events("controlled").iter().map(word).collect::<Vec<_>>()
     };
-    assert_eq!(controls(), "stop conversation");
+    let stop = format!("stop {reference}");
+    assert_eq!(controls(), [stop.as_str()]);
     let resumed = town.gives(town.ann, thread, "resume", &[]);
     assert!(resumed.content.contains(&format!("Resumed **{reference}**")), "{}", resumed.content);
     town.gives(town.ann, town.channel, "stop", &[]);
     town.gives(town.ann, town.channel, "resume", &[]);
     town.gives(town.ann, thread, "stop", &[("agent", "kilo")]);
     town.gives(town.ann, thread, "stop", &[("where", "everything")]);
-    assert_eq!(
-        controls(),
-        "stop conversation, resume conversation, stop workspace, resume workspace, stop agent, stop workspace"
-    );
+    let resume = format!("resume {reference}");
+    let all = [&stop, &resume, "stop everything", "resume everything", "stop kilo", "stop everything"];
+    assert_eq!(controls(), all);
 }
 
 #[test]

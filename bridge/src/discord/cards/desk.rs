@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use twilight_http::request::Method;
 
+use super::kept::Posted;
 use super::{Card, held_call, question};
 use crate::discord::book::Book;
 use crate::discord::bridge::Shared;
@@ -118,31 +119,40 @@ async fn look(shared: &Shared, id: &str) -> Result<(), ClientError> {
         (question(&view, user), Some(view.reference))
     };
     drop(settling);
+    let posted = match posted {
+        Some(posted) if posted.settled => return Ok(()),
+        Some(Posted { post: Some(post), channel, .. }) => Some((channel, post)),
+        Some(Posted { post: None, channel, .. }) => post(shared, id, channel, &card).await?,
+        None if card.settled => None,
+        None => match place(shared, reference.as_deref()).await? {
+            Some(channel) => post(shared, id, channel, &card).await?,
+            None => None,
+        },
+    };
     match posted {
-        None if card.settled => Ok(()),
-        None => {
-            let Some(channel) = place(shared, reference.as_deref()).await? else { return Ok(()) };
-            post(shared, id, channel, &card).await
+        Some((channel, post)) if card.settled => {
+            settle(shared, id, &format!("channels/{channel}/messages/{post}"), &card).await
         }
-        Some(posted) if posted.settled || !card.settled => Ok(()),
-        Some(posted) => {
-            let change = json!({
-                "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] },
-            });
-            let path = format!("channels/{}/messages/{}", posted.channel, posted.post);
-            let rest = &shared.outbox.broker;
-            let changed = shared.outbox.persist(|| rest.call(Method::Patch, &path, Some(&change))).await;
-            told(shared, id, changed.map(|_| ()));
-            shared.book.settle_card(id).map_err(lost)
-        }
+        Some(_) | None => Ok(()),
     }
 }
 
-async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<(), ClientError> {
-    let outbox = &shared.outbox;
+/// Says on a card how it was settled, and takes its buttons away.
+async fn settle(shared: &Shared, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
+    let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
+    let rest = &shared.outbox.broker;
+    let changed = shared.outbox.persist(|| rest.call(Method::Patch, path, Some(&change))).await;
+    told(shared, id, changed.map(|_| ()));
+    shared.book.settle_card(id).map_err(lost)
+}
+
+/// Posts a card, once; gives where the buttons are.
+async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
+    let (outbox, book) = (&shared.outbox, &shared.book);
+    let Some(card) = book.begin_card(id, channel, card).map_err(lost)? else { return Ok(None) };
     let mut last = None;
     for (number, part) in card.parts.iter().enumerate() {
-        let nonce = shared.book.nonce(&format!("c{id}"), number);
+        let nonce = book.nonce(&format!("c{id}"), number);
         let mut body = message(part.trim(), &nonce, None, None);
         if number + 1 == card.parts.len() {
             body["components"] = card.rows.clone();
@@ -152,11 +162,15 @@ async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<()
             Ok(post) => last = Some(post),
             Err(error) => {
                 told(shared, id, Err(error));
-                return Ok(());
+                // Discord will not have it: it is tried no second time.
+                book.settle_card(id).map_err(lost)?;
+                return Ok(None);
             }
         }
     }
-    last.map_or(Ok(()), |post| shared.book.post_card(id, channel, post).map_err(lost))
+    let Some(last) = last else { return Ok(None) };
+    book.post_card(id, last).map_err(lost)?;
+    Ok(Some((channel, last)))
 }
 
 fn told(shared: &Shared, id: &str, done: Result<(), RestError>) {

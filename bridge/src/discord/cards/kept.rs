@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension as _, params};
 
+use super::Card;
 use crate::discord::book::{Book, Kept};
 
 const SCHEMA: &str = "
@@ -9,17 +10,21 @@ const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS cards (
   id TEXT PRIMARY KEY,
   channel INTEGER NOT NULL,
-  post INTEGER NOT NULL,
+  -- Not known while it is being posted.
+  post INTEGER,
+  -- As it is posted: a second try after a restart posts, or finds, the same.
+  card TEXT NOT NULL,
   settled INTEGER NOT NULL DEFAULT 0,
   user INTEGER
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS cards_open ON cards (settled) WHERE settled = 0;";
 
-/// A card that was posted.
+/// A card that was posted, or is about to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) channel: u64,
-    pub(crate) post: u64,
+    /// The post with the buttons, once it is there.
+    pub(crate) post: Option<u64>,
     pub(crate) settled: bool,
     pub(crate) user: Option<u64>,
 }
@@ -37,7 +42,7 @@ impl Book {
         let posted = |row: &rusqlite::Row<'_>| {
             Ok(Posted {
                 channel: row.get::<_, i64>(0)?.cast_unsigned(),
-                post: row.get::<_, i64>(1)?.cast_unsigned(),
+                post: row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned),
                 settled: row.get(2)?,
                 user: row.get::<_, Option<i64>>(3)?.map(i64::cast_unsigned),
             })
@@ -52,10 +57,21 @@ impl Book {
         all.query_map([], |row| row.get(0))?.collect()
     }
 
-    pub(super) fn post_card(&self, id: &str, channel: u64, post: u64) -> Kept<()> {
+    /// A card is about to be posted; the first word on it stays. Gives it as it was then.
+    pub(super) fn begin_card(&self, id: &str, channel: u64, card: &Card) -> Kept<Option<Card>> {
+        let text = serde_json::to_string(card).unwrap_or_default();
         let db = self.db();
-        let mut add = db.prepare_cached("INSERT OR IGNORE INTO cards (id, channel, post) VALUES (?1, ?2, ?3)")?;
-        add.execute(params![id, channel.cast_signed(), post.cast_signed()]).map(|_| ())
+        let mut add = db.prepare_cached("INSERT OR IGNORE INTO cards (id, channel, card) VALUES (?1, ?2, ?3)")?;
+        add.execute(params![id, channel.cast_signed(), text])?;
+        let mut look = db.prepare_cached("SELECT card FROM cards WHERE id = ?1")?;
+        let text: String = look.query_row([id], |row| row.get(0))?;
+        Ok(serde_json::from_str(&text).ok())
+    }
+
+    pub(super) fn post_card(&self, id: &str, post: u64) -> Kept<()> {
+        let db = self.db();
+        let mut set = db.prepare_cached("UPDATE cards SET post = ?2 WHERE id = ?1")?;
+        set.execute(params![id, post.cast_signed()]).map(|_| ())
     }
 
     /// Who pressed the button that settled it.
@@ -79,12 +95,15 @@ mod tests {
         let book = Book::in_memory().unwrap();
         book.prepare_cards().unwrap();
         assert_eq!(book.card("esc-1").unwrap(), None);
-        book.post_card("esc-1", 5, 6).unwrap();
-        book.post_card("esc-1", 5, 7).unwrap();
+        let card = |text: &str| Card { parts: vec![text.to_owned()], rows: serde_json::json!([]), settled: false };
+        book.begin_card("esc-1", 5, &card("one")).unwrap();
+        assert_eq!(book.card("esc-1").unwrap().unwrap().post, None);
+        assert_eq!(book.begin_card("esc-1", 5, &card("two")).unwrap(), Some(card("one")), "it may be there already");
+        book.post_card("esc-1", 6).unwrap();
         assert_eq!(book.open_cards().unwrap(), ["esc-1"]);
         book.sign_card("esc-1", 8).unwrap();
         book.settle_card("esc-1").unwrap();
-        let settled = Posted { channel: 5, post: 6, settled: true, user: Some(8) };
+        let settled = Posted { channel: 5, post: Some(6), settled: true, user: Some(8) };
         assert_eq!((book.card("esc-1").unwrap(), book.open_cards().unwrap().len()), (Some(settled), 0));
     }
 }
