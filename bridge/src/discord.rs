@@ -5,12 +5,15 @@
 
 mod book;
 mod bridge;
+mod cards;
+mod commands;
 #[cfg(test)]
 mod den;
 mod follow;
 mod gateway;
 mod inbound;
 mod intake;
+mod interactions;
 mod names;
 mod outbound;
 mod outbox;

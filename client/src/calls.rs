@@ -307,6 +307,14 @@ impl Client {
         self.get("/v1/escalations").await
     }
 
+    /// One question to a human.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn escalation(&self, id: &str) -> Result<EscalationView, ClientError> {
+        self.get(&format!("/v1/escalations/{}", segment(id))).await
+    }
+
     /// Answers a question to a human.
     ///
     /// # Errors

@@ -67,7 +67,7 @@ pub(crate) struct Tried {
     pub(crate) id: Option<u64>,
 }
 
-type Kept<T> = rusqlite::Result<T>;
+pub(super) type Kept<T> = rusqlite::Result<T>;
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
@@ -94,7 +94,7 @@ impl Book {
         Ok(Self { db: Arc::new(Mutex::new(db)), mark })
     }
 
-    fn db(&self) -> MutexGuard<'_, Connection> {
+    pub(super) fn db(&self) -> MutexGuard<'_, Connection> {
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -11,10 +11,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::book::Book;
+use super::cards::Desk;
+use super::commands;
 use super::follow::follow;
 use super::gateway::{Ears, Role, listen};
 use super::inbound::{Fixes, is_inside};
 use super::intake::Intake;
+use super::interactions;
 use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
 use super::rest::{Rest, RestError};
@@ -59,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) humans: BTreeMap<u64, Broker>,
     pub(crate) guest: Broker,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
+    /// The cards for what waits for a human.
+    pub(crate) desk: Desk,
     /// Whether events are followed.
     pub(crate) following: watch::Sender<bool>,
     known: Mutex<Noted>,
@@ -142,6 +147,8 @@ impl Bridge {
         }
         let book = Book::open(&settings.book)
             .map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
+        let desk =
+            Desk::new(&book).map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
         let api = settings.api.as_deref();
         let signed_in = Rest::start(&settings.broker, api).await;
         let own = signed_in.map_err(|error| Failed::Discord(format!("the broker's bot: {error}")))?;
@@ -180,7 +187,7 @@ impl Bridge {
         let known = Mutex::new(Noted { humans: known, ..Noted::default() });
         let following = watch::Sender::new(false);
         let shared =
-            Shared { settings, roster, book, outbox, threads, broker, humans, guest, takers, following, known };
+            Shared { settings, roster, book, outbox, threads, broker, humans, guest, takers, desk, following, known };
         Ok(Self { shared: Arc::new(shared), report })
     }
 
@@ -219,7 +226,21 @@ impl Bridge {
                 parts.spawn(hearing(Arc::clone(&shared), token.clone(), Role::Present, &ears, &report));
             }
         }
-        drop(clicked);
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move { Failed::Discord(interactions::serve(shared, clicked).await) }
+        });
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move { Desk::serve(shared).await.into() }
+        });
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                commands::register(&shared).await;
+                std::future::pending().await
+            }
+        });
         let url = shared.broker.client.url().to_owned();
         report.tell(&Event::Ready { url, driver: "discord" });
         parts.join_next().await.map_or(Ok(()), |ended| Err(over(ended)))

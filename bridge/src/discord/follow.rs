@@ -55,6 +55,7 @@ async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientErro
     while let Some(event) = events.next().await? {
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let posted = show(shared, &event).await?;
+        shared.desk.hear(&event);
         if posted || event.seq - noted >= QUIET_EVENTS_MAX {
             shared.book.set_cursor(event.seq).map_err(lost)?;
             noted = event.seq;

@@ -25,7 +25,7 @@ struct Frame {
 pub(crate) enum Role {
     /// Everything that is said.
     Reader,
-    /// Nothing: the bot is only seen to be there.
+    /// No more than clicks on its own posts: the bot is seen to be there.
     Present,
 }
 
@@ -68,11 +68,12 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &Report) {
     let Ok(frame) = serde_json::from_str::<Frame>(text) else {
         return report.tell(&Event::Warning { message: "the gateway sent something that is no event".to_owned() });
     };
-    if frame.op != 0 || role == Role::Present {
+    if frame.op != 0 {
         return;
     }
     match frame.t.as_deref() {
         // A new session: what happened before it was never sent.
+        Some("READY" | "MESSAGE_CREATE") if role == Role::Present => {}
         Some("READY") => ears.missed.send_modify(|count| *count += 1),
         Some("MESSAGE_CREATE") => match serde_json::from_value::<Post>(frame.d) {
             // A full queue loses nothing: what is behind in a channel is read from there.

@@ -27,12 +27,14 @@ pub(crate) struct Posting {
     pub(crate) parts: Vec<String>,
     /// The foreign bot to which it is delivered: the only user that is ever pinged.
     pub(crate) ping: Option<u64>,
+    /// The message whose whole envelope a button under it shows.
+    pub(crate) envelope: Option<String>,
 }
 
 impl Posting {
     /// Something that the broker's bot says.
     pub(crate) fn of_broker(text: String) -> Self {
-        Self { poster: Poster::Broker, parts: vec![text], ping: None }
+        Self { poster: Poster::Broker, parts: vec![text], ping: None, envelope: None }
     }
 
     /// A post without an envelope.
@@ -40,9 +42,10 @@ impl Posting {
         let has_bot = roster.user_of(from).is_some() && roster.foreign(from).is_none();
         if has_bot {
             let parts = split(body, MESSAGE_CHARS_MAX);
-            return Self { poster: Poster::Agent(from.to_owned()), parts, ping: None };
+            return Self { poster: Poster::Agent(from.to_owned()), parts, ping: None, envelope: None };
         }
-        Self { poster: Poster::Broker, parts: split(&format!("**{from}**: {body}"), MESSAGE_CHARS_MAX), ping: None }
+        let parts = split(&format!("**{from}**: {body}"), MESSAGE_CHARS_MAX);
+        Self { parts, ..Self::of_broker(String::new()) }
     }
 }
 
@@ -57,6 +60,8 @@ pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, sty
     let poster = if ours { Poster::Agent(message.from.clone()) } else { Poster::Broker };
     let delivered = matches!(message.kind, MessageType::Request | MessageType::Response);
     let ping = roster.foreign(&message.to).filter(|_| delivered);
+    // A foreign bot reads the header as text, whatever people like.
+    let style = if ping.is_some() { HeaderStyle::Text } else { style };
     let header = match style {
         HeaderStyle::Text => header(message),
         HeaderStyle::Compact => compact(message),
@@ -68,7 +73,8 @@ pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, sty
         // At the very end: whoever wakes by it finds all of it there.
         last.push_str(&format!("\n<@{user}>"));
     }
-    Some(Posting { poster, parts, ping })
+    let envelope = (style == HeaderStyle::Compact).then(|| message.id.clone());
+    Some(Posting { poster, parts, ping, envelope })
 }
 
 /// The envelope as text (E1).

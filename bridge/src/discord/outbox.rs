@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::book::{Book, Tried};
+use super::cards::Button;
 use super::outbound::{Poster, Posting};
 use super::rest::{PAGE, Rest, RestError};
 use crate::broker::Backoff;
@@ -43,25 +44,21 @@ impl Outbox {
         for (number, part) in posting.parts.iter().enumerate() {
             let reply = reply.filter(|_| number == 0);
             let nonce = self.book.nonce(name, number);
-            let sent = self.send_part(&nonce, channel, posting, part.trim(), reply).await?;
+            let mut body = message(part.trim(), &nonce, posting.ping, reply);
+            if let Some(id) = posting.envelope.as_ref().filter(|_| number + 1 == posting.parts.len()) {
+                body["components"] = Button::Envelope { id: id.clone() }.alone("envelope");
+            }
+            let sent = self.send_part(&nonce, channel, &posting.poster, part.trim(), &body).await?;
             first.get_or_insert(sent);
         }
         first
     }
 
-    async fn send_part(
-        &self,
-        nonce: &str,
-        channel: u64,
-        posting: &Posting,
-        text: &str,
-        reply: Option<u64>,
-    ) -> Option<u64> {
-        let rest = self.rest(&posting.poster);
-        let body = message(text, nonce, posting.ping, reply);
+    async fn send_part(&self, nonce: &str, channel: u64, poster: &Poster, text: &str, body: &Value) -> Option<u64> {
+        let rest = self.rest(poster);
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
-            match self.try_part(rest, nonce, channel, text, &body).await {
+            match self.try_part(rest, nonce, channel, text, body).await {
                 Ok(id) => return Some(id),
                 Err(error) if error.may_pass() => {
                     self.report.tell(&Event::Waiting { reason: error.to_string() });
@@ -76,7 +73,7 @@ impl Outbox {
         }
     }
 
-    async fn try_part(
+    pub(crate) async fn try_part(
         &self,
         rest: &Rest,
         nonce: &str,
@@ -147,7 +144,7 @@ fn lost(error: rusqlite::Error) -> RestError {
 }
 
 /// A message that pings nobody but the foreign bot to which it is delivered.
-fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
+pub(crate) fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
     let users: Vec<String> = ping.iter().map(ToString::to_string).collect();
     let mut message = json!({
         "content": text,

@@ -215,3 +215,18 @@ fn what_discord_refuses_for_a_while_is_posted_once() {
     let answers = town.world.messages(thread.id).into_iter().filter(|m| m.author.id == town.kilo).count();
     assert_eq!(answers, 2, "{:#?}", town.world.spoken());
 }
+
+#[test]
+fn a_compact_header_is_one_line_and_a_button_shows_the_whole_envelope() {
+    let town = Town::with("header = \"compact\"");
+    let _kilo = town.runs("kilo", &["echo", "done"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> go", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    let answer = town.world.wait_message(thread.id, town.kilo, "done");
+    assert!(answer.content.starts_with("-# RESPONSE · kilo → operator · D-"), "{}", answer.content);
+    let button = answer.buttons().pop().unwrap();
+    let click = town.world.clicks(town.ann, answer.id, &button);
+    let shown = town.world.wait_answer(click);
+    assert!(shown.content.contains("[FROM:kilo][TO:operator][TYPE:RESPONSE]"), "{}", shown.content);
+    assert_eq!(shown.only_for, Some(town.ann));
+}

@@ -3,6 +3,10 @@
 #[cfg(test)]
 mod bridge;
 #[cfg(test)]
+mod cards;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 #[path = "../it/program.rs"]
