@@ -230,3 +230,22 @@ fn a_compact_header_is_one_line_and_a_button_shows_the_whole_envelope() {
     assert!(shown.content.contains("[FROM:kilo][TO:operator][TYPE:RESPONSE]"), "{}", shown.content);
     assert_eq!(shown.only_for, Some(town.ann));
 }
+
+#[test]
+fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["echo", "the main branch"]);
+    let home = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
+    let thread = town.world.wait_thread(home);
+    let reference = thread.name.split(' ').next().unwrap().to_owned();
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    let header = format!("[FROM:hive][TO:kilo][TYPE:REQUEST][REF:{reference}][DEPTH:0]");
+    town.world.posts(town.hive, thread.id, &format!("{header} which branch?"));
+    let answer = town.world.wait_message(thread.id, town.kilo, "the main branch");
+    assert_eq!(answer.mentions, [town.hive], "the answer is delivered to it: {}", answer.content);
+    town.world.posts(town.hive, thread.id, "shipped from the main branch");
+    let end =
+        town.until("accepted", |event| event["message"]["from"] == "hive" && event["message"]["to"] == "operator");
+    assert_eq!(end["message"]["status"], "completed", "{end}");
+    assert_eq!(end["message"]["body"], "shipped from the main branch");
+}
