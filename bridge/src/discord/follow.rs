@@ -113,6 +113,9 @@ async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Re
     let waits = shared.roster.foreign(&message.to).is_some()
         && matches!(message.kind, MessageType::Request | MessageType::Response);
     let human = shared.is_human(&message.from);
+    if let Some(taker) = shared.takers.get(&message.to).filter(|_| message.kind == MessageType::Response) {
+        taker.answered();
+    }
     let Some(thread) = place(shared, message).await? else { return Ok(false) };
     settle(shared, message).await;
     if from_discord.is_some() || waits {

@@ -11,9 +11,7 @@ use tokio::time::timeout;
 
 use crate::broker::{Broker, Outcome};
 
-/// Longest wait for an answer to a turn's requests in one call.
-const POLL: Duration = Duration::from_secs(20);
-/// Time that an answer gets beyond its wait.
+/// Time that an answer of the broker gets.
 const ANSWER: Duration = Duration::from_secs(15);
 /// Longest wait for a delivery that is on its way to us, while its turn is open.
 const ON_ITS_WAY: Duration = Duration::from_secs(5);
@@ -30,11 +28,13 @@ pub(crate) struct Held {
 pub(crate) struct Taker {
     pub(crate) broker: Broker,
     held: watch::Sender<BTreeMap<String, Held>>,
+    /// How many answers to requests of its own there were.
+    answers: watch::Sender<u64>,
 }
 
 impl Taker {
     pub(crate) fn new(broker: Broker) -> Arc<Self> {
-        Arc::new(Self { broker, held: watch::Sender::default() })
+        Arc::new(Self { broker, held: watch::Sender::default(), answers: watch::Sender::default() })
     }
 
     /// Takes deliveries, one turn after another. Ends only where the broker refuses for good.
@@ -61,10 +61,14 @@ impl Taker {
             let _over = held.wait_for(|held| !held.contains_key(&id)).await.is_ok();
         };
         let joining = async {
+            let mut answers = self.answers.subscribe();
             loop {
-                let waited = self.broker.persist(|| self.broker.within(POLL + ANSWER, within.inbox(POLL))).await;
-                if waited.is_err() {
-                    return;
+                // One look an answer: whoever asks all the time keeps the lease of a bot that is gone.
+                let looked = self.broker.persist(|| self.broker.within(ANSWER, within.inbox(Duration::ZERO))).await;
+                match looked {
+                    Ok(Some(_)) => {}
+                    Ok(None) if answers.changed().await.is_ok() => {}
+                    Ok(None) | Err(_) => return,
                 }
             }
         };
@@ -73,6 +77,11 @@ impl Taker {
             () = joining => {}
         }
         self.end(&id);
+    }
+
+    /// An answer to a request of its own is there.
+    pub(crate) fn answered(&self) {
+        self.answers.send_modify(|count| *count += 1);
     }
 
     /// The turn is over.
