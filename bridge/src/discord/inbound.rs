@@ -250,3 +250,122 @@ fn looks_like_header(text: &str) -> bool {
     let key = inner.split(':').next().unwrap_or_default().trim();
     ["FROM", "TO", "TYPE", "REF", "DEPTH"].iter().any(|field| key.eq_ignore_ascii_case(field))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::den::{ANN, BOB, DEN, HIVE, KILO, STRANGER};
+    use super::super::seen::tests::{post, reply_to};
+    use super::*;
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new(1);
+        roster.add(KILO, "kilo", true);
+        roster.add(HIVE, "hive", false);
+        roster
+    }
+
+    fn meant(post: Post, change: impl FnOnce(&mut Known<'_>)) -> Vec<Act> {
+        let roster = roster();
+        let mut known = Known {
+            roster: &roster,
+            policy: BotPolicy::All,
+            trusted: true,
+            human: post.author.id == ANN,
+            inside: true,
+            echo: false,
+            thread: None,
+            turn: None,
+            fixes: Fixes::default(),
+        };
+        change(&mut known);
+        decide(&Run::of(post), &known)
+    }
+
+    fn said(author: u64, text: &str) -> Post {
+        post(9_000, DEN, author, !matches!(author, ANN | BOB), text)
+    }
+
+    fn say(mentions: &[&str], about: Option<String>, opens: bool, body: &str) -> Vec<Act> {
+        let mentions = mentions.iter().map(ToString::to_string).collect();
+        vec![Act::Say { user: ANN, mentions, about, opens, body: body.into() }]
+    }
+
+    #[test]
+    fn a_human_asks_whom_it_mentions_or_answers_or_asked_before() {
+        let minted = reference(said(ANN, "").id);
+        let asked = meant(said(ANN, &format!("<@{KILO}> look")), |_| ());
+        assert_eq!(asked, say(&["kilo"], Some(minted.clone()), true, "@kilo look"));
+        let answered = meant(reply_to(said(ANN, "why?"), KILO), |_| ());
+        assert_eq!(answered, say(&["kilo"], Some(minted), true, "why?"));
+        assert_eq!(meant(said(ANN, "nice weather"), |_| ()), say(&[], None, false, "nice weather"));
+        let thread = Thread { reference: "X-1".into(), agent: Some("hive".into()) };
+        let on = |text: &str| {
+            let (roster, post) = (roster(), said(ANN, text));
+            let known = Known {
+                roster: &roster,
+                policy: BotPolicy::All,
+                trusted: true,
+                human: true,
+                inside: true,
+                echo: false,
+                thread: Some(&thread),
+                turn: None,
+                fixes: Fixes::default(),
+            };
+            decide(&Run::of(post), &known)
+        };
+        assert_eq!(on("go on"), say(&["hive"], Some("X-1".into()), false, "go on"));
+        assert_eq!(on(&format!("<@{KILO}> you")), say(&["kilo"], Some("X-1".into()), false, "@kilo you"));
+    }
+
+    #[test]
+    fn who_may_not_speak_and_what_nobody_said_mean_nothing() {
+        assert_eq!(meant(said(BOB, &format!("<@{KILO}> look")), |_| ()), []);
+        assert_eq!(meant(said(ANN, "  "), |_| ()), []);
+        assert_eq!(meant(said(ANN, "hello"), |known| known.inside = false), []);
+        let mut pin = said(ANN, "pinned");
+        pin.kind = 6;
+        assert_eq!(meant(pin, |_| ()), []);
+        assert_eq!(meant(said(KILO, "shown before"), |known| known.echo = true), []);
+    }
+
+    #[test]
+    fn a_bots_post_is_counted_in_its_own_name_and_asks_nobody() {
+        let hive = Voice::Agent("hive".into());
+        let plain = |voice: Voice, body: &str| vec![Act::Post { voice, body: body.into() }];
+        assert_eq!(meant(said(HIVE, &format!("<@{KILO}> look")), |_| ()), plain(hive, "@kilo look"));
+        assert_eq!(meant(said(STRANGER, "hello"), |_| ()), plain(Voice::Guest, "hello"));
+        let mut hook = said(HIVE, "as hive");
+        hook.webhook_id = Some("9".into());
+        assert_eq!(meant(hook, |_| ()), plain(Voice::Guest, "as hive"), "a webhook is nobody, whatever its name");
+        let answer = Act::Finish { agent: "hive".into(), turn: "turn-1".into(), answer: "done".into() };
+        assert_eq!(meant(said(HIVE, "done"), |known| known.turn = Some("turn-1")), [answer]);
+    }
+
+    #[test]
+    fn an_envelope_is_submitted_by_its_agent_where_the_policy_lets_it_in() {
+        let text = "[FROM:hive][TO:kilo][TYPE:REQUEST][REF:X-1][DEPTH:0] look";
+        let submitted = |acts: &[Act]| acts.iter().any(|act| matches!(act, Act::Submit { .. }));
+        let with = |text: &str, policy| meant(said(HIVE, text), |known| known.policy = policy);
+        assert!(submitted(&with(text, BotPolicy::All)));
+        assert!(!submitted(&with(text, BotPolicy::Off)) && !submitted(&with(text, BotPolicy::Mentions)));
+        assert!(submitted(&with(&format!("{text} <@{KILO}>"), BotPolicy::Mentions)));
+        assert!(!submitted(&meant(said(HIVE, text), |known| known.trusted = false)));
+        for author in [HIVE, STRANGER] {
+            let acts = meant(said(author, &text.replace("[DEPTH:0]", "")), |_| ());
+            assert!(matches!(acts.as_slice(), [Act::Post { .. }, Act::Hint { .. }]), "counted first: {acts:?}");
+        }
+        // Who holds a turn and asks somebody else does not answer with it.
+        assert!(submitted(&meant(said(HIVE, text), |known| known.turn = Some("turn-1"))));
+    }
+
+    #[test]
+    fn what_begins_as_a_header_is_meant_as_one() {
+        for text in ["[FROM:a]", "[from:a]", " [TO: x", "[TYPE:REQUEST] x", "[ref:1]"] {
+            assert!(looks_like_header(text), "{text}");
+        }
+        for text in ["[1] see above", "hello [FROM:a]", "[FROMAGE:brie]", "", "[x](https://y)"] {
+            assert!(!looks_like_header(text), "{text}");
+        }
+    }
+}
