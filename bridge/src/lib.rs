@@ -7,6 +7,8 @@
 mod acp;
 mod broker;
 mod command;
+#[cfg(feature = "discord")]
+pub mod discord;
 mod event;
 mod hook;
 mod process;

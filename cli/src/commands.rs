@@ -11,6 +11,7 @@ mod bound;
 mod completions;
 mod demo;
 mod demo_agent;
+mod discord;
 mod doctor;
 mod escalations;
 mod explain;
@@ -85,6 +86,8 @@ pub(crate) enum Command {
     Ask(ask::Args),
     /// Run an agent: each delivery is one run, and what it says last is the answer
     Run(run::Args),
+    /// Put Lastword in front of the bots of a Discord server
+    Discord(discord::Args),
     /// See what goes on, live, and decide what waits for a human
     Top(top::Args),
     /// Follow what happens
@@ -163,6 +166,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
+        Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),
         Command::Tail(args) => wait(tail::run(args, cx)),
         Command::Tree(args) => wait(tree::run(args, cx)),

@@ -127,6 +127,8 @@ struct File {
     agent: Vec<Member>,
     /// Where people are told of what waits for them.
     notify: Vec<notify::Table>,
+    /// The bridge to Discord, read where it is run.
+    discord: Option<toml::Table>,
 }
 
 /// Where the token to act with comes from.
@@ -167,6 +169,9 @@ pub(crate) struct Settings {
     pub(crate) team: Vec<Member>,
     /// Where people are told of what waits for them.
     pub(crate) notify: Vec<notify::Table>,
+    /// The bridge to Discord, as the file has it.
+    #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
+    pub(crate) discord: Option<toml::Table>,
 }
 
 impl Settings {
@@ -205,6 +210,7 @@ impl Settings {
             seats: file.seats,
             team,
             notify,
+            discord: file.discord,
         })
     }
 }

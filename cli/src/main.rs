@@ -4,6 +4,8 @@ mod bench;
 mod commands;
 mod config;
 mod demo;
+#[cfg(feature = "discord")]
+mod discord;
 mod explanation;
 mod failure;
 mod notify;

@@ -154,7 +154,7 @@ impl Table {
     fn secret(&self) -> Result<Secret, String> {
         let text = match (&self.secret_env, &self.secret_file) {
             (Some(name), _) => variable(name).ok_or_else(|| format!("{name} is not set"))?,
-            (None, Some(file)) => private(&self.base.join(file))?,
+            (None, Some(file)) => private("secret_file", &self.base.join(file))?,
             (None, None) => return Err("a webhook is signed: give its secret in secret_env or in secret_file".into()),
         };
         Ok(Secret::new(text.trim().to_owned()))
@@ -162,12 +162,12 @@ impl Table {
 }
 
 /// The text of a file that its owner alone can read.
-fn private(path: &Path) -> Result<String, String> {
+pub(crate) fn private(key: &str, path: &Path) -> Result<String, String> {
     let shown = path.display();
-    let failed = |error| format!("secret_file {shown}: {error}");
+    let failed = |error| format!("{key} {shown}: {error}");
     let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o777;
     if mode & 0o077 != 0 {
-        return Err(format!("secret_file {shown} can be read by others ({mode:o}): chmod 600 {shown}"));
+        return Err(format!("{key} {shown} can be read by others ({mode:o}): chmod 600 {shown}"));
     }
     fs::read_to_string(path).map_err(failed)
 }

@@ -93,7 +93,18 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn send_text(&self, text: String) -> Result<Sent, ClientError> {
-        let request = self.request(Method::POST, "/v1/messages").header("Content-Type", "text/plain").body(text);
+        self.send_text_keyed(text, None).await
+    }
+
+    /// The same, with a key under which a retry returns the first answer.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn send_text_keyed(&self, text: String, key: Option<&str>) -> Result<Sent, ClientError> {
+        let mut request = self.request(Method::POST, "/v1/messages").header("Content-Type", "text/plain").body(text);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
         self.sent(request).await
     }
 
@@ -296,6 +307,14 @@ impl Client {
         self.get("/v1/escalations").await
     }
 
+    /// One question to a human.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn escalation(&self, id: &str) -> Result<EscalationView, ClientError> {
+        self.get(&format!("/v1/escalations/{}", segment(id))).await
+    }
+
     /// Answers a question to a human.
     ///
     /// # Errors
@@ -385,7 +404,20 @@ impl Client {
     /// # Errors
     /// See [`ClientError`].
     pub async fn post_to_room(&self, room: &str, body: &str) -> Result<Posted, ClientError> {
-        self.post(&format!("/v1/rooms/{}/messages", segment(room)), &Post { body: body.to_owned() }).await
+        let post = Post { body: body.to_owned(), mentions: None, reference: None };
+        self.post_in_room(room, &post, None).await
+    }
+
+    /// Posts to a room; with a key a retry returns the first answer.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn post_in_room(&self, room: &str, post: &Post, key: Option<&str>) -> Result<Posted, ClientError> {
+        let mut request = self.request(Method::POST, &format!("/v1/rooms/{}/messages", segment(room))).json(post);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
+        self.json(request).await
     }
 
     /// Leases a resource.

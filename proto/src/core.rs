@@ -142,7 +142,7 @@ impl Step<'_> {
             Input::Claim(by, turn, resource, mode, ttl_ms) => self.claim(by, turn, resource, mode, ttl_ms),
             Input::Release(by, claim) => self.release(by, claim),
             Input::OpenRoom(by, name, members) => self.open_room(by, name, &members),
-            Input::Post(by, room, body, mentions) => self.post(by, room, &body, &mentions),
+            Input::Post(by, room, post) => self.post(by, room, &post),
         };
         Some(reply.unwrap_or_else(|refusal| Reply::Refused { refusal, record: self.refused_since(before) }))
     }

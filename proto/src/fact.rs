@@ -426,6 +426,24 @@ pub enum Fact {
         /// The answer.
         message: Seq,
     },
+    /// A post to a room came with a key: a retry is this post again, and is counted no second time (Q1).
+    PostKeyed {
+        /// Where.
+        room: RoomId,
+        /// Who posts.
+        agent: AgentId,
+        /// The key.
+        key: Key,
+        /// Whether it was admitted: then it is the next fact.
+        admitted: bool,
+    },
+    /// A human's post in a room is about this conversation: its counters begin again (R4).
+    Rearmed {
+        /// Which.
+        conv: ConvId,
+        /// Who spoke.
+        by: AgentId,
+    },
 }
 
 /// What the first run of a partly done request gave.

@@ -64,7 +64,7 @@ pub enum Input {
     /// Open a room, or set its members.
     OpenRoom(Principal, Ref, Vec<AgentName>),
     /// Post to a room, without an envelope; a human's mentions are grants.
-    Post(Principal, RoomId, Box<str>, Vec<AgentName>),
+    Post(Principal, RoomId, Box<RoomPost>),
     /// An agent's connection opened or closed; makes no fact (Q2).
     Attach(AgentId, bool),
     /// Time has passed.
@@ -123,6 +123,19 @@ pub struct Question {
     pub options: Vec<Box<str>>,
     /// Outside a turn: the conversation that it is about.
     pub reference: Option<Ref>,
+}
+
+/// A post to a room, without an envelope (R1, R4).
+#[derive(Clone, Debug, Default)]
+pub struct RoomPost {
+    /// The text.
+    pub body: Box<str>,
+    /// A human's: the agents that are asked.
+    pub mentions: Vec<AgentName>,
+    /// A human's: the work item that it is about; minted for each mention where there is none.
+    pub reference: Option<Ref>,
+    /// The idempotency key: the same post under it is counted once, refused or not (Q1).
+    pub key: Option<RequestId>,
 }
 
 /// A tool call to be held (H2).

@@ -114,6 +114,7 @@ impl Witness {
                 self.expect(fresh, "at most one warning per crossing", || format!("{place:?} {crossing}"));
             }
             Fact::LatchLifted { on: Latched::Place(place), .. } => self.rearm(*place),
+            Fact::Rearmed { conv, .. } => self.rearm(Place::Conversation(*conv)),
             Fact::Posted { room, from, .. } if self.humans.contains(from) => self.rearm(Place::Room(*room)),
             Fact::Noticed { agent, through } => {
                 let last = self.noticed.insert(*agent, *through).unwrap_or(Seq(0));

@@ -172,7 +172,9 @@ impl<'a> Lines<'a> {
             | Fact::Claimed { .. }
             | Fact::Released { .. }
             | Fact::RoomOpened { .. }
-            | Fact::Posted { .. } => Ok(None),
+            | Fact::Posted { .. }
+            | Fact::PostKeyed { .. } => Ok(None),
+            Fact::Rearmed { conv, .. } => Ok(of(*conv)),
         }
     }
 }

@@ -78,7 +78,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
 }
 
 /// Logs go to standard error, so that the first line on standard output says where it listens.
-fn log_to_stderr(out: &Out) {
+pub(super) fn log_to_stderr(out: &Out) {
     let mut filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     // The library of the MCP edge tells whole messages, with what others sent and turn tokens, and errors of whoever
     // hangs up.

@@ -2,17 +2,18 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Bound;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, MessageType};
-use crate::fact::{ClaimMode, EscalationCause, Fact, Message, Part, Place, Recipient};
+use crate::fact::{ClaimMode, EscalationCause, Fact, Key, Message, Part, Place, Recipient};
 use crate::guards::{Line, Plan};
 use crate::ids::{AgentId, ClaimId, ConvId, EscalationId, RoomId, Seq, TaskId, TurnId};
-use crate::input::{Question, Reply};
-use crate::names::{AgentName, Ref, Resource};
+use crate::input::{Question, Reply, RoomPost};
+use crate::names::{AgentName, Ref, RequestId, Resource};
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{EscalationState, Principal, Running};
+use crate::state::{EscalationState, Known, Principal, Running};
 
 impl Step<'_> {
     pub(super) fn escalate(&mut self, by: Principal, turn: Option<TurnId>, question: Question) -> Outcome {
@@ -165,52 +166,109 @@ impl Step<'_> {
 
     /// A post without an envelope: an agent's counts in the room, a human's is a grant for whom it
     /// mentions (R1, R4).
-    pub(super) fn post(&mut self, by: Principal, id: RoomId, body: &str, mentions: &[AgentName]) -> Outcome {
+    pub(super) fn post(&mut self, by: Principal, id: RoomId, post: &RoomPost) -> Outcome {
         self.holds(by)?;
         let room = self.state().rooms.get(&id).ok_or_else(|| Refusal::new(Code::UnknownRequest).about(id))?;
         if !by.is_human() && !room.members.contains(&by.agent()) {
             return Err(Refusal::new(Code::Forbidden).about(&room.name));
         }
-        if body.len() as u64 > self.state().limits.body_bytes_max {
-            return Err(Refusal::new(Code::TooLarge).numbers(self.state().limits.body_bytes_max, body.len() as u64));
+        let max = self.state().limits.body_bytes_max;
+        if post.body.len() as u64 > max {
+            return Err(Refusal::new(Code::TooLarge).numbers(max, post.body.len() as u64));
+        }
+        let key = post.key.as_ref().map(|id| Key { id: id.clone(), fingerprint: fingerprint(&room.name, post) });
+        if let Some(again) = self.posted_before(by.agent(), key.as_ref())? {
+            return Ok(again);
         }
         if by.is_human() {
-            return self.human_post(by, id, body, mentions);
+            return self.human_post(by, id, post, key);
         }
-        self.runs(by.agent())?;
-        let (_, turns) = self.hear_in(by.agent(), Place::Room(id));
-        let limits = &self.state().limits;
-        for (code, max) in [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)] {
-            if turns >= max && self.enforces(code.word()) {
-                return Err(Refusal::new(code).numbers(max, turns));
-            }
+        let heard_before = key.as_ref().is_some_and(|key| self.state().keys.contains(key.id.as_str()));
+        let refusal = self.judge_post(by.agent(), id, heard_before);
+        if let Some(key) = key.filter(|_| !heard_before || refusal.is_none()) {
+            self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: refusal.is_none() });
         }
-        self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
+        if let Some(refusal) = refusal {
+            return Err(refusal);
+        }
+        self.record(Fact::Posted { room: id, from: by.agent(), body: post.body.clone() });
         Ok(Reply::Sent(alloc::vec![self.state().seq]))
     }
 
-    fn human_post(&mut self, by: Principal, id: RoomId, body: &str, mentions: &[AgentName]) -> Outcome {
-        if body.trim().is_empty() && self.rule(Rule::HumanWords) {
+    /// Counts an agent's post, unless a try of it was counted before, and only then looks for what refuses it.
+    fn judge_post(&mut self, agent: AgentId, room: RoomId, heard_before: bool) -> Option<Refusal> {
+        let place = Place::Room(room);
+        let turns = if heard_before { self.state().turns_in(place) } else { self.hear_in(agent, place).1 };
+        let limits = &self.state().limits;
+        let over = [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)];
+        let mut over = over.into_iter().filter(|(code, max)| turns >= *max && self.enforces(code.word()));
+        let refused = over.next().map(|(code, max)| Refusal::new(code).numbers(max, turns));
+        refused.or_else(|| self.runs(agent).err())
+    }
+
+    /// The first answer to a post that was admitted under the same key (Q1).
+    fn posted_before(&self, agent: AgentId, key: Option<&Key>) -> Result<Option<Reply>, Refusal> {
+        let keys = &self.state().keys;
+        let Some(key) = key.filter(|key| keys.contains(key.id.as_str()) && self.rule(Rule::Idempotency)) else {
+            return Ok(None);
+        };
+        let same = |known: &&Known| known.sender == agent && known.fingerprint == Some(key.fingerprint);
+        let conflict = || Refusal::new(Code::IdempotencyConflict).about(&key.id);
+        let known = keys.chosen(key.id.as_str()).filter(same).ok_or_else(conflict)?;
+        let mut sent = known.messages.to_vec();
+        let requests = (1..).map_while(|n| keys.chosen(request_of(&key.id, n)?.as_str()));
+        sent.extend(requests.flat_map(|known| known.messages.to_vec()));
+        Ok((!sent.is_empty()).then_some(Reply::Again(sent)))
+    }
+
+    fn human_post(&mut self, by: Principal, id: RoomId, post: &RoomPost, key: Option<Key>) -> Outcome {
+        if post.body.trim().is_empty() && self.rule(Rule::HumanWords) {
             return Err(Refusal::new(Code::Malformed).about("body is empty"));
         }
-        // All or none: a post whose mention can't be delivered is refused with the reason.
-        let draft = |name: &AgentName| Draft::new(MessageType::Request, Address::Name(name.clone()), body);
         let agent = |name: &&AgentName| {
             !self.state().live(name.as_str()).is_some_and(|id| self.state().agents[id.0 as usize].is_human())
         };
-        let mentions: Vec<&AgentName> = mentions.iter().filter(agent).collect();
-        for name in &mentions {
-            self.would_admit(by.agent(), draft(name))?;
+        let mentions = post.mentions.iter().filter(agent);
+        let draft = |(number, name): (usize, &AgentName)| {
+            let mut draft = Draft::new(MessageType::Request, Address::Name(name.clone()), &post.body);
+            draft.reference.clone_from(&post.reference);
+            draft.request_id = post.key.as_ref().and_then(|key| request_of(key, number + 1));
+            draft
+        };
+        // All or none: a post whose mention can't be delivered is refused with the reason.
+        let drafts: Vec<Draft> = mentions.enumerate().map(draft).collect();
+        for draft in &drafts {
+            self.would_admit(by.agent(), draft.clone())?;
         }
         self.lift_place(Place::Room(id), by.agent());
-        self.record(Fact::Posted { room: id, from: by.agent(), body: body.into() });
+        if let Some(reference) = &post.reference {
+            self.rearm(by.agent(), reference);
+        }
+        if let Some(key) = key {
+            self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: true });
+        }
+        self.record(Fact::Posted { room: id, from: by.agent(), body: post.body.clone() });
         let mut sent = alloc::vec![self.state().seq];
-        for name in mentions {
-            if let Reply::Sent(positions) = self.send(by, draft(name))? {
+        for draft in drafts {
+            if let Reply::Sent(positions) = self.send(by, draft)? {
                 sent.extend(positions);
             }
         }
         Ok(Reply::Sent(sent))
+    }
+
+    /// A human's post about a work item is heard in its conversation and in those that came of it (R4).
+    fn rearm(&mut self, by: AgentId, reference: &Ref) {
+        let state = self.state();
+        let children = alloc::format!("{reference}/");
+        let below = state.refs.range::<str, _>((Bound::Excluded(children.as_str()), Bound::Unbounded));
+        let below = below.take_while(|(name, _)| name.as_str().starts_with(&children)).map(|(_, conv)| *conv);
+        let silent = |conv: &ConvId| state.turns_in(Place::Conversation(*conv)) > 0;
+        let convs: Vec<ConvId> = state.refs.get(reference).copied().into_iter().chain(below).filter(silent).collect();
+        for conv in convs {
+            self.lift_place(Place::Conversation(conv), by);
+            self.record(Fact::Rearmed { conv, by });
+        }
     }
 
     pub(super) fn claim(
@@ -257,6 +315,20 @@ impl Step<'_> {
         self.record(Fact::Released { claim: id });
         Ok(Reply::Done)
     }
+}
+
+/// The id of the `n`th request of a post with this key.
+fn request_of(key: &RequestId, n: usize) -> Option<RequestId> {
+    RequestId::new(&alloc::format!("{key}.{n}")).ok()
+}
+
+/// Tells a retry of a post from another post under its key (Q1).
+fn fingerprint(room: &Ref, post: &RoomPost) -> u64 {
+    let mentions = post.mentions.iter().cloned().map(Address::Name).collect();
+    let mut draft = Draft::new(MessageType::Broadcast, Address::List(mentions), &post.body);
+    draft.reference.clone_from(&post.reference);
+    draft.payload = Some(room.as_str().into());
+    draft.fingerprint()
 }
 
 fn escalation_task(state: &crate::state::State, id: EscalationId) -> Option<TaskId> {

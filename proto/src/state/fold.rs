@@ -70,7 +70,9 @@ impl State {
             | Fact::ApprovalDecided { .. }
             | Fact::ApprovalUsed { .. } => self.fold_approval(at, fact),
             Fact::Claimed { .. } | Fact::Released { .. } => self.fold_claim(fact),
-            Fact::RoomOpened { .. } | Fact::Posted { .. } => self.fold_room(fact),
+            Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::PostKeyed { .. } | Fact::Rearmed { .. } => {
+                self.fold_room(at, fact);
+            }
         }
     }
 
@@ -117,7 +119,9 @@ impl State {
             | Fact::Claimed { .. }
             | Fact::Released { .. }
             | Fact::RoomOpened { .. }
-            | Fact::Posted { .. } => None,
+            | Fact::Posted { .. }
+            | Fact::PostKeyed { .. }
+            | Fact::Rearmed { .. } => None,
         }
     }
 

@@ -232,7 +232,7 @@ impl State {
         }
     }
 
-    pub(super) fn fold_room(&mut self, fact: &Fact) {
+    pub(super) fn fold_room(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::RoomOpened { room, name, members } => {
                 self.minted.room = self.minted.room.max(room.0);
@@ -247,6 +247,26 @@ impl State {
                 if let Some(room) = self.rooms.get_mut(room) {
                     room.messages += 1;
                     room.turns = if human { 0 } else { room.turns };
+                }
+            }
+            Fact::PostKeyed { agent, key, admitted, .. } => {
+                let admitted = admitted.then(|| Seq(self.seq.0 + 1));
+                let messages = Few::from_slice(admitted.as_slice());
+                let known = Known {
+                    sender: *agent,
+                    fingerprint: Some(key.fingerprint),
+                    messages,
+                    task: None,
+                    escalation: None,
+                };
+                if !self.keys.contains(key.id.as_str()) {
+                    self.closed.push_back((at, Closed::Key(key.id.clone())));
+                }
+                self.keys.choose(key.id.clone(), known);
+            }
+            Fact::Rearmed { conv, .. } => {
+                if let Some(conv) = self.conversations.get_mut(conv) {
+                    conv.turns = 0;
                 }
             }
             _ => misdirected(fact),

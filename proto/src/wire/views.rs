@@ -439,6 +439,13 @@ pub struct RoomView {
 pub struct Post {
     /// What. A human's `@name` asks that agent.
     pub body: String,
+    /// A human's: the agents that are asked, in place of the `@name`s of the body.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mentions: Option<Vec<String>>,
+    /// A human's: the work item that it is about. Those who are mentioned are asked under it, and the counters of its
+    /// conversation and of those that came of it begin again.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<String>,
 }
 
 /// What came of a post.

@@ -13,7 +13,7 @@ use lastword_proto::fact::{
     ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, SYSTEM, Scope,
 };
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
-use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, Verdict};
+use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, RoomPost, Verdict};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
@@ -201,7 +201,10 @@ impl World {
             ("post", [room, ..]) => {
                 let room = self.core.state().room_names[&Ref::new(room).unwrap()];
                 let mentions = rest.iter().filter_map(|w| w.strip_prefix('@')).map(|n| AgentName::new(n).unwrap());
-                Input::Post(by, room, text(&rest[1..]).into(), mentions.collect())
+                let body = text(&rest[1..]).into();
+                let key = rest.iter().find_map(|w| w.strip_prefix("key=")).map(|k| RequestId::new(k).unwrap());
+                let reference = rest.iter().find_map(|w| w.strip_prefix("ref=")).map(|r| Ref::new(r).unwrap());
+                Input::Post(by, room, Box::new(RoomPost { body, mentions: mentions.collect(), reference, key }))
             }
             ("remove", [name]) => Input::Remove(by, self.id(name)),
             ("pause" | "resume" | "stop", [scope]) => {
@@ -280,6 +283,10 @@ impl World {
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
             Fact::Released { claim } => format!("{claim} released"),
+            Fact::PostKeyed { agent, key, admitted: false, .. } => {
+                format!("post {} of {} is remembered", key.id, self.name(*agent))
+            }
+            Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
             _ => return None,
         })

@@ -1,8 +1,9 @@
 //! Rooms and claims.
 
 use lastword_proto::ids::{ClaimId, RoomId};
-use lastword_proto::names::{AgentName, Ref, Resource};
-use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Posted, RoomView};
+use lastword_proto::input::RoomPost;
+use lastword_proto::names::{AgentName, Ref, RequestId, Resource};
+use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Post, Posted, RoomView};
 use lastword_proto::{Input, Reply};
 
 use super::registry::checked;
@@ -41,16 +42,35 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>
 }
 
 /// Posts to a room. Mentions count in a human's post only: nothing is parsed out of an agent's body.
-pub(crate) async fn post(ctx: &Context, caller: Caller, room: &str, body: String) -> Result<Posted, Fault> {
+pub(crate) async fn post(
+    ctx: &Context,
+    caller: Caller,
+    room: &str,
+    post: Post,
+    key: Option<RequestId>,
+) -> Result<Posted, Fault> {
+    let Post { body, mentions, reference } = post;
     if body.trim().is_empty() {
         return Err(FieldError::new("body", "is empty").into());
     }
-    let id = find(ctx, room).await?;
     let human = caller.principal.is_human();
-    let mentions = if human { known_mentions(ctx, &body).await? } else { Vec::new() };
-    let reply = ctx.handle.submit(Input::Post(caller.principal, id, body.into(), mentions)).await;
+    if !human && (mentions.is_some() || reference.is_some()) {
+        return Err(FieldError::new("mentions", "and `ref` are for a human's post: an agent's asks nobody").into());
+    }
+    let id = find(ctx, room).await?;
+    let mentions = match mentions {
+        Some(names) if names.len() > MENTIONS_MAX => {
+            return Err(FieldError::new("mentions", format_args!("has more than {MENTIONS_MAX} names")).into());
+        }
+        Some(names) => names.iter().map(|name| checked("mentions", name, AgentName::new)).collect::<Result<_, _>>()?,
+        None if human => known_mentions(ctx, &body).await?,
+        None => Vec::new(),
+    };
+    let reference = reference.map(|text| checked("ref", &text, Ref::new)).transpose()?;
+    let post = RoomPost { body: body.into(), mentions, reference, key };
+    let reply = ctx.handle.submit(Input::Post(caller.principal, id, Box::new(post))).await;
     match admitted(reply)? {
-        Reply::Sent(seqs) => {
+        Reply::Sent(seqs) | Reply::Again(seqs) => {
             let shown = views::show(&ctx.handle, seqs).await?;
             Ok(Posted { room: room.to_owned(), items: shown.into_iter().filter_map(Shown::stored).collect() })
         }

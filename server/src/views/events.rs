@@ -182,6 +182,11 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("posted").agent(*from).with("body", &**body);
             about.place(state, Place::Room(*room))
         }
+        Fact::PostKeyed { room, agent, key, admitted } => {
+            let about = About::new("post_keyed").agent(*agent).place(state, Place::Room(*room));
+            about.with("key", key.id.as_str()).with("admitted", *admitted)
+        }
+        Fact::Rearmed { conv, by } => About::new("rearmed").conv(*conv).with("by", state.name_of(*by)),
         _ => return None,
     })
 }
@@ -326,7 +331,11 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
         Fact::Noticed { .. } | Fact::NoticeRead { .. } => Subject::Notices,
         Fact::Controlled { .. } => Subject::Control,
         Fact::LatchSet { .. } | Fact::LatchLifted { .. } => Subject::Incidents,
-        Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::Claimed { .. } | Fact::Released { .. } => Subject::Rooms,
+        Fact::RoomOpened { .. }
+        | Fact::Posted { .. }
+        | Fact::PostKeyed { .. }
+        | Fact::Claimed { .. }
+        | Fact::Released { .. } => Subject::Rooms,
         Fact::EscalationOpened { .. }
         | Fact::EscalationNoted { .. }
         | Fact::EscalationKeyed { .. }
@@ -354,6 +363,7 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
         | Fact::TurnClosed { .. }
         | Fact::Late { .. }
         | Fact::Requeued { .. }
+        | Fact::Rearmed { .. }
         | Fact::BudgetWarned { .. } => Subject::Work,
     };
     (subject, conv)

@@ -20,7 +20,7 @@ fn read(path: &str) -> String {
 fn sources() -> Vec<String> {
     let mut found = Vec::new();
     let mut folders: Vec<PathBuf> =
-        ["proto", "store", "server", "client", "cli", "sim"].iter().map(|f| root().join(f)).collect();
+        ["proto", "store", "server", "client", "bridge", "cli", "sim"].iter().map(|f| root().join(f)).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();

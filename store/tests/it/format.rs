@@ -277,7 +277,7 @@ fn shared() -> Vec<(&'static str, Fact)> {
     ]
 }
 
-fn policy() -> [(&'static str, Fact); 4] {
+fn policy() -> [(&'static str, Fact); 6] {
     let kilo = AgentName::new("kilo").unwrap();
     let rule = ApprovalRule {
         call: CallPattern::parse("Bash(rm *)").unwrap(),
@@ -296,6 +296,11 @@ fn policy() -> [(&'static str, Fact); 4] {
             Fact::EscalationKeyed { escalation: EscalationId(2), agent: AgentId(1), key }
         }),
         ("NoticeRead", Fact::NoticeRead { agent: AgentId(1), message: Seq(300) }),
+        ("PostKeyed", {
+            let key = Key { id: RequestId::new("discord:12").unwrap(), fingerprint: 9 };
+            Fact::PostKeyed { room: RoomId(2), agent: AgentId(1), key, admitted: true }
+        }),
+        ("Rearmed", Fact::Rearmed { conv: ConvId(300), by: AgentId(1) }),
     ]
 }
 

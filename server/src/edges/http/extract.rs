@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::request::Parts;
+use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
 use lastword_proto::{Code, Refusal};
 use serde::Deserialize;
@@ -41,6 +42,14 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, Fault
         return Err(Refusal::new(Code::Unauthenticated).into());
     };
     Caller::prove(&ctx.handle, token, text(TURN_HEADER)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))
+}
+
+/// The key that makes a retry the same call (Q1).
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Fault> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
+    let text = key.to_str().map_err(|e| wrong(&e))?.trim_matches('"');
+    Ok(Some(RequestId::new(text).map_err(|e| wrong(&e))?))
 }
 
 /// The query's parameters; an unknown one is refused by name.

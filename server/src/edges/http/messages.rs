@@ -4,12 +4,11 @@ use axum::Json as Out;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use lastword_proto::names::RequestId;
-use lastword_proto::wire::{Envelope, FieldError, Page, StoredMessage};
+use lastword_proto::wire::{Envelope, Page, StoredMessage};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
 
-use super::extract::{Params, WaitParams, content_type, parse, read};
+use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, read};
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
@@ -74,13 +73,8 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, Fault> {
 /// The header `Idempotency-Key` stands for a missing `request_id`; an answer or status is about another's.
 fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, Fault> {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
-    if let Some(key) = headers.get("idempotency-key") {
-        let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
-        let text = key.to_str().map_err(|e| wrong(&e))?.trim_matches('"');
-        let key = RequestId::new(text).map_err(|e| wrong(&e))?;
-        if !about_another {
-            draft.request_id.get_or_insert(key);
-        }
+    if let Some(key) = idempotency_key(headers)?.filter(|_| !about_another) {
+        draft.request_id.get_or_insert(key);
     }
     Ok(draft)
 }

@@ -157,7 +157,7 @@ pub(super) fn schemas() -> Map<String, Value> {
 fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
     let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(path, name, "path")).collect();
     parameters.extend(query.split_whitespace().map(|name| parameter(path, name, "query")));
-    if body == "Envelope" {
+    if matches!(body, "Envelope" | "Post") {
         parameters.push(parameter(path, "Idempotency-Key", "header"));
     }
     if takes_turn(path, method) {

@@ -2,11 +2,11 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use lastword_proto::ids::ClaimId;
 use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, RoomView};
 
-use super::extract::{Json, id};
+use super::extract::{Json, id, idempotency_key};
 use crate::calls::{Caller, Context, rooms};
 use crate::edges::Fault;
 
@@ -26,9 +26,11 @@ pub(super) async fn post(
     State(ctx): State<Context>,
     caller: Caller,
     Path(room): Path<String>,
+    headers: HeaderMap,
     Json(post): Json<Post>,
 ) -> Result<(StatusCode, Out<Posted>), Fault> {
-    Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post.body).await?)))
+    let key = idempotency_key(&headers)?;
+    Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post, key).await?)))
 }
 
 pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ClaimView>>, Fault> {

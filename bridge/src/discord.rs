@@ -1,0 +1,33 @@
+//! Discord: a client with tokens like any other, which shows conversations in threads and hears what is posted there.
+//!
+//! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
+//! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
+
+mod book;
+mod bridge;
+mod cards;
+mod commands;
+#[cfg(test)]
+mod den;
+mod follow;
+mod gateway;
+mod inbound;
+mod intake;
+mod interactions;
+mod names;
+mod outbound;
+mod outbox;
+#[cfg(test)]
+mod ping_pong;
+mod rest;
+mod runs;
+mod seen;
+mod settings;
+mod takers;
+mod text;
+mod threads;
+#[cfg(test)]
+mod trail;
+
+pub use crate::discord::bridge::{Bridge, Failed};
+pub use crate::discord::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

@@ -1,0 +1,285 @@
+//! The bridge: signs in on both sides, and keeps its parts running.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lastword_client::ClientError;
+use lastword_client::wire::NewAgent;
+use lastword_proto::Code;
+use lastword_proto::fact::Kind;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+use super::book::Book;
+use super::cards::Desk;
+use super::commands;
+use super::follow::follow;
+use super::gateway::{Ears, Role, listen};
+use super::inbound::{Fixes, is_inside};
+use super::intake::Intake;
+use super::interactions;
+use super::names::{GUEST, Roster};
+use super::outbox::Outbox;
+use super::rest::{Rest, RestError};
+use super::settings::{Identity, Secret, Settings};
+use super::takers::Taker;
+use super::threads::Threads;
+use crate::broker::Broker;
+use crate::event::{Event, Report};
+
+/// Posts that wait to be dealt with; what comes beyond them is read from the channel.
+const POSTS_MAX: usize = 1_000;
+/// Clicks that wait to be served.
+const INTERACTIONS_MAX: usize = 100;
+/// Whoever has the token, as a name.
+const OWN_NAME: &str = "me";
+
+/// Why a bridge could not start, or ended.
+#[derive(Debug, thiserror::Error)]
+pub enum Failed {
+    /// The settings can't work.
+    #[error("{0}")]
+    Settings(String),
+    /// The broker refuses for good, or was not there at the start.
+    #[error(transparent)]
+    Broker(#[from] ClientError),
+    /// Discord refuses, or was not there at the start.
+    #[error("{0}")]
+    Discord(String),
+}
+
+/// What the parts of a bridge share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) settings: Settings,
+    pub(crate) roster: Roster,
+    pub(crate) book: Book,
+    pub(crate) outbox: Arc<Outbox>,
+    pub(crate) threads: Threads,
+    /// The broker, as the human of the bridge.
+    pub(crate) broker: Broker,
+    /// The same, as humans with a token of their own.
+    pub(crate) humans: BTreeMap<u64, Broker>,
+    pub(crate) guest: Broker,
+    pub(crate) takers: BTreeMap<String, Arc<Taker>>,
+    /// The cards for what waits for a human.
+    pub(crate) desk: Desk,
+    /// Whether events are followed.
+    pub(crate) following: watch::Sender<bool>,
+    known: Mutex<Noted>,
+}
+
+/// What is remembered while the bridge runs.
+#[derive(Debug, Default)]
+struct Noted {
+    rooms: BTreeSet<u64>,
+    humans: BTreeSet<String>,
+    /// Posts that come from Discord, of which the event is next.
+    keyed: BTreeSet<(String, String)>,
+}
+
+impl Shared {
+    fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn has_room(&self, channel: u64) -> bool {
+        self.noted().rooms.contains(&channel)
+    }
+
+    pub(crate) fn note_room(&self, channel: u64) {
+        self.noted().rooms.insert(channel);
+    }
+
+    pub(crate) fn is_human(&self, name: &str) -> bool {
+        self.noted().humans.contains(name)
+    }
+
+    pub(crate) fn note_kind(&self, name: &str, human: bool) {
+        let mut noted = self.noted();
+        if human {
+            noted.humans.insert(name.to_owned());
+        } else {
+            noted.humans.remove(name);
+        }
+    }
+
+    /// The next post of this agent in this room comes from Discord.
+    pub(crate) fn note_keyed(&self, room: Option<&str>, agent: Option<&str>) {
+        if let (Some(room), Some(agent)) = (room, agent) {
+            self.noted().keyed.insert((room.to_owned(), agent.to_owned()));
+        }
+    }
+
+    pub(crate) fn take_keyed(&self, room: &str, agent: &str) -> bool {
+        self.noted().keyed.remove(&(room.to_owned(), agent.to_owned()))
+    }
+
+    /// Whether the bridge takes part in a channel, or in that of a thread.
+    pub(crate) async fn takes_part(&self, channel: u64) -> bool {
+        let channels = &self.settings.channels;
+        if is_inside(channels, channel, None, Fixes::default()) {
+            return true;
+        }
+        let parent = self.threads.parent(channel).await.ok().flatten();
+        is_inside(channels, channel, parent, Fixes::default())
+    }
+}
+
+/// A bridge that is signed in.
+#[derive(Debug)]
+pub struct Bridge {
+    shared: Arc<Shared>,
+    report: Report,
+}
+
+impl Bridge {
+    /// Signs in on both sides.
+    ///
+    /// # Errors
+    /// The settings can't work; the broker or Discord refuses, or does not answer.
+    pub async fn start(settings: Settings, report: Report) -> Result<Self, Failed> {
+        settings.check().map_err(Failed::Settings)?;
+        let broker = client(&settings, &settings.token, &report)?;
+        if broker.client.agent(OWN_NAME).await?.kind != Kind::Human {
+            let what = "the bridge asks in the name of humans: give it a human's token with --token-file or token_file";
+            return Err(Failed::Settings(what.to_owned()));
+        }
+        let book = Book::open(&settings.book)
+            .map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
+        let desk =
+            Desk::new(&book).map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
+        let api = settings.api.as_deref();
+        let signed_in = Rest::start(&settings.broker, api).await;
+        let own = signed_in.map_err(|error| Failed::Discord(format!("the broker's bot: {error}")))?;
+        let mut roster = Roster::new(own.user);
+        let (mut agents, mut takers) = (BTreeMap::new(), BTreeMap::new());
+        for bot in &settings.bots {
+            let named = |error: RestError| Failed::Discord(format!("the bot of {}: {error}", bot.agent));
+            match &bot.identity {
+                Identity::Ours { token } => {
+                    let rest = Rest::start(token, api).await.map_err(named)?;
+                    broker.client.agent(&bot.agent).await?;
+                    roster.add(rest.user, &bot.agent, true);
+                    agents.insert(bot.agent.clone(), rest);
+                }
+                Identity::Theirs { user, token } => {
+                    let token = match token {
+                        Some(token) => token.clone(),
+                        None => agent_token(&broker, &bot.agent).await?,
+                    };
+                    roster.add(*user, &bot.agent, false);
+                    takers.insert(bot.agent.clone(), Taker::new(client(&settings, &token, &report)?));
+                }
+            }
+        }
+        let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
+        let mut humans = BTreeMap::new();
+        for (user, token) in &settings.humans {
+            if let Some(token) = token {
+                humans.insert(*user, client(&settings, token, &report)?);
+            }
+        }
+        let everybody = broker.client.agents().await?.items;
+        let known = everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect();
+        let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
+        let threads = Threads { book: book.clone(), outbox: Arc::clone(&outbox) };
+        let known = Mutex::new(Noted { humans: known, ..Noted::default() });
+        let following = watch::Sender::new(false);
+        let shared =
+            Shared { settings, roster, book, outbox, threads, broker, humans, guest, takers, desk, following, known };
+        Ok(Self { shared: Arc::new(shared), report })
+    }
+
+    /// Serves until it is dropped.
+    ///
+    /// # Errors
+    /// The broker or Discord refuses for good.
+    pub async fn run(self) -> Result<(), Failed> {
+        let Self { shared, report } = self;
+        let (posts, heard) = mpsc::channel(POSTS_MAX);
+        let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
+        let (missed, behind) = watch::channel(0);
+        let mut parts: JoinSet<Failed> = JoinSet::new();
+        for taker in shared.takers.values() {
+            let taker = Arc::clone(taker);
+            parts.spawn(async move { taker.serve().await.into() });
+        }
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move { follow(shared).await.into() }
+        });
+        // What is answered on Discord is about what was shown there: so that is followed first.
+        let mut following = shared.following.subscribe();
+        let ready = async { following.wait_for(|following| *following).await.is_ok() };
+        tokio::select! {
+            _ready = ready => {}
+            Some(ended) = parts.join_next() => return Err(over(ended)),
+        }
+        let intake = Intake::new(Arc::clone(&shared));
+        intake.begin().await.map_err(Failed::Discord)?;
+        let ears = Arc::new(Ears { posts, interactions, missed });
+        parts.spawn(async move { Failed::Discord(intake.run(heard, behind).await) });
+        parts.spawn(hearing(Arc::clone(&shared), shared.settings.broker.clone(), Role::Reader, &ears, &report));
+        for bot in &shared.settings.bots {
+            if let Identity::Ours { token } = &bot.identity {
+                parts.spawn(hearing(Arc::clone(&shared), token.clone(), Role::Present, &ears, &report));
+            }
+        }
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move { Failed::Discord(interactions::serve(shared, clicked).await) }
+        });
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move { Desk::serve(shared).await.into() }
+        });
+        parts.spawn({
+            let shared = Arc::clone(&shared);
+            async move {
+                commands::register(&shared).await;
+                std::future::pending().await
+            }
+        });
+        let url = shared.broker.client.url().to_owned();
+        report.tell(&Event::Ready { url, driver: "discord" });
+        parts.join_next().await.map_or(Ok(()), |ended| Err(over(ended)))
+    }
+}
+
+fn over(ended: Result<Failed, tokio::task::JoinError>) -> Failed {
+    ended.unwrap_or_else(|error| Failed::Discord(format!("a part of the bridge was given up: {error}")))
+}
+
+/// One bot's connection to the gateway.
+fn hearing(
+    shared: Arc<Shared>,
+    token: Secret,
+    role: Role,
+    ears: &Arc<Ears>,
+    report: &Report,
+) -> impl Future<Output = Failed> + Send + use<> {
+    let (ears, report) = (Arc::clone(ears), report.clone());
+    async move {
+        let url = shared.settings.gateway.clone();
+        Failed::Discord(listen(&token, url.as_deref(), role, &ears, &report).await)
+    }
+}
+
+fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker, ClientError> {
+    Broker::new(&settings.url, token.reveal(), report.clone())
+}
+
+/// A token of an agent that nobody else acts as: registered, or renewed.
+async fn agent_token(broker: &Broker, name: &str) -> Result<Secret, ClientError> {
+    let new =
+        NewAgent { name: name.to_owned(), actions: Vec::new(), groups: Vec::new(), kind: Kind::Agent, turns_max: 0 };
+    let registered = match broker.client.agent(name).await {
+        Ok(_) => broker.client.rekey(name).await?,
+        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
+            broker.client.register(&new).await?
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Secret::new(&registered.token))
+}

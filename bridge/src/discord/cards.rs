@@ -1,0 +1,373 @@
+//! What waits for a human, as a message with buttons: what it says, and what a click on it means. Without any I/O.
+
+mod desk;
+mod kept;
+
+pub(crate) use desk::Desk;
+pub(crate) use kept::Posted;
+
+use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
+use lastword_proto::fact::{Decision, EscalationCause};
+use lastword_proto::state::{ApprovalState, EscalationState};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::text::{MESSAGE_CHARS_MAX, split, title};
+
+/// What the ids of our buttons begin with.
+const MARK: &str = "lw";
+/// Room that is left for the outcome on the last message of a card.
+const OUTCOME_CHARS_MAX: usize = 400;
+/// Most messages of one card. A call that takes more is not approved on Discord: nobody would have read it.
+const PARTS_MAX: usize = 4;
+/// Most answers to choose from that get a button each; Discord allows 25 buttons, and one opens the form.
+const OPTIONS_MAX: usize = 24;
+const LABEL_CHARS_MAX: usize = 80;
+const ROW_BUTTONS: usize = 5;
+
+const PRIMARY: u8 = 1;
+const SECONDARY: u8 = 2;
+const SUCCESS: u8 = 3;
+const DANGER: u8 = 4;
+
+/// The field of a form that holds the words.
+pub(crate) const WORDS: &str = "words";
+
+/// What a click means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Button {
+    /// The very call with this digest may be made, once.
+    Approve { id: String, digest: String },
+    /// It may not.
+    Reject { id: String },
+    /// It may not, and in these words: opens a form, and stands for it when it comes back.
+    Respond { id: String },
+    /// One of the answers to choose from.
+    Option { id: String, number: usize },
+    /// An answer in words: opens a form, and stands for it when it comes back.
+    Answer { id: String },
+    /// The whole envelope of a message.
+    Envelope { id: String },
+}
+
+impl Button {
+    /// The id under which Discord tells of a click.
+    pub(crate) fn custom_id(&self) -> String {
+        match self {
+            Self::Approve { id, digest } => format!("{MARK}:approve:{id}:{digest}"),
+            Self::Reject { id } => format!("{MARK}:reject:{id}"),
+            Self::Respond { id } => format!("{MARK}:respond:{id}"),
+            Self::Option { id, number } => format!("{MARK}:option:{id}:{number}"),
+            Self::Answer { id } => format!("{MARK}:answer:{id}"),
+            Self::Envelope { id } => format!("{MARK}:envelope:{id}"),
+        }
+    }
+
+    /// The button of an id; nothing for what is not ours.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let [MARK, verb, id, rest @ ..] = parts.as_slice() else { return None };
+        let id = (*id).to_owned();
+        Some(match (*verb, rest) {
+            ("approve", [digest]) => Self::Approve { id, digest: (*digest).to_owned() },
+            ("reject", []) => Self::Reject { id },
+            ("respond", []) => Self::Respond { id },
+            ("option", [number]) => Self::Option { id, number: number.parse().ok()? },
+            ("answer", []) => Self::Answer { id },
+            ("envelope", []) => Self::Envelope { id },
+            (_, _) => return None,
+        })
+    }
+
+    /// The question or the held call that it is about.
+    pub(crate) fn subject(&self) -> &str {
+        match self {
+            Self::Approve { id, .. }
+            | Self::Reject { id }
+            | Self::Respond { id }
+            | Self::Option { id, .. }
+            | Self::Answer { id }
+            | Self::Envelope { id } => id,
+        }
+    }
+
+    /// The only button under a post, small and grey.
+    pub(crate) fn alone(&self, label: &str) -> Value {
+        json!([{ "type": 1, "components": [self.picture(label, 2)] }])
+    }
+
+    fn picture(&self, label: &str, style: u8) -> Value {
+        json!({ "type": 2, "style": style, "label": title(label, LABEL_CHARS_MAX), "custom_id": self.custom_id() })
+    }
+}
+
+/// A card: its messages, and the buttons under the last.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Card {
+    pub(crate) parts: Vec<String>,
+    pub(crate) rows: Value,
+    /// Whether it is settled: it then has no buttons any more.
+    pub(crate) settled: bool,
+}
+
+impl Card {
+    fn new(text: &str, buttons: &[Value], outcome: Option<&str>) -> Self {
+        let mut parts = split(text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX);
+        if let (Some(outcome), Some(last)) = (outcome, parts.last_mut()) {
+            last.push('\n');
+            last.push_str(&title(outcome, OUTCOME_CHARS_MAX / 2));
+        }
+        let rows = buttons.chunks(ROW_BUTTONS).map(|row| json!({ "type": 1, "components": row }));
+        let rows = if outcome.is_some() { json!([]) } else { rows.collect() };
+        Self { parts, rows, settled: outcome.is_some() }
+    }
+
+    /// The last message, which has the buttons.
+    pub(crate) fn last(&self) -> &str {
+        self.parts.last().map(String::as_str).unwrap_or_default()
+    }
+}
+
+/// Who decided, for whoever reads it on Discord: by name, and the user where it was done there.
+fn by(name: Option<&str>, user: Option<u64>) -> String {
+    let user = user.map(|user| format!(" (<@{user}>)")).unwrap_or_default();
+    format!("{}{user}", name.unwrap_or("nobody"))
+}
+
+/// A question of an agent.
+pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
+    let EscalationView { id, agent, reference, message, options, .. } = view;
+    let asks = match view.cause {
+        EscalationCause::Asked => format!("❓ **{agent}** asks"),
+        EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice: what shall be done?"),
+    };
+    let mut text = format!("{asks} · {reference} · {id}\n{message}");
+    if options.len() > OPTIONS_MAX {
+        for option in options {
+            text.push_str(&format!("\n- {option}"));
+        }
+    }
+    let answer = view.answer.as_deref().unwrap_or_default();
+    let outcome = match view.state {
+        EscalationState::Open => None,
+        EscalationState::Answered => Some(format!("✅ {} answered: {answer}", by(view.answered_by.as_deref(), user))),
+        EscalationState::Withdrawn => Some("⚪ The task that asked is over: no answer is needed.".to_owned()),
+    };
+    let few = options.iter().enumerate().filter(|_| options.len() <= OPTIONS_MAX);
+    let mut buttons: Vec<Value> =
+        few.map(|(number, option)| Button::Option { id: id.clone(), number }.picture(option, PRIMARY)).collect();
+    buttons.push(Button::Answer { id: id.clone() }.picture("Answer…", SECONDARY));
+    Card::new(&text, &buttons, outcome.as_deref())
+}
+
+/// A held call, with its very arguments.
+pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
+    let ApprovalView { id, agent, tool, digest, .. } = view;
+    let on = view.reference.as_ref().map(|reference| format!(" · {reference}")).unwrap_or_default();
+    let mut text = format!("🔒 **{agent}** would call `{}`{on} · {id}", plain(tool).replace('`', "'"));
+    if let Some(reason) = &view.reason {
+        text.push_str(&format!("\nbecause: {}", plain(reason)));
+    }
+    text.push_str(&format!("\n```json\n{}\n```", arguments(&view.arguments)));
+    let pending = view.state == ApprovalState::Pending;
+    let whole = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).len() <= PARTS_MAX;
+    if !whole {
+        text = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).swap_remove(0);
+        text.push_str("\n… too long for Discord: look at it in the console, or approve it with `lastword approve`.");
+    }
+    if pending {
+        let at = parse_rfc3339(&view.expires_at).map(|time| format!(", and is denied <t:{}:R>", time.0 / 1000));
+        text.push_str(&format!("\n-# digest {digest}{}", at.unwrap_or_default()));
+    }
+    let mut buttons = Vec::new();
+    if whole {
+        buttons.push(Button::Approve { id: id.clone(), digest: digest.clone() }.picture("Approve", SUCCESS));
+    }
+    buttons.push(Button::Reject { id: id.clone() }.picture("Reject", DANGER));
+    buttons.push(Button::Respond { id: id.clone() }.picture("Respond…", SECONDARY));
+    Card::new(&text, &buttons, (!pending).then(|| ruling(view, user)).as_deref())
+}
+
+/// How a held call was decided.
+fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
+    let who = by(view.by.as_deref(), user);
+    let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
+    match (view.state, view.decision) {
+        (ApprovalState::Pending, _) => String::new(),
+        (ApprovalState::Expired, _) => "⌛ Nobody decided in time: denied.".to_owned(),
+        (ApprovalState::Ignored, _) => format!("⚪ Set aside by {who}."),
+        (ApprovalState::Approved | ApprovalState::Used, Some(Decision::Edit)) => {
+            format!("✏️ Approved by {who}, with other arguments{words}")
+        }
+        (ApprovalState::Approved | ApprovalState::Used, _) => format!("✅ Approved by {who}{words}"),
+        (ApprovalState::Rejected, _) => format!("❌ Rejected by {who}{words}"),
+    }
+}
+
+/// JSON as it is, but that nothing in it can end the block or hide: such characters are written as escapes, which are the
+/// same JSON.
+fn arguments(value: &Value) -> String {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c == '`' || hides(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                shown.push_str(&format!("\\u{unit:04x}"));
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// A text on one line, in which nothing hides.
+fn plain(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || hides(c) { ' ' } else { c }).collect()
+}
+
+/// Characters that have no picture, or that turn the direction of what follows.
+fn hides(c: char) -> bool {
+    matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
+        | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
+}
+
+/// The form that a button opens.
+pub(crate) fn form(button: &Button) -> Option<Value> {
+    let (heading, label) = match button {
+        Button::Respond { id } => (format!("Reject {id}, in words"), "What the agent is told"),
+        Button::Answer { id } => (format!("Answer {id}"), "Your answer, for the task that asked"),
+        Button::Approve { .. } | Button::Reject { .. } | Button::Option { .. } | Button::Envelope { .. } => {
+            return None;
+        }
+    };
+    let input = json!({
+        "type": 4, "custom_id": WORDS, "style": 2, "label": label, "required": true, "max_length": 4000,
+    });
+    Some(json!({
+        "title": title(&heading, 45), "custom_id": button.custom_id(),
+        "components": [{ "type": 1, "components": [input] }],
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn escalation(options: usize, state: &str) -> EscalationView {
+        let options: Vec<String> = (0..options).map(|number| format!("option {number}")).collect();
+        serde_json::from_value(json!({
+            "id": "esc-1", "state": state, "cause": "asked", "agent": "kilo", "ref": "D-1", "message": "To eu or us?",
+            "options": options, "created_at": "2026-01-01T00:00:00Z", "answered_by": "ann", "answer": "eu",
+        }))
+        .unwrap()
+    }
+
+    fn approval(arguments: &Value, state: &str) -> ApprovalView {
+        serde_json::from_value(json!({
+            "id": "apr-1", "digest": "ab".repeat(32), "state": state, "expires_at": "2026-01-01T00:05:00Z",
+            "agent": "kilo", "tool": "deploy", "arguments": arguments, "reason": "asked to", "ref": "D-1",
+            "created_at": "2026-01-01T00:00:00Z", "by": "ann", "comment": "not today",
+        }))
+        .unwrap()
+    }
+
+    fn buttons(card: &Card) -> Vec<Button> {
+        let rows = card.rows.as_array().unwrap().iter();
+        let ids = rows.flat_map(|row| row["components"].as_array().unwrap()).map(|b| b["custom_id"].as_str().unwrap());
+        ids.map(|id| Button::parse(id).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_button_is_read_back_as_what_it_was() {
+        for button in [
+            Button::Approve { id: "apr-1".into(), digest: "ab".repeat(32) },
+            Button::Reject { id: "apr-1".into() },
+            Button::Respond { id: "apr-1".into() },
+            Button::Option { id: "esc-1".into(), number: 23 },
+            Button::Answer { id: "esc-1".into() },
+            Button::Envelope { id: "msg-1".into() },
+        ] {
+            assert!(button.custom_id().len() <= 100);
+            assert_eq!(Button::parse(&button.custom_id()), Some(button));
+        }
+        for foreign in ["", "other", "lw", "lw:approve:apr-1", "lw:option:esc-1:x", "lw:nuke:esc-1", "xx:reject:apr-1"]
+        {
+            assert_eq!(Button::parse(foreign), None, "{foreign}");
+        }
+    }
+
+    #[test]
+    fn a_held_call_is_shown_as_it_is_and_approved_by_its_digest() {
+        let card = held_call(&approval(&json!({ "to": "eu" }), "pending"), None);
+        assert_eq!(
+            card.parts,
+            [format!(
+                "🔒 **kilo** would call `deploy` · D-1 · apr-1\nbecause: asked to\n```json\n{{\n  \"to\": \"eu\"\n}}\n```\n\
+                 -# digest {}, and is denied <t:1767225900:R>",
+                "ab".repeat(32)
+            )]
+        );
+        let approve = Button::Approve { id: "apr-1".into(), digest: "ab".repeat(32) };
+        assert_eq!(buttons(&card)[0], approve);
+        assert!(!card.settled);
+    }
+
+    #[test]
+    fn nothing_in_the_arguments_ends_their_block_or_hides() {
+        let tricky = json!({ "x": "``` fake\n`\u{202e}gnp.exe\u{200b}" });
+        let card = held_call(&approval(&tricky, "pending"), None);
+        let text = card.parts.concat();
+        assert_eq!(text.matches("```").count(), 2, "{text}");
+        assert!(!text.contains(['\u{202e}', '\u{200b}']));
+        let (_, block) = text.split_once("```json\n").unwrap();
+        let shown: Value = serde_json::from_str(block.split("\n```").next().unwrap()).unwrap();
+        assert_eq!(shown, tricky, "it is the same JSON");
+    }
+
+    #[test]
+    fn what_nobody_can_read_on_discord_nobody_approves_there() {
+        let long = held_call(&approval(&json!({ "x": "line\n".repeat(3000) }), "pending"), None);
+        assert!(
+            long.parts.len() <= PARTS_MAX && long.last().contains("too long for Discord"),
+            "{:?}",
+            long.parts.len()
+        );
+        assert!(!buttons(&long).iter().any(|button| matches!(button, Button::Approve { .. })));
+        let fits = held_call(&approval(&json!({ "x": "line ".repeat(500) }), "pending"), None);
+        assert!(fits.parts.len() > 1 && buttons(&fits).len() == 3);
+        assert!(fits.parts.iter().all(|part| part.encode_utf16().count() <= MESSAGE_CHARS_MAX));
+    }
+
+    #[test]
+    fn a_settled_card_says_how_and_has_no_buttons() {
+        for (state, words) in [
+            ("approved", "✅ Approved by ann (<@7>): not today"),
+            ("used", "✅ Approved by ann (<@7>): not today"),
+            ("rejected", "❌ Rejected by ann (<@7>): not today"),
+            ("ignored", "⚪ Set aside by ann (<@7>)."),
+            ("expired", "⌛ Nobody decided in time: denied."),
+        ] {
+            let card = held_call(&approval(&json!({}), state), Some(7));
+            assert!(card.last().ends_with(words), "{}", card.last());
+            assert!(card.settled && card.rows == json!([]) && !card.last().contains("is denied <t:"));
+        }
+        let answered = question(&escalation(0, "answered"), None);
+        assert!(answered.last().ends_with("✅ ann answered: eu"));
+        assert!(question(&escalation(0, "withdrawn"), None).settled);
+    }
+
+    #[test]
+    fn answers_to_choose_from_are_buttons_in_rows_of_five_and_a_form_takes_any_other() {
+        let card = question(&escalation(7, "open"), None);
+        assert_eq!(card.rows.as_array().unwrap().len(), 2);
+        assert_eq!(buttons(&card)[6], Button::Option { id: "esc-1".into(), number: 6 });
+        assert_eq!(buttons(&card)[7], Button::Answer { id: "esc-1".into() });
+        let many = question(&escalation(30, "open"), None);
+        assert!(many.parts[0].contains("- option 29") && buttons(&many).len() == 1);
+        let asked = form(&buttons(&card)[7]).unwrap();
+        assert_eq!(asked["custom_id"], "lw:answer:esc-1");
+        assert_eq!(form(&buttons(&card)[0]), None);
+    }
+}

@@ -1,0 +1,195 @@
+//! Keeps the cards as things stand: posts one for what waits, and says on it how that was settled, whoever did it where.
+//!
+//! What the broker holds now is asked, and compared with the cards there are; an event only says when to look. So nothing
+//! is lost by a restart on either side, and a card is settled also where the console settled it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::Event;
+use lastword_proto::state::{ApprovalState, EscalationState};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+use twilight_http::request::Method;
+
+use super::kept::Posted;
+use super::{Card, held_call, question};
+use crate::discord::book::Book;
+use crate::discord::bridge::Shared;
+use crate::discord::outbox::message;
+use crate::discord::rest::RestError;
+
+/// Rest after a look, so that a busy workspace is not asked at each of its events.
+const PACE: Duration = Duration::from_millis(200);
+/// Most conversations through which a thread is looked for, from a child to whom it came from.
+const PARENTS_MAX: usize = 8;
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct Desk {
+    touched: Mutex<BTreeSet<String>>,
+    ring: Notify,
+    /// Held while somebody's click is carried out, so that the card that tells of it knows whose it was.
+    pub(crate) settling: tokio::sync::Mutex<()>,
+}
+
+impl Desk {
+    /// A desk that keeps its cards in this file.
+    pub(crate) fn new(book: &Book) -> rusqlite::Result<Self> {
+        book.prepare_cards()?;
+        Ok(Self::default())
+    }
+
+    /// Something happened in the workspace.
+    pub(crate) fn hear(&self, event: &Event) {
+        let name = match event.kind.as_str() {
+            "escalation_opened" => "escalation",
+            "approval_asked" => "approval",
+            // A question may be over by a task's end, a stop, a removal: what is open is looked at again.
+            _ => return self.ring.notify_one(),
+        };
+        if let Some(id) = event.data.get(name).and_then(Value::as_str) {
+            self.touch(id);
+        }
+    }
+
+    /// This one is to be looked at.
+    pub(crate) fn touch(&self, id: &str) {
+        self.touched().insert(id.to_owned());
+        self.ring.notify_one();
+    }
+
+    fn touched(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the cards. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    pub(crate) async fn serve(shared: Arc<Shared>) -> ClientError {
+        match Self::keep(&shared).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn keep(shared: &Shared) -> Result<std::convert::Infallible, ClientError> {
+        let desk = &shared.desk;
+        for id in waiting(shared).await? {
+            desk.touch(&id);
+        }
+        loop {
+            let mut ids = std::mem::take(&mut *desk.touched());
+            ids.extend(shared.book.open_cards().map_err(lost)?);
+            for id in ids {
+                look(shared, &id).await?;
+            }
+            sleep(PACE).await;
+            desk.ring.notified().await;
+        }
+    }
+}
+
+fn lost(error: rusqlite::Error) -> ClientError {
+    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
+}
+
+/// Everything that waits for a human.
+async fn waiting(shared: &Shared) -> Result<Vec<String>, ClientError> {
+    let broker = &shared.broker;
+    let questions = broker.persist(|| broker.client.escalations()).await?.items;
+    let calls = broker.persist(|| broker.client.approvals()).await?.items;
+    let questions = questions.into_iter().filter(|view| view.state == EscalationState::Open).map(|view| view.id);
+    let calls = calls.into_iter().filter(|view| view.state == ApprovalState::Pending).map(|view| view.id);
+    Ok(questions.chain(calls).collect())
+}
+
+/// Posts the card of what waits, or says on it how it was settled.
+async fn look(shared: &Shared, id: &str) -> Result<(), ClientError> {
+    let settling = shared.desk.settling.lock().await;
+    let posted = shared.book.card(id).map_err(lost)?;
+    let user = posted.and_then(|posted| posted.user);
+    let broker = &shared.broker;
+    let (card, reference) = if id.starts_with("apr-") {
+        let view = broker.persist(|| broker.client.approval(id, None)).await?;
+        (held_call(&view, user), view.reference)
+    } else {
+        let view = broker.persist(|| broker.client.escalation(id)).await?;
+        (question(&view, user), Some(view.reference))
+    };
+    drop(settling);
+    let posted = match posted {
+        Some(posted) if posted.settled => return Ok(()),
+        Some(Posted { post: Some(post), channel, .. }) => Some((channel, post)),
+        Some(Posted { post: None, channel, .. }) => post(shared, id, channel, &card).await?,
+        None if card.settled => None,
+        None => match place(shared, reference.as_deref()).await? {
+            Some(channel) => post(shared, id, channel, &card).await?,
+            None => None,
+        },
+    };
+    match posted {
+        Some((channel, post)) if card.settled => {
+            settle(shared, id, &format!("channels/{channel}/messages/{post}"), &card).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Says on a card how it was settled, and takes its buttons away.
+async fn settle(shared: &Shared, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
+    let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
+    let rest = &shared.outbox.broker;
+    let changed = shared.outbox.persist(|| rest.call(Method::Patch, path, Some(&change))).await;
+    told(shared, id, changed.map(|_| ()));
+    shared.book.settle_card(id).map_err(lost)
+}
+
+/// Posts a card, once; gives where the buttons are.
+async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
+    let (outbox, book) = (&shared.outbox, &shared.book);
+    let Some(card) = book.begin_card(id, channel, card).map_err(lost)? else { return Ok(None) };
+    let mut last = None;
+    for (number, part) in card.parts.iter().enumerate() {
+        let nonce = book.nonce(&format!("c{id}"), number);
+        let mut body = message(part.trim(), &nonce, None, None);
+        if number + 1 == card.parts.len() {
+            body["components"] = card.rows.clone();
+        }
+        let once = || outbox.try_part(&outbox.broker, &nonce, channel, part.trim(), &body);
+        match outbox.persist(once).await {
+            Ok(post) => last = Some(post),
+            Err(error) => {
+                told(shared, id, Err(error));
+                // Discord will not have it: it is tried no second time.
+                book.settle_card(id).map_err(lost)?;
+                return Ok(None);
+            }
+        }
+    }
+    let Some(last) = last else { return Ok(None) };
+    book.post_card(id, last).map_err(lost)?;
+    Ok(Some((channel, last)))
+}
+
+fn told(shared: &Shared, id: &str, done: Result<(), RestError>) {
+    if let Err(error) = done {
+        shared.outbox.warn(&format!("the card of {id} is not as it should be. {error}"));
+    }
+}
+
+/// Where a card goes: into the thread of its conversation, or of one from which that came; else into the home channel.
+async fn place(shared: &Shared, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
+    let mut next = reference.map(str::to_owned);
+    for _ in 0..PARENTS_MAX {
+        let Some(reference) = next else { break };
+        if let Some(place) = shared.threads.place(&reference, None).map_err(lost)? {
+            let thread = shared.threads.thread(&place, "").await;
+            return Ok(thread.filter(|_| shared.settings.channels.contains(&place.channel)));
+        }
+        let broker = &shared.broker;
+        next = broker.persist(|| broker.client.conversation(&reference)).await?.summary.parent_ref;
+    }
+    Ok(shared.settings.home)
+}

@@ -1,0 +1,222 @@
+//! For tests: a channel on Discord and the real core behind it, in virtual time.
+
+use std::collections::BTreeSet;
+
+use lastword_proto::fact::{Fact, Kind, Profile};
+use lastword_proto::ids::{AgentId, Time};
+use lastword_proto::input::{Registration, RoomPost};
+use lastword_proto::names::{AgentName, Ref, RequestId};
+use lastword_proto::{Core, Effect, Input, Out, Principal, Reply};
+
+use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside};
+use super::names::{GUEST, Roster, key, room};
+use super::outbound::{Poster, warners, warning, warns};
+use super::runs::Run;
+use super::seen::Post;
+use super::seen::tests::post;
+use super::settings::BotPolicy;
+
+/// The broker's bot.
+pub(crate) const BROKER: u64 = 1;
+/// Bots of ours.
+pub(crate) const KILO: u64 = 2;
+pub(crate) const LIMA: u64 = 3;
+/// A bot that lives on Discord alone.
+pub(crate) const HIVE: u64 = 4;
+/// A bot that is nobody here.
+pub(crate) const STRANGER: u64 = 5;
+/// A human who may speak.
+pub(crate) const ANN: u64 = 7;
+/// A human who may not.
+pub(crate) const BOB: u64 = 8;
+/// The channel.
+pub(crate) const DEN: u64 = 100;
+/// One in which the bridge takes no part.
+pub(crate) const OUTSIDE: u64 = 200;
+
+/// The channel, and the core.
+pub(crate) struct Den {
+    core: Core,
+    now_ms: u64,
+    roster: Roster,
+    pub(crate) fixes: Fixes,
+    pub(crate) policy: BotPolicy,
+    pub(crate) trusted: BTreeSet<u64>,
+    pub(crate) thread: Option<Thread>,
+    /// Warnings, by whom, where, and in which words.
+    pub(crate) warned: Vec<(Poster, u64, String)>,
+    /// All facts.
+    pub(crate) facts: Vec<Fact>,
+}
+
+impl Den {
+    pub(crate) fn new(fixes: Fixes) -> Self {
+        let mut roster = Roster::new(BROKER);
+        roster.add(KILO, "kilo", true);
+        roster.add(LIMA, "lima", true);
+        roster.add(HIVE, "hive", false);
+        let mut den = Self {
+            core: Core::default(),
+            now_ms: 1_000,
+            roster,
+            fixes,
+            policy: BotPolicy::All,
+            trusted: BTreeSet::new(),
+            thread: None,
+            warned: Vec::new(),
+            facts: Vec::new(),
+        };
+        den.give(Input::Configure(Box::default()), DEN);
+        den.give(Input::Bootstrap(registration("operator", Kind::Human)), DEN);
+        for name in ["kilo", "lima", "hive", GUEST] {
+            let input = Input::Register(den.principal("operator"), registration(name, Kind::Agent));
+            den.give(input, DEN);
+        }
+        for channel in [DEN, OUTSIDE] {
+            let members = ["kilo", "lima", "hive", GUEST].map(|name| AgentName::new(name).unwrap());
+            let name = Ref::new(&room(channel)).unwrap();
+            den.give(Input::OpenRoom(den.principal("operator"), name, members.to_vec()), channel);
+        }
+        den
+    }
+
+    fn principal(&self, name: &str) -> Principal {
+        self.core.state().prove(&credential(name)).unwrap()
+    }
+
+    /// The messages of agents in the channel since a human spoke.
+    pub(crate) fn turns(&self) -> u64 {
+        self.core.state().rooms.values().find(|r| r.name.as_str() == room(DEN)).unwrap().turns
+    }
+
+    /// Posts that reached the others.
+    pub(crate) fn admitted(&self, by: &str) -> usize {
+        let agent: AgentId = self.core.state().live(by).unwrap();
+        self.facts.iter().filter(|fact| matches!(fact, Fact::Posted { from, .. } if *from == agent)).count()
+    }
+
+    /// One input of the core; what it warns of is posted, and comes back over the gateway.
+    fn give(&mut self, input: Input, channel: u64) -> Option<Reply> {
+        let mut out = Out::default();
+        self.core.handle(Time(self.now_ms), input, &mut out);
+        let facts: Vec<Fact> = out.entries.into_iter().map(|entry| entry.fact).collect();
+        self.facts.extend(facts.iter().cloned());
+        for fact in facts {
+            let (kind, turns, crossing) = if let Fact::Warned { turns, crossing, .. } = fact {
+                ("warned", turns, crossing.word())
+            } else if let Fact::Heard { turns, .. } = fact {
+                ("heard", turns, "soft")
+            } else {
+                continue;
+            };
+            if !warns(kind, turns, self.fixes) {
+                continue;
+            }
+            for poster in warners(&self.roster, self.fixes) {
+                let text = warning(crossing, turns, "here", self.fixes);
+                self.warned.push((poster, channel, text.clone()));
+                self.hear_as(BROKER, channel, &text, true);
+            }
+        }
+        out.effects.into_iter().find_map(|effect| match effect {
+            Effect::Reply(reply) => Some(*reply),
+            Effect::Wake(_) | Effect::WakeAll => None,
+        })
+    }
+
+    /// A post that nothing is known about.
+    pub(crate) fn draft(&mut self, author: u64, text: &str) -> Post {
+        self.now_ms += 1_000;
+        post(self.now_ms, DEN, author, !matches!(author, ANN | BOB), text)
+    }
+
+    /// Somebody posts; gives what it meant.
+    pub(crate) fn posts(&mut self, author: u64, text: &str) -> Vec<Act> {
+        self.hear_as(author, DEN, text, false)
+    }
+
+    pub(crate) fn hear_as(&mut self, author: u64, channel: u64, text: &str, echo: bool) -> Vec<Act> {
+        let mut post = self.draft(author, text);
+        post.channel = channel;
+        self.hear(&Run::of(post), echo)
+    }
+
+    pub(crate) fn hear(&mut self, run: &Run, echo: bool) -> Vec<Act> {
+        let post = run.first().unwrap().clone();
+        let thread = self.thread.clone();
+        let known = Known {
+            roster: &self.roster,
+            policy: self.policy,
+            trusted: self.trusted.is_empty() || self.trusted.contains(&post.author.id),
+            human: post.author.id == ANN,
+            inside: is_inside(&[DEN].into(), post.channel, None, self.fixes),
+            echo,
+            thread: thread.as_ref(),
+            turn: None,
+            fixes: self.fixes,
+        };
+        let acts = decide(run, &known);
+        for act in &acts {
+            self.perform(&post, act);
+        }
+        acts
+    }
+
+    fn perform(&mut self, post: &Post, act: &Act) {
+        let (voice, body, mentions, about) = match act {
+            Act::Post { voice, body } | Act::Submit { voice, text: body } => (voice.clone(), body, &Vec::new(), None),
+            Act::Say { user, mentions, about, body, .. } => (Voice::Human(*user), body, mentions, about.as_deref()),
+            Act::Finish { .. } | Act::Hint { .. } => return,
+        };
+        let name = match &voice {
+            Voice::Agent(agent) => agent.as_str(),
+            Voice::Guest => GUEST,
+            Voice::Human(_) => "operator",
+        };
+        self.say(name, post.channel, body, mentions, about, Some(post.id));
+    }
+
+    /// An agent of ours posts in the room; what is admitted is mirrored, and comes back over the gateway.
+    pub(crate) fn speaks(&mut self, user: u64, text: &str) -> bool {
+        self.now_ms += 1_000;
+        let name = self.roster.get(user).unwrap().agent.clone();
+        let admitted = self.say(&name, DEN, text, &[], None, None);
+        if admitted {
+            self.hear_as(user, DEN, text, true);
+        }
+        admitted
+    }
+
+    fn say(
+        &mut self,
+        name: &str,
+        channel: u64,
+        body: &str,
+        mentions: &[String],
+        about: Option<&str>,
+        id: Option<u64>,
+    ) -> bool {
+        let state = self.core.state();
+        let id_of_room = state.room_names[room(channel).as_str()];
+        let post = RoomPost {
+            body: body.into(),
+            mentions: mentions.iter().map(|name| AgentName::new(name).unwrap()).collect(),
+            reference: about.map(|text| Ref::new(text).unwrap()),
+            key: id.map(|id| RequestId::new(&key(id)).unwrap()),
+        };
+        let by = self.principal(name);
+        let reply = self.give(Input::Post(by, id_of_room, Box::new(post)), channel);
+        matches!(reply, Some(Reply::Sent(_)))
+    }
+}
+
+fn registration(name: &str, kind: Kind) -> Registration {
+    let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
+    Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: credential(name) }
+}
+
+fn credential(name: &str) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    bytes
+}

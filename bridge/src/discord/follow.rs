@@ -1,0 +1,267 @@
+//! What happens in the workspace, shown on Discord: from the stream of events behind a durable cursor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::{Event, StoredMessage};
+use lastword_proto::MessageType;
+use lastword_proto::fact::Kind;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::book::Place;
+use super::bridge::Shared;
+use super::inbound::Fixes;
+use super::names::{lineage, post_of};
+use super::outbound::{Posting, header, posting, warners, warning, warns};
+use super::text::title;
+use crate::broker::Backoff;
+
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Events without a post after which the cursor is noted all the same.
+const QUIET_EVENTS_MAX: u64 = 256;
+/// Longest line about a conversation that began elsewhere.
+const OPENING_CHARS_MAX: usize = 200;
+const SIGN_TAKEN: &str = "👀";
+const SIGN_DONE: &str = "✅";
+const SIGN_FAILED: &str = "❌";
+
+/// Follows, through every loss of the connection. Ends only where the broker refuses.
+pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    loop {
+        match listen(&shared, &mut backoff).await {
+            Err(error @ ClientError::Refused(_)) => return error,
+            Ok(()) => {}
+            Err(error) => shared.broker.fails(&error),
+        }
+        sleep(backoff.grow()).await;
+    }
+}
+
+/// One connection's worth of events.
+async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientError> {
+    let cursor = shared.book.cursor().map_err(lost)?;
+    let mut events = shared.broker.client.events(cursor).await?;
+    shared.broker.works();
+    let mut noted = cursor.unwrap_or_else(|| events.position());
+    if cursor.is_none() {
+        // What was said before the bridge was there is not shown.
+        shared.book.set_cursor(noted).map_err(lost)?;
+    }
+    shared.following.send_replace(true);
+    while let Some(event) = events.next().await? {
+        *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let posted = show(shared, &event).await?;
+        shared.desk.hear(&event);
+        if posted || event.seq - noted >= QUIET_EVENTS_MAX {
+            shared.book.set_cursor(event.seq).map_err(lost)?;
+            noted = event.seq;
+        }
+    }
+    Ok(())
+}
+
+/// The bridge's own file is as needed as the broker: without it nothing is shown.
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+fn lost(error: rusqlite::Error) -> ClientError {
+    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
+}
+
+/// Shows one event; says whether something may have been posted.
+async fn show(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+    match event.kind.as_str() {
+        "accepted" => match &event.message {
+            Some(message) => accepted(shared, event, message).await,
+            None => Ok(false),
+        },
+        "turn_opened" | "joined" => given(shared, event).await,
+        "turn_closed" => {
+            if let Some(turn) = text(event, "turn") {
+                shared.book.end_turn(turn).map_err(lost)?;
+                shared.takers.values().for_each(|taker| taker.end(turn));
+            }
+            Ok(false)
+        }
+        "warned" => warned(shared, event).await,
+        "post_keyed" => {
+            if event.data.get("admitted") == Some(&Value::Bool(true)) {
+                shared.note_keyed(text(event, "room"), event.agent.as_deref());
+            }
+            Ok(false)
+        }
+        "posted" => posted(shared, event).await,
+        "registered" => {
+            if let Some(name) = &event.agent {
+                shared.note_kind(name, text(event, "kind") == Some(Kind::Human.word()));
+            }
+            Ok(false)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
+    event.data.get(name).and_then(Value::as_str)
+}
+
+async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
+    let from_discord =
+        message.request_id.as_deref().and_then(post_of).filter(|_| message.kind != MessageType::Response);
+    let waits = shared.roster.foreign(&message.to).is_some()
+        && matches!(message.kind, MessageType::Request | MessageType::Response);
+    let human = shared.is_human(&message.from);
+    if let Some(taker) = shared.takers.get(&message.to).filter(|_| message.kind == MessageType::Response) {
+        taker.answered();
+    }
+    let Some(thread) = place(shared, message).await? else { return Ok(false) };
+    settle(shared, message).await;
+    if from_discord.is_some() || waits {
+        // The post is there already, or comes with the turn that the message opens.
+        return Ok(false);
+    }
+    let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
+    send(shared, event, message, thread, &posting).await;
+    Ok(true)
+}
+
+async fn send(shared: &Shared, event: &Event, message: &StoredMessage, thread: u64, posting: &Posting) {
+    let reply = origin(shared, message).filter(|_| message.kind == MessageType::Response);
+    let reply = reply.filter(|(channel, _)| *channel == thread).map(|(_, post)| post);
+    shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await;
+}
+
+/// The thread that shows a message's conversation, opened where that is ours to do.
+async fn place(shared: &Shared, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
+    let parent = message.parent_ref.as_deref();
+    let place = match shared.threads.place(&message.reference, parent).map_err(lost)? {
+        Some(place) => place,
+        None => match begin(shared, message).await? {
+            Some(place) => place,
+            None => return Ok(None),
+        },
+    };
+    if !shared.settings.channels.contains(&place.channel) {
+        return Ok(None);
+    }
+    Ok(shared.threads.thread(&place, &message.body).await)
+}
+
+/// A conversation that began elsewhere gets a post and a thread in the home channel, where there is one.
+async fn begin(shared: &Shared, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
+    let Some(home) = shared.settings.home else { return Ok(None) };
+    let root = lineage(&message.reference).last().unwrap_or(&message.reference).to_owned();
+    let line = format!("**{root}** · {} → {}: {}", message.from, message.to, title(&message.body, OPENING_CHARS_MAX));
+    let Some(origin) = shared.outbox.send(&format!("o{}", message.seq), home, &Posting::of_broker(line), None).await
+    else {
+        return Ok(None);
+    };
+    let place = Place { reference: root, channel: home, origin, thread: None };
+    shared.book.place(&place).map_err(lost)?;
+    Ok(Some(place))
+}
+
+/// A delivery: to a foreign bot it is posted, with its mention; one of ours is seen to be at work.
+async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+    let (Some(agent), Some(turn), Some(id)) = (event.agent.as_deref(), text(event, "turn"), text(event, "message"))
+    else {
+        return Ok(false);
+    };
+    let foreign = shared.roster.foreign(agent).is_some();
+    if !foreign && !shared.outbox.agents.contains_key(agent) {
+        return Ok(false);
+    }
+    let message = shared.broker.persist(|| shared.broker.client.message(id)).await?;
+    let Some(thread) = place(shared, &message).await? else { return Ok(false) };
+    if !foreign {
+        at_work(shared, agent, &message, thread).await;
+        return Ok(false);
+    }
+    shared.book.show_turn(agent, thread, turn).map_err(lost)?;
+    let asked_in = message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?;
+    let first = event.data.get("attempt").and_then(Value::as_u64).is_none_or(|attempt| attempt <= 1);
+    if let Some(channel) = asked_in.flatten().filter(|_| first) {
+        // The human's own post asks it, and that is where it answers.
+        shared.book.show_turn(agent, channel, turn).map_err(lost)?;
+        return Ok(false);
+    }
+    // It is the addressee who is to see it, also where the answer is the broker's.
+    let message = StoredMessage { to: agent.to_owned(), ..message };
+    let human = shared.is_human(&message.from);
+    let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
+        let text = format!("{}\n{}", header(&message), message.body);
+        Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
+    });
+    send(shared, event, &message, thread, &posting).await;
+    Ok(true)
+}
+
+/// Signs that cost nothing when they are lost.
+async fn at_work(shared: &Shared, agent: &str, message: &StoredMessage, thread: u64) {
+    let Some(rest) = shared.outbox.agents.get(agent) else { return };
+    let _typing = rest.typing(thread).await.is_ok();
+    if let Some((channel, post)) = origin(shared, message) {
+        let _sign = rest.react(channel, post, SIGN_TAKEN).await.is_ok();
+    }
+}
+
+/// Under the post that asked: how it ended.
+async fn settle(shared: &Shared, message: &StoredMessage) {
+    let (Some(rest), Some(status)) = (shared.outbox.agents.get(&message.from), message.status) else { return };
+    if let Some((channel, post)) = origin(shared, message) {
+        let good = status == lastword_proto::AnswerStatus::Completed;
+        let _sign = rest.react(channel, post, if good { SIGN_DONE } else { SIGN_FAILED }).await.is_ok();
+    }
+}
+
+/// The human's post from which the request of a message came, and its channel.
+fn origin(shared: &Shared, message: &StoredMessage) -> Option<(u64, u64)> {
+    let post = message.request_id.as_deref().and_then(post_of)?;
+    let place = shared.book.placed(&message.reference).ok()??;
+    // The post from which the thread was started is in the channel; any later one is in the thread.
+    if place.origin == post { Some((place.channel, post)) } else { Some((place.thread?, post)) }
+}
+
+async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+    let turns = event.data.get("turns").and_then(Value::as_u64).unwrap_or_default();
+    if !warns(&event.kind, turns, Fixes::default()) {
+        return Ok(false);
+    }
+    let room = text(event, "room").and_then(|room| room.strip_prefix("discord:")?.parse().ok());
+    let (channel, what) = match (room, &event.reference) {
+        (Some(channel), _) => (channel, "here".to_owned()),
+        (None, Some(reference)) => match shared.threads.place(reference, None).map_err(lost)? {
+            Some(place) => (place.thread.unwrap_or(place.channel), format!("on {reference}")),
+            None => return Ok(false),
+        },
+        (None, None) => return Ok(false),
+    };
+    if !shared.takes_part(channel).await {
+        return Ok(false);
+    }
+    let text = warning(text(event, "crossing").unwrap_or_default(), turns, &what, Fixes::default());
+    for poster in warners(&shared.roster, Fixes::default()) {
+        let posting = Posting { poster, ..Posting::of_broker(text.clone()) };
+        shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
+    }
+    Ok(true)
+}
+
+/// What an agent or a human posted in a room that is a channel, but not there.
+async fn posted(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+    let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body"))
+    else {
+        return Ok(false);
+    };
+    let Some(channel) = room.strip_prefix("discord:").and_then(|channel| channel.parse().ok()) else {
+        return Ok(false);
+    };
+    if shared.take_keyed(room, from) || !shared.takes_part(channel).await {
+        return Ok(false);
+    }
+    let posting = Posting::in_room(from, body, &shared.roster);
+    shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
+    Ok(true)
+}

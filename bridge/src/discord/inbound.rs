@@ -1,0 +1,371 @@
+//! What a post on Discord means: from what was posted and what is known to a list of acts, without any I/O.
+//!
+//! Each post of a bot where the bridge takes part becomes exactly one call by which the broker counts it (R1), and it is
+//! the first act; only then, policies decide what else comes of it.
+
+use std::collections::BTreeSet;
+
+use lastword_proto::header;
+use serde::{Deserialize, Serialize};
+
+use super::names::{Roster, reference};
+use super::runs::Run;
+use super::seen::Post;
+use super::settings::BotPolicy;
+
+/// What can be taken out in the tests, to see that it is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fix {
+    /// Our own posts count, too, but for those that only show what the broker has counted.
+    OwnPostsCount,
+    /// What a policy keeps out is counted before.
+    CountedBeforePolicy,
+    /// What a list of trusted bots keeps out is counted before.
+    CountedBeforeTrust,
+    /// A human is heard without a mention, so that a limit that was reached is lifted.
+    HumansAreHeard,
+    /// Only what an allowed human says is a human's word.
+    OnlyWordsAreWords,
+    /// The list of humans is about humans.
+    ListsApart,
+    /// A mention is one in the text, and no reply's ping.
+    LiteralMentions,
+    /// The broker's warning, when it comes back, is neither counted nor delivered.
+    WarningsAreEchoes,
+    /// A warning is posted for the one fact that tells of it.
+    OneFactOneWarning,
+    /// The broker's bot warns, and nobody else.
+    BrokerWarns,
+    /// A notice makes nobody a participant: who replies to one asks nobody.
+    NoticesInvolveNobody,
+    /// Nothing is posted where the bridge takes no part.
+    OnlyWhereItTakesPart,
+    /// A thread is looked up under the id under which it was noted.
+    OneKey,
+    /// The numbers of a warning are the broker's.
+    NumbersOfTheBroker,
+    /// The parts of a long answer are one post.
+    PartsAreOnePost,
+}
+
+/// Which fixes hold: all of them, but in the tests.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Fixes {
+    #[cfg(test)]
+    pub(crate) off: Option<Fix>,
+}
+
+impl Fixes {
+    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "every fix holds outside the tests"))]
+    pub(crate) fn has(self, fix: Fix) -> bool {
+        #[cfg(test)]
+        return self.off != Some(fix);
+        #[cfg(not(test))]
+        {
+            let _ = fix;
+            true
+        }
+    }
+}
+
+/// In whose name a call is made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Voice {
+    /// An agent whose bot posts by itself.
+    Agent(String),
+    /// A bot or webhook that is nobody here.
+    Guest,
+    /// A human, by the Discord user.
+    Human(u64),
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Act {
+    /// A bot's post without an envelope: counted in its room, read by whoever is in it.
+    Post { voice: Voice, body: String },
+    /// A message with its header: counted in its conversation, and judged like any other.
+    Submit { voice: Voice, text: String },
+    /// The final answer of the turn that the bot holds here.
+    Finish { agent: String, turn: String, answer: String },
+    /// A human's word: the counters begin again, and who is mentioned is asked.
+    Say { user: u64, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
+    /// One word of explanation to the humans here, never repeated.
+    Hint { about: String, text: String },
+}
+
+/// A thread that shows a conversation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Thread {
+    pub(crate) reference: String,
+    /// Whom a human asked here last.
+    pub(crate) agent: Option<String>,
+}
+
+/// What is known when a post comes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) roster: &'a Roster,
+    pub(crate) policy: BotPolicy,
+    /// The author is on the list of trusted bots, or there is none.
+    pub(crate) trusted: bool,
+    /// The author is on the list of humans.
+    pub(crate) human: bool,
+    /// The bridge takes part in the channel, or in that of the thread.
+    pub(crate) inside: bool,
+    /// Its words are those of a message that we posted.
+    pub(crate) echo: bool,
+    pub(crate) thread: Option<&'a Thread>,
+    /// The open turn that was shown to the author's bot in this thread.
+    pub(crate) turn: Option<&'a str>,
+    pub(crate) fixes: Fixes,
+}
+
+/// Whether a channel is one in which the bridge takes part, or a thread in one.
+pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>, fixes: Fixes) -> bool {
+    !fixes.has(Fix::OnlyWhereItTakesPart)
+        || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
+}
+
+/// Under which id a turn that was shown somewhere is noted, and looked up: that of the thread itself.
+pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> u64 {
+    if fixes.has(Fix::OneKey) { channel } else { parent.unwrap_or(channel) }
+}
+
+/// What a run of posts by one author means.
+pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
+    let Some(post) = run.first().filter(|_| known.inside) else { return Vec::new() };
+    let author = post.author.id;
+    if known.roster.is_ours(author) {
+        return own(run, post, known);
+    }
+    if post.author.bot || post.webhook_id.is_some() {
+        return bot(run, post, known);
+    }
+    let said = post.is_said() && !post.is_empty();
+    if known.fixes.has(Fix::OnlyWordsAreWords) && !(said && known.human) {
+        return Vec::new();
+    }
+    human(run, post, known)
+}
+
+/// A post of a user in whose name we post: what the broker has counted comes back, or another program has the token.
+fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
+    let warning = known.echo && known.roster.get(post.author.id).is_none();
+    let ignored = if warning { known.fixes.has(Fix::WarningsAreEchoes) } else { known.echo };
+    if ignored || !post.is_said() || !known.fixes.has(Fix::OwnPostsCount) {
+        return Vec::new();
+    }
+    vec![Act::Post { voice: Voice::Guest, body: known.roster.named(&run.text()) }]
+}
+
+fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
+    if !post.is_written() || run.text().trim().is_empty() {
+        return Vec::new();
+    }
+    let agent = known.roster.get(post.author.id).filter(|_| post.webhook_id.is_none()).map(|member| &member.agent);
+    let voice = agent.map_or(Voice::Guest, |agent| Voice::Agent(agent.clone()));
+    let text = run.text();
+    let plain = || Act::Post { voice: voice.clone(), body: known.roster.named(&text) };
+    if !known.fixes.has(Fix::ListsApart) && !known.human {
+        return Vec::new();
+    }
+    let trusted = agent.is_some() && known.trusted;
+    if !trusted && !known.fixes.has(Fix::CountedBeforeTrust) {
+        return Vec::new();
+    }
+    if !looks_like_header(&text) {
+        return match (agent, known.turn) {
+            (Some(agent), Some(turn)) => {
+                let (agent, turn) = (agent.clone(), turn.to_owned());
+                vec![Act::Finish { agent, turn, answer: known.roster.named(&text) }]
+            }
+            (None, _) | (_, None) => vec![plain()],
+        };
+    }
+    match header::parse(&text) {
+        Err(error) => vec![plain(), hint(post, &format!("a header can't be read: {error}"))],
+        Ok(_) if agent.is_none() => {
+            let text = "posts with a header, and is no agent here: add it to lastword.toml as a [[discord.bot]]";
+            vec![plain(), hint(post, text)]
+        }
+        Ok((header, _)) => {
+            if trusted && admitted(post, &header.to.to_string(), known) {
+                return vec![Act::Submit { voice, text }];
+            }
+            let counts = known.fixes.has(Fix::CountedBeforePolicy);
+            counts.then(plain).into_iter().collect()
+        }
+    }
+}
+
+/// Whether the policy lets an envelope in.
+fn admitted(post: &Post, to: &str, known: &Known<'_>) -> bool {
+    match known.policy {
+        BotPolicy::Off => false,
+        BotPolicy::All => true,
+        BotPolicy::Mentions => {
+            let user = known.roster.user_of(to);
+            let pinged = !known.fixes.has(Fix::LiteralMentions) && post.replies_to() == user && user.is_some();
+            user.is_some_and(|user| post.mentions(user)) || pinged
+        }
+    }
+}
+
+fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
+    let user = post.author.id;
+    let text = run.text();
+    if looks_like_header(&text) {
+        return match header::parse(&text) {
+            Ok(_) => vec![Act::Submit { voice: Voice::Human(user), text }],
+            Err(error) => vec![hint(post, &format!("this header can't be read: {error}"))],
+        };
+    }
+    let mut mentions = known.roster.mentioned(post);
+    let replied = || known.roster.replied(post.replies_to()?, known.fixes);
+    let involved = || known.thread.and_then(|thread| thread.agent.clone());
+    if mentions.is_empty() {
+        mentions.extend(replied().or_else(involved));
+    }
+    if mentions.is_empty() && !known.fixes.has(Fix::HumansAreHeard) {
+        return Vec::new();
+    }
+    let opens = known.thread.is_none() && !mentions.is_empty();
+    let minted = opens.then(|| reference(post.id));
+    let about = known.thread.map(|thread| thread.reference.clone()).or(minted);
+    vec![Act::Say { user, mentions, about, opens, body: known.roster.named(&text) }]
+}
+
+fn hint(post: &Post, what: &str) -> Act {
+    // One for each author and each kind of mistake.
+    let about = format!("{}:{}", post.author.id, what.split(':').next().unwrap_or_default());
+    Act::Hint { about, text: format!("<@{}> {what}", post.author.id) }
+}
+
+/// Whether a text begins as a header does, right or wrong.
+fn looks_like_header(text: &str) -> bool {
+    let Some(inner) = text.trim_start().strip_prefix('[') else { return false };
+    let key = inner.split(':').next().unwrap_or_default().trim();
+    ["FROM", "TO", "TYPE", "REF", "DEPTH"].iter().any(|field| key.eq_ignore_ascii_case(field))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::den::{ANN, BOB, DEN, HIVE, KILO, STRANGER};
+    use super::super::seen::tests::{post, reply_to};
+    use super::*;
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new(1);
+        roster.add(KILO, "kilo", true);
+        roster.add(HIVE, "hive", false);
+        roster
+    }
+
+    fn meant(post: Post, change: impl FnOnce(&mut Known<'_>)) -> Vec<Act> {
+        let roster = roster();
+        let mut known = Known {
+            roster: &roster,
+            policy: BotPolicy::All,
+            trusted: true,
+            human: post.author.id == ANN,
+            inside: true,
+            echo: false,
+            thread: None,
+            turn: None,
+            fixes: Fixes::default(),
+        };
+        change(&mut known);
+        decide(&Run::of(post), &known)
+    }
+
+    fn said(author: u64, text: &str) -> Post {
+        post(9_000, DEN, author, !matches!(author, ANN | BOB), text)
+    }
+
+    fn say(mentions: &[&str], about: Option<String>, opens: bool, body: &str) -> Vec<Act> {
+        let mentions = mentions.iter().map(ToString::to_string).collect();
+        vec![Act::Say { user: ANN, mentions, about, opens, body: body.into() }]
+    }
+
+    #[test]
+    fn a_human_asks_whom_it_mentions_or_answers_or_asked_before() {
+        let minted = reference(said(ANN, "").id);
+        let asked = meant(said(ANN, &format!("<@{KILO}> look")), |_| ());
+        assert_eq!(asked, say(&["kilo"], Some(minted.clone()), true, "@kilo look"));
+        let answered = meant(reply_to(said(ANN, "why?"), KILO), |_| ());
+        assert_eq!(answered, say(&["kilo"], Some(minted), true, "why?"));
+        assert_eq!(meant(said(ANN, "nice weather"), |_| ()), say(&[], None, false, "nice weather"));
+        let thread = Thread { reference: "X-1".into(), agent: Some("hive".into()) };
+        let on = |text: &str| {
+            let (roster, post) = (roster(), said(ANN, text));
+            let known = Known {
+                roster: &roster,
+                policy: BotPolicy::All,
+                trusted: true,
+                human: true,
+                inside: true,
+                echo: false,
+                thread: Some(&thread),
+                turn: None,
+                fixes: Fixes::default(),
+            };
+            decide(&Run::of(post), &known)
+        };
+        assert_eq!(on("go on"), say(&["hive"], Some("X-1".into()), false, "go on"));
+        assert_eq!(on(&format!("<@{KILO}> you")), say(&["kilo"], Some("X-1".into()), false, "@kilo you"));
+    }
+
+    #[test]
+    fn who_may_not_speak_and_what_nobody_said_mean_nothing() {
+        assert_eq!(meant(said(BOB, &format!("<@{KILO}> look")), |_| ()), []);
+        assert_eq!(meant(said(ANN, "  "), |_| ()), []);
+        assert_eq!(meant(said(ANN, "hello"), |known| known.inside = false), []);
+        let mut pin = said(ANN, "pinned");
+        pin.kind = 6;
+        assert_eq!(meant(pin, |_| ()), []);
+        assert_eq!(meant(said(KILO, "shown before"), |known| known.echo = true), []);
+    }
+
+    #[test]
+    fn a_bots_post_is_counted_in_its_own_name_and_asks_nobody() {
+        let hive = Voice::Agent("hive".into());
+        let plain = |voice: Voice, body: &str| vec![Act::Post { voice, body: body.into() }];
+        assert_eq!(meant(said(HIVE, &format!("<@{KILO}> look")), |_| ()), plain(hive, "@kilo look"));
+        assert_eq!(meant(said(STRANGER, "hello"), |_| ()), plain(Voice::Guest, "hello"));
+        let mut hook = said(HIVE, "as hive");
+        hook.webhook_id = Some("9".into());
+        assert_eq!(meant(hook, |_| ()), plain(Voice::Guest, "as hive"), "a webhook is nobody, whatever its name");
+        let answer = Act::Finish { agent: "hive".into(), turn: "turn-1".into(), answer: "done".into() };
+        assert_eq!(meant(said(HIVE, "done"), |known| known.turn = Some("turn-1")), [answer]);
+    }
+
+    #[test]
+    fn an_envelope_is_submitted_by_its_agent_where_the_policy_lets_it_in() {
+        let text = "[FROM:hive][TO:kilo][TYPE:REQUEST][REF:X-1][DEPTH:0] look";
+        let submitted = |acts: &[Act]| acts.iter().any(|act| matches!(act, Act::Submit { .. }));
+        let with = |text: &str, policy| meant(said(HIVE, text), |known| known.policy = policy);
+        assert!(submitted(&with(text, BotPolicy::All)));
+        assert!(!submitted(&with(text, BotPolicy::Off)) && !submitted(&with(text, BotPolicy::Mentions)));
+        assert!(submitted(&with(&format!("{text} <@{KILO}>"), BotPolicy::Mentions)));
+        assert!(!submitted(&meant(said(HIVE, text), |known| known.trusted = false)));
+        for author in [HIVE, STRANGER] {
+            let acts = meant(said(author, &text.replace("[DEPTH:0]", "")), |_| ());
+            assert!(matches!(acts.as_slice(), [Act::Post { .. }, Act::Hint { .. }]), "counted first: {acts:?}");
+        }
+        // Who holds a turn and asks somebody else does not answer with it.
+        assert!(submitted(&meant(said(HIVE, text), |known| known.turn = Some("turn-1"))));
+    }
+
+    #[test]
+    fn what_begins_as_a_header_is_meant_as_one() {
+        for text in ["[FROM:a]", "[from:a]", " [TO: x", "[TYPE:REQUEST] x", "[ref:1]"] {
+            assert!(looks_like_header(text), "{text}");
+        }
+        for text in ["[1] see above", "hello [FROM:a]", "[FROMAGE:brie]", "", "[x](https://y)"] {
+            assert!(!looks_like_header(text), "{text}");
+        }
+    }
+}

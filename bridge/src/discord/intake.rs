@@ -1,0 +1,407 @@
+//! What is posted on Discord, one post after another: decided, noted, and only then done.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lastword_client::ClientError;
+use lastword_client::wire::{NewRoom, Post as RoomPost};
+use lastword_proto::{Code, header};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep_until};
+
+use super::book::Place;
+use super::bridge::Shared;
+use super::inbound::{Act, Fixes, Known, Voice, decide, turn_place};
+use super::names::{GUEST, key, lineage, room, short};
+use super::outbound::Posting;
+use super::rest::{PAGE, RestError};
+use super::runs::{GAP, Run};
+use super::seen::Post;
+use crate::broker::Broker;
+
+/// Hears posts, and makes calls of them.
+pub(crate) struct Intake {
+    shared: Arc<Shared>,
+    /// Posts of which another part may come, by channel, and until when.
+    tails: BTreeMap<u64, (Run, Instant)>,
+}
+
+impl Intake {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared, tails: BTreeMap::new() }
+    }
+
+    /// Serves. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    pub(crate) async fn run(mut self, mut posts: mpsc::Receiver<Post>, mut missed: watch::Receiver<u64>) -> String {
+        loop {
+            let due = self.tails.values().map(|(_, until)| *until).min();
+            let done = tokio::select! {
+                biased;
+                changed = missed.changed() => match changed {
+                    Ok(()) => self.catch_up().await,
+                    Err(_) => return "the gateway ended".to_owned(),
+                },
+                post = posts.recv() => match post {
+                    Some(post) => self.hear(post).await,
+                    None => return "the gateway ended".to_owned(),
+                },
+                () = reached(due) => self.flush_due(due).await,
+            };
+            if let Err(error) = done {
+                return error.to_string();
+            }
+        }
+    }
+
+    /// Where to begin in channels that are new: what was said before the bridge was there is not for it.
+    pub(crate) async fn begin(&self) -> Result<(), String> {
+        let Shared { settings, book, outbox, .. } = &*self.shared;
+        for channel in settings.channels.iter().copied() {
+            if book.handled(channel).map_err(|error| error.to_string())?.is_some() {
+                continue;
+            }
+            let last = outbox.persist(|| outbox.broker.last_post(channel)).await;
+            let last = last.map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
+            book.handle(channel, last.unwrap_or_default()).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Reads what was posted while nobody listened.
+    async fn catch_up(&mut self) -> Result<(), ClientError> {
+        let shared = Arc::clone(&self.shared);
+        let mut channels: Vec<u64> = shared.settings.channels.iter().copied().collect();
+        let threads = shared.book.followed().map_err(lost)?;
+        channels.extend(threads.into_iter().filter(|id| !shared.settings.channels.contains(id)));
+        for thread in self.new_threads().await {
+            if !channels.contains(&thread) {
+                channels.push(thread);
+            }
+        }
+        for channel in channels {
+            if let Err(error) = self.catch_up_in(channel).await? {
+                shared.outbox.warn(&format!("{channel} can't be read. {error}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Threads in our channels in which nothing was heard yet: somebody may have begun them while nobody listened.
+    async fn new_threads(&self) -> Vec<u64> {
+        let Shared { settings, outbox, threads, book, .. } = &*self.shared;
+        let mut guilds = BTreeSet::new();
+        for channel in &settings.channels {
+            if let Ok(known) = outbox.persist(|| outbox.broker.channel(*channel)).await {
+                guilds.extend(known.guild());
+            }
+        }
+        let mut found = Vec::new();
+        for guild in guilds {
+            let open = match outbox.persist(|| outbox.broker.open_threads(guild)).await {
+                Ok(open) => open,
+                Err(error) => {
+                    outbox.warn(&format!("the open threads can't be listed. {error}"));
+                    continue;
+                }
+            };
+            for thread in open {
+                let Some(parent) = thread.parent().filter(|parent| settings.channels.contains(parent)) else {
+                    continue;
+                };
+                // A thread that is older than the bridge is not for it.
+                let since = book.handled(parent).ok().flatten().unwrap_or(u64::MAX);
+                let unheard = matches!(book.handled(thread.id), Ok(None));
+                if unheard && (thread.id >= since || matches!(book.thread(thread.id), Ok(Some(_)))) {
+                    found.push(thread.id);
+                    threads.note_parent(thread.id, Some(parent));
+                }
+            }
+        }
+        found
+    }
+
+    async fn catch_up_in(&mut self, channel: u64) -> Result<Result<(), RestError>, ClientError> {
+        let shared = Arc::clone(&self.shared);
+        let rest = &shared.outbox.broker;
+        let mut after = shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
+        if let Some((run, _)) = self.tails.get(&channel) {
+            after = after.max(run.last_id());
+        }
+        loop {
+            let posts = match shared.outbox.persist(|| rest.posts_after(channel, after)).await {
+                Ok(posts) => posts,
+                Err(error) => return Ok(Err(error)),
+            };
+            let full = posts.len() == PAGE;
+            for post in posts {
+                after = after.max(post.id);
+                self.hear(post).await?;
+            }
+            if !full {
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    /// A post came.
+    async fn hear(&mut self, post: Post) -> Result<(), ClientError> {
+        let channel = post.channel;
+        if !self.shared.takes_part(channel).await {
+            return Ok(());
+        }
+        let handled = self.shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
+        let held = self.tails.get(&channel).map_or(0, |(run, _)| run.last_id());
+        if post.id <= handled.max(held) {
+            return Ok(());
+        }
+        let run = match self.tails.remove(&channel) {
+            None => Run::of(post),
+            Some((mut run, _)) => match run.go_on(post, Fixes::default()) {
+                Ok(()) => run,
+                Err(post) => {
+                    self.deal_with(&run).await?;
+                    Run::of(*post)
+                }
+            },
+        };
+        if run.may_go_on() {
+            self.tails.insert(channel, (run, Instant::now() + GAP));
+            return Ok(());
+        }
+        self.deal_with(&run).await
+    }
+
+    async fn flush_due(&mut self, due: Option<Instant>) -> Result<(), ClientError> {
+        let over = |until: &Instant| due.is_some_and(|due| *until <= due);
+        let channels: Vec<u64> = self.tails.iter().filter(|(_, (_, until))| over(until)).map(|(id, _)| *id).collect();
+        for channel in channels {
+            if let Some((run, _)) = self.tails.remove(&channel) {
+                self.deal_with(&run).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what a run of posts means, notes it, does it, and notes that it is done.
+    async fn deal_with(&self, run: &Run) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let Some(first) = run.first() else { return Ok(()) };
+        let acts = match shared.book.decided(first.id).map_err(lost)? {
+            Some(acts) => acts,
+            None => {
+                let acts = self.decided(run, first).await?;
+                if !acts.is_empty() {
+                    shared.book.decide(first.id, &acts).map_err(lost)?;
+                }
+                acts
+            }
+        };
+        for act in acts {
+            self.perform(first, act).await?;
+        }
+        shared.book.handle(first.channel, run.last_id()).map_err(lost)
+    }
+
+    async fn decided(&self, run: &Run, post: &Post) -> Result<Vec<Act>, ClientError> {
+        let shared = &self.shared;
+        let echo = post.nonce().is_some_and(|nonce| shared.book.is_own(&nonce))
+            || shared.book.is_echo(post.channel, post.id, post.content.trim()).map_err(lost)?;
+        let thread = shared.book.thread(post.channel).map_err(lost)?;
+        let turn = self.turn(post).await?;
+        let trusted = &shared.settings.trusted;
+        let known = Known {
+            roster: &shared.roster,
+            policy: shared.settings.policy,
+            trusted: trusted.is_empty() || trusted.contains(&post.author.id),
+            human: shared.settings.humans.contains_key(&post.author.id),
+            inside: true,
+            echo,
+            thread: thread.as_ref(),
+            turn: turn.as_deref(),
+            fixes: Fixes::default(),
+        };
+        Ok(decide(run, &known))
+    }
+
+    /// The open turn that was shown to the author's bot where it posts.
+    async fn turn(&self, post: &Post) -> Result<Option<String>, ClientError> {
+        let Some(member) = self.shared.roster.get(post.author.id).filter(|member| !member.ours) else {
+            return Ok(None);
+        };
+        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
+        let place = turn_place(post.channel, parent, Fixes::default());
+        let Some(turn) = self.shared.book.turn(&member.agent, place).map_err(lost)? else { return Ok(None) };
+        let held = match self.shared.takers.get(&member.agent) {
+            Some(taker) => taker.held(&turn).await,
+            None => None,
+        };
+        Ok(held.map(|_| turn))
+    }
+
+    async fn perform(&self, post: &Post, act: Act) -> Result<(), ClientError> {
+        match act {
+            Act::Post { voice, body } => {
+                let plain = RoomPost { body, mentions: None, reference: None };
+                let sent = self.post(post, &voice, &plain).await?;
+                self.explain(post, &voice, sent).await;
+            }
+            Act::Submit { voice, text } => {
+                let sent = self.submit(post, &voice, text).await?;
+                self.explain(post, &voice, sent).await;
+            }
+            Act::Finish { agent, turn, answer } => {
+                let Some(taker) = self.shared.takers.get(&agent) else { return Ok(()) };
+                // A turn that is over was ended by this very answer, before the bridge was.
+                let Some(held) = taker.held(&turn).await else { return Ok(()) };
+                if let Err(reason) = taker.finish(&held, answer).await {
+                    self.hint(post, &format!("{agent}:late"), &format!("{agent}: {reason}")).await;
+                }
+                self.shared.book.end_turn(&turn).map_err(lost)?;
+            }
+            Act::Say { user, mentions, about, opens, body } => {
+                self.say(post, user, mentions, about, opens, body).await?;
+            }
+            Act::Hint { about, text } => self.hint(post, &about, &text).await,
+        }
+        Ok(())
+    }
+
+    async fn say(
+        &self,
+        post: &Post,
+        user: u64,
+        mentions: Vec<String>,
+        about: Option<String>,
+        opens: bool,
+        body: String,
+    ) -> Result<(), ClientError> {
+        let book = &self.shared.book;
+        if let Some(reference) = about.as_deref().filter(|_| opens) {
+            book.place(&self.place(post, reference).await).map_err(lost)?;
+        }
+        if let (Some(reference), Some(agent)) = (&about, mentions.first()) {
+            book.involve(reference, agent).map_err(lost)?;
+        }
+        let named = self.shared.roster.mentioned(post);
+        for (number, agent) in mentions.iter().enumerate() {
+            // Whom the human's own post mentions has it before it, and gets it no second time.
+            if self.shared.roster.foreign(agent).is_some() && named.contains(agent) {
+                book.ask(&format!("{}.{}", key(post.id), number + 1), post.channel).map_err(lost)?;
+            }
+        }
+        let said = RoomPost { body, mentions: Some(mentions), reference: about };
+        let voice = Voice::Human(user);
+        let sent = self.post(post, &voice, &said).await?;
+        self.explain(post, &voice, sent).await;
+        Ok(())
+    }
+
+    async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
+        let room = self.room(post.channel).await?;
+        let broker = self.broker(voice);
+        let key = key(post.id);
+        let sent = broker.persist(|| broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
+        refused_or_fatal(sent)
+    }
+
+    async fn submit(&self, post: &Post, voice: &Voice, text: String) -> Result<Result<(), ClientError>, ClientError> {
+        let book = &self.shared.book;
+        let reference = header::parse(&text).ok().map(|(header, _)| header.reference.to_string());
+        let mut fresh = None;
+        if let Some(reference) = reference
+            && self.shared.threads.place(&reference, None).map_err(lost)?.is_none()
+        {
+            book.place(&self.place(post, &reference).await).map_err(lost)?;
+            fresh = Some(reference);
+        }
+        let broker = self.broker(voice);
+        let key = key(post.id);
+        let sent = broker.persist(|| broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
+        if let (Some(reference), Err(_)) = (&fresh, &sent) {
+            book.unplace(reference, post.id).map_err(lost)?;
+        }
+        refused_or_fatal(sent)
+    }
+
+    /// Where a conversation that begins with this post is shown: in a thread of its own, or in that in which it is.
+    async fn place(&self, post: &Post, reference: &str) -> Place {
+        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
+        let thread = parent.is_some().then_some(post.channel);
+        let reference = lineage(reference).last().unwrap_or(reference).to_owned();
+        Place { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
+    }
+
+    /// The room of a channel, opened where it isn't yet.
+    async fn room(&self, channel: u64) -> Result<String, ClientError> {
+        let name = room(channel);
+        if !self.shared.has_room(channel) {
+            let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
+            let room = NewRoom { name: name.clone(), members };
+            let broker = &self.shared.broker;
+            broker.persist(|| broker.client.open_room(&room)).await?;
+            self.shared.note_room(channel);
+        }
+        Ok(name)
+    }
+
+    fn broker(&self, voice: &Voice) -> &Broker {
+        match voice {
+            Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
+            Voice::Guest => &self.shared.guest,
+            Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),
+        }
+    }
+
+    /// Says to the humans why something was not passed on: to a human each time, of a bot once for each reason.
+    async fn explain(&self, post: &Post, voice: &Voice, sent: Result<(), ClientError>) {
+        let Err(error) = sent else { return };
+        let Some(problem) = error.problem() else { return };
+        // Beyond the limit of turns a room stays silent: its one warning was posted.
+        if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
+            return;
+        }
+        let text = format!("<@{}> not passed on: {} {}", post.author.id, problem.detail, problem.hint);
+        let about = match voice {
+            Voice::Human(_) => format!("{}", post.id),
+            Voice::Agent(_) | Voice::Guest => format!("{}:{}:{}", post.author.id, post.channel, problem.code),
+        };
+        self.hint(post, &about, &text).await;
+    }
+
+    async fn hint(&self, post: &Post, about: &str, text: &str) {
+        let book = &self.shared.book;
+        if book.hinted(about).unwrap_or(true) {
+            return;
+        }
+        let posting = Posting::of_broker(text.to_owned());
+        let name = format!("h{}", short(post.id));
+        self.shared.outbox.send(&name, post.channel, &posting, Some(post.id)).await;
+        if let Err(error) = book.hint(about) {
+            self.shared.outbox.warn(&lost(error).to_string());
+        }
+    }
+}
+
+/// A refusal is for whoever posted; anything else ends the bridge.
+fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientError>, ClientError> {
+    match sent {
+        Err(ClientError::Refused(problem)) if problem.code == Code::Unauthenticated => {
+            Err(ClientError::Refused(problem))
+        }
+        Err(error @ ClientError::Refused(_)) => Ok(Err(error)),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Ok(())),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+fn lost(error: rusqlite::Error) -> ClientError {
+    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
+}
+
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

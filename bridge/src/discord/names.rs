@@ -1,0 +1,154 @@
+//! Who is who: agents by their Discord users, and the names of things on either side.
+
+use std::collections::BTreeMap;
+
+use super::inbound::{Fix, Fixes};
+use super::seen::Post;
+
+/// The agent that speaks for bots and webhooks that are nobody here.
+pub(crate) const GUEST: &str = "discord-guest";
+/// What keys of calls begin with that come from a post.
+const KEY: &str = "discord:";
+/// What the REF of a conversation that began with a post begins with.
+const REF: &str = "D-";
+/// Digits of the ids in a REF.
+const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+
+/// One bot that is an agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Member {
+    pub(crate) agent: String,
+    pub(crate) ours: bool,
+}
+
+/// The bots by their Discord users.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Roster {
+    members: BTreeMap<u64, Member>,
+    /// The broker's own bot, which is no agent.
+    broker: u64,
+}
+
+impl Roster {
+    pub(crate) fn new(broker: u64) -> Self {
+        Self { members: BTreeMap::new(), broker }
+    }
+
+    pub(crate) fn add(&mut self, user: u64, agent: &str, ours: bool) {
+        self.members.insert(user, Member { agent: agent.to_owned(), ours });
+    }
+
+    pub(crate) fn get(&self, user: u64) -> Option<&Member> {
+        self.members.get(&user)
+    }
+
+    /// Whether we post as this user.
+    pub(crate) fn is_ours(&self, user: u64) -> bool {
+        user == self.broker || self.members.get(&user).is_some_and(|member| member.ours)
+    }
+
+    /// The agent whose message a human replies to; the broker's bot speaks for none.
+    pub(crate) fn replied(&self, user: u64, fixes: Fixes) -> Option<String> {
+        if user == self.broker && !fixes.has(Fix::NoticesInvolveNobody) {
+            return self.agents().next().map(str::to_owned);
+        }
+        Some(self.get(user)?.agent.clone())
+    }
+
+    pub(crate) fn user_of(&self, agent: &str) -> Option<u64> {
+        self.members.iter().find(|(_, member)| member.agent == agent).map(|(user, _)| *user)
+    }
+
+    /// The agent's user, where its bot posts by itself.
+    pub(crate) fn foreign(&self, agent: &str) -> Option<u64> {
+        self.user_of(agent).filter(|user| !self.is_ours(*user))
+    }
+
+    pub(crate) fn agents(&self) -> impl Iterator<Item = &str> {
+        self.members.values().map(|member| member.agent.as_str())
+    }
+
+    /// The agents that a text mentions, in its order.
+    pub(crate) fn mentioned(&self, post: &Post) -> Vec<String> {
+        let place = |user: &u64| {
+            [format!("<@{user}>"), format!("<@!{user}>")].iter().filter_map(|form| post.content.find(form)).min()
+        };
+        let mut found: Vec<(usize, &Member)> =
+            self.members.iter().filter_map(|(user, member)| Some((place(user)?, member))).collect();
+        found.sort_by_key(|(place, _)| *place);
+        found.into_iter().map(|(_, member)| member.agent.clone()).collect()
+    }
+
+    /// A text with mentions of our agents as their names.
+    pub(crate) fn named(&self, text: &str) -> String {
+        let mut text = text.to_owned();
+        for (user, member) in &self.members {
+            for form in [format!("<@{user}>"), format!("<@!{user}>")] {
+                text = text.replace(&form, &format!("@{}", member.agent));
+            }
+        }
+        text.trim().to_owned()
+    }
+}
+
+/// The room in which posts of a channel or thread count.
+pub(crate) fn room(channel: u64) -> String {
+    format!("{KEY}{channel}")
+}
+
+/// The key under which the calls of a post are made once.
+pub(crate) fn key(post: u64) -> String {
+    format!("{KEY}{post}")
+}
+
+/// The post from which a request came, by the id of the request.
+pub(crate) fn post_of(request: &str) -> Option<u64> {
+    request.strip_prefix(KEY)?.split('.').next()?.parse().ok()
+}
+
+/// The REF of the conversation that begins with a post: the same for whoever reads the post.
+pub(crate) fn reference(post: u64) -> String {
+    format!("{REF}{}", short(post))
+}
+
+/// An id of Discord's in few characters.
+pub(crate) fn short(id: u64) -> String {
+    let mut digits = Vec::new();
+    let mut rest = id;
+    while rest > 0 {
+        digits.push(char::from(DIGITS[(rest % 32) as usize]));
+        rest /= 32;
+    }
+    digits.iter().rev().collect()
+}
+
+/// The REFs from which a REF may have come, itself first.
+pub(crate) fn lineage(reference: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(reference), |child| child.rsplit_once('/').map(|(parent, _)| parent))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::seen::tests::post;
+    use super::*;
+
+    #[test]
+    fn names_lead_back_to_what_they_were_made_from() {
+        assert_eq!(post_of(&format!("{}.2", key(77))), Some(77));
+        assert_eq!((post_of("req-0001"), post_of("discord:x")), (None, None));
+        assert_eq!(reference(175_928_847_299_117_063), "D-4W86BB0G4007");
+        assert_eq!(lineage("A/1/2").collect::<Vec<_>>(), ["A/1/2", "A/1", "A"]);
+    }
+
+    #[test]
+    fn who_is_mentioned_comes_in_the_order_of_the_text_and_reads_as_a_name() {
+        let mut roster = Roster::new(1);
+        roster.add(2, "kilo", true);
+        roster.add(3, "hive", false);
+        let said = post(1, 9, 7, false, "<@!3> and <@2>, look");
+        assert_eq!(roster.mentioned(&said), ["hive", "kilo"]);
+        assert_eq!(roster.named(&said.content), "@hive and @kilo, look");
+        assert_eq!((roster.foreign("hive"), roster.foreign("kilo")), (Some(3), None));
+        assert!(roster.is_ours(1) && roster.is_ours(2) && !roster.is_ours(3));
+    }
+}

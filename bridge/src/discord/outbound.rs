@@ -1,0 +1,184 @@
+//! How a message of the workspace is posted on Discord: by whom, in which words, in how many parts; without any I/O.
+
+use lastword_client::wire::StoredMessage;
+use lastword_proto::{Limits, MessageType};
+
+use super::inbound::{Fix, Fixes};
+use super::names::Roster;
+use super::settings::HeaderStyle;
+use super::text::{MESSAGE_CHARS_MAX, split};
+
+/// Room that the mention of a foreign bot takes at the end of a message.
+const MENTION_CHARS_MAX: usize = 32;
+
+/// As which bot something is posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Poster {
+    /// The broker's own.
+    Broker,
+    /// An agent's.
+    Agent(String),
+}
+
+/// What is posted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Posting {
+    pub(crate) poster: Poster,
+    pub(crate) parts: Vec<String>,
+    /// The foreign bot to which it is delivered: the only user that is ever pinged.
+    pub(crate) ping: Option<u64>,
+    /// The message whose whole envelope a button under it shows.
+    pub(crate) envelope: Option<String>,
+}
+
+impl Posting {
+    /// Something that the broker's bot says.
+    pub(crate) fn of_broker(text: String) -> Self {
+        Self { poster: Poster::Broker, parts: vec![text], ping: None, envelope: None }
+    }
+
+    /// A post without an envelope.
+    pub(crate) fn in_room(from: &str, body: &str, roster: &Roster) -> Self {
+        let has_bot = roster.user_of(from).is_some() && roster.foreign(from).is_none();
+        if has_bot {
+            let parts = split(body, MESSAGE_CHARS_MAX);
+            return Self { poster: Poster::Agent(from.to_owned()), parts, ping: None, envelope: None };
+        }
+        let parts = split(&format!("**{from}**: {body}"), MESSAGE_CHARS_MAX);
+        Self { parts, ..Self::of_broker(String::new()) }
+    }
+}
+
+/// The posts of a message; none for what is not shown.
+pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, style: HeaderStyle) -> Option<Posting> {
+    let by_its_bot = roster.foreign(&message.from).is_some();
+    // What a foreign bot says it says on Discord itself, and a human's answer stands on the card that it answers.
+    if by_its_bot || message.kind == MessageType::Status || (human && message.kind == MessageType::Response) {
+        return None;
+    }
+    let ours = roster.user_of(&message.from).is_some();
+    let poster = if ours { Poster::Agent(message.from.clone()) } else { Poster::Broker };
+    let delivered = matches!(message.kind, MessageType::Request | MessageType::Response);
+    let ping = roster.foreign(&message.to).filter(|_| delivered);
+    // A foreign bot reads the header as text, whatever people like.
+    let style = if ping.is_some() { HeaderStyle::Text } else { style };
+    let header = match style {
+        HeaderStyle::Text => header(message),
+        HeaderStyle::Compact => compact(message),
+    };
+    let text = format!("{header}\n{}", words(message));
+    let room = MESSAGE_CHARS_MAX - if ping.is_some() { MENTION_CHARS_MAX } else { 0 };
+    let mut parts = split(text.trim_end(), room);
+    if let (Some(user), Some(last)) = (ping, parts.last_mut()) {
+        // At the very end: whoever wakes by it finds all of it there.
+        last.push_str(&format!("\n<@{user}>"));
+    }
+    let envelope = (style == HeaderStyle::Compact).then(|| message.id.clone());
+    Some(Posting { poster, parts, ping, envelope })
+}
+
+/// The envelope as text (E1).
+pub(crate) fn header(message: &StoredMessage) -> String {
+    let StoredMessage { from, to, reference, depth, .. } = message;
+    let id = message.request_id.as_ref().map(|id| format!("[ID:{id}]")).unwrap_or_default();
+    format!("[FROM:{from}][TO:{to}][TYPE:{}][REF:{reference}][DEPTH:{depth}]{id}", message.kind.keyword())
+}
+
+fn compact(message: &StoredMessage) -> String {
+    let StoredMessage { from, to, reference, .. } = message;
+    format!("-# {} · {from} → {to} · {reference}", message.kind.keyword())
+}
+
+fn words(message: &StoredMessage) -> String {
+    let status = message.status.filter(|_| message.body.trim().is_empty()).map(|status| format!("({status})"));
+    let reason = message.reason.as_ref().map(|reason| format!("({reason})"));
+    let parts = [Some(message.body.clone()).filter(|body| !body.is_empty()), status, reason];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
+}
+
+/// Where a warning goes, and who posts it.
+pub(crate) fn warners(roster: &Roster, fixes: Fixes) -> Vec<Poster> {
+    if fixes.has(Fix::BrokerWarns) {
+        return vec![Poster::Broker];
+    }
+    roster.agents().map(|agent| Poster::Agent(agent.to_owned())).collect()
+}
+
+/// Whether an event calls for a warning.
+pub(crate) fn warns(kind: &str, turns: u64, fixes: Fixes) -> bool {
+    kind == "warned" || (!fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
+}
+
+/// The words of a warning.
+pub(crate) fn warning(crossing: &str, turns: u64, what: &str, fixes: Fixes) -> String {
+    let turns = if fixes.has(Fix::NumbersOfTheBroker) { turns } else { 1_000 };
+    let rest = if crossing == "hard" {
+        "it is stopped, and what waits is kept. A human's word here lifts it."
+    } else {
+        "no more of them are passed on until a human says something here."
+    };
+    format!("⚠️ {turns} messages of agents {what} since a human spoke: {rest}")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    pub(crate) fn message(from: &str, to: &str, kind: &str, body: &str) -> StoredMessage {
+        serde_json::from_value(json!({
+            "id": "msg-12", "seq": 12, "from": from, "to": to, "type": kind, "ref": "D-1", "depth": 1, "hops": 1,
+            "request_id": "req-0001", "body": body, "created_at": "2026-01-01T00:00:00Z", "delivery_state": "queued",
+        }))
+        .unwrap()
+    }
+
+    fn roster() -> Roster {
+        let mut roster = Roster::new(1);
+        roster.add(2, "kilo", true);
+        roster.add(3, "hive", false);
+        roster
+    }
+
+    fn shown(from: &str, to: &str, kind: &str) -> Option<Posting> {
+        posting(&message(from, to, kind, "Look."), from == "operator", &roster(), HeaderStyle::Text)
+    }
+
+    #[test]
+    fn a_message_is_posted_by_its_sender_and_the_header_comes_first() {
+        let posting = shown("kilo", "operator", "response").unwrap();
+        assert_eq!(posting.poster, Poster::Agent("kilo".into()));
+        assert_eq!(posting.parts, ["[FROM:kilo][TO:operator][TYPE:RESPONSE][REF:D-1][DEPTH:1][ID:req-0001]\nLook."]);
+        assert_eq!(posting.ping, None);
+        assert!(lastword_proto::header::parse(&posting.parts[0]).is_ok());
+    }
+
+    #[test]
+    fn a_foreign_bot_is_pinged_at_the_end_and_says_itself_what_it_says() {
+        let asked = shown("kilo", "hive", "request").unwrap();
+        assert!(asked.parts[0].ends_with("Look.\n<@3>") && asked.ping == Some(3));
+        let long = message("kilo", "hive", "request", &"x".repeat(5_000));
+        let long = posting(&long, false, &roster(), HeaderStyle::Text).unwrap();
+        assert!(long.parts.iter().all(|part| part.encode_utf16().count() <= MESSAGE_CHARS_MAX));
+        assert!(long.parts.last().unwrap().ends_with("\n<@3>"));
+        assert_eq!(shown("hive", "kilo", "response"), None);
+    }
+
+    #[test]
+    fn who_has_no_bot_is_spoken_for_by_the_brokers() {
+        assert_eq!(shown("system", "kilo", "response").unwrap().poster, Poster::Broker);
+        assert_eq!(shown("operator", "kilo", "request").unwrap().poster, Poster::Broker);
+        assert_eq!(shown("operator", "kilo", "response"), None, "the card says it");
+        assert_eq!(shown("kilo", "operator", "status"), None);
+    }
+
+    #[test]
+    fn an_answer_without_words_says_how_it_ended() {
+        let mut message = message("system", "kilo", "response", "");
+        message.status = Some(lastword_proto::AnswerStatus::TimedOut);
+        message.reason = Some("nobody acknowledged".into());
+        let posting = posting(&message, false, &roster(), HeaderStyle::Compact).unwrap();
+        assert_eq!(posting.parts, ["-# RESPONSE · system → kilo · D-1\n(timed_out)\n(nobody acknowledged)"]);
+    }
+}

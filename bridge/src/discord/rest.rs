@@ -1,0 +1,184 @@
+//! Discord's REST calls, as one bot.
+//!
+//! Rate limits are the library's to keep: it waits before a bucket is empty, and tries again what was refused with 429.
+
+use std::fmt;
+
+use serde_json::{Value, json};
+use twilight_http::Client;
+use twilight_http::error::ErrorType;
+use twilight_http::request::{Method, RequestBuilder};
+use twilight_http::response::marker::EmptyBody;
+
+use super::seen::{Channel, Post};
+use super::settings::Secret;
+
+/// Most posts that one call lists.
+pub(crate) const PAGE: usize = 100;
+/// Minutes without a word after which Discord puts a thread away.
+const ARCHIVE_MINUTES: u32 = 10_080;
+/// A thread was started from this post before.
+const CODE_THREAD_EXISTS: u64 = 160_004;
+
+/// Discord, as one bot.
+pub(crate) struct Rest {
+    client: Client,
+    /// Its Discord user.
+    pub(crate) user: u64,
+}
+
+impl fmt::Debug for Rest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rest({})", self.user)
+    }
+}
+
+/// Why a call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum RestError {
+    /// Discord refuses.
+    Refused {
+        /// The HTTP status.
+        status: u16,
+        /// Discord's own code.
+        code: u64,
+        /// In which words.
+        message: String,
+    },
+    /// No answer; what was asked may have been done.
+    Unreachable(String),
+}
+
+impl RestError {
+    /// Whether the same call can do better later.
+    pub(crate) const fn may_pass(&self) -> bool {
+        match self {
+            Self::Refused { status, .. } => *status >= 500 || *status == 429,
+            Self::Unreachable(_) => true,
+        }
+    }
+}
+
+impl fmt::Display for RestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused { status: 401, .. } => f.write_str("Discord does not know this bot token"),
+            Self::Refused { status, message, .. } => write!(f, "Discord refuses: {message} ({status})"),
+            Self::Unreachable(reason) => write!(f, "Discord does not answer: {reason}"),
+        }
+    }
+}
+
+impl Rest {
+    /// Signs in.
+    pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
+        let mut client = Client::builder().token(token.reveal().to_owned());
+        if let Some(api) = api {
+            let (plain, host) = match api.strip_prefix("http://") {
+                Some(host) => (true, host),
+                None => (false, api.strip_prefix("https://").unwrap_or(api)),
+            };
+            client = client.proxy(host.trim_end_matches('/').to_owned(), plain);
+        }
+        let mut rest = Self { client: client.build(), user: 0 };
+        let me = rest.call(Method::Get, "users/@me", None).await?;
+        rest.user = me["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
+        Ok(rest)
+    }
+
+    /// One call; its answer as JSON, nothing where there is none.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
+        let mut request = RequestBuilder::raw(method, path.to_owned());
+        if let Some(body) = body {
+            request = request.body(body.to_string().into_bytes());
+        }
+        let request = request.build().map_err(|error| RestError::Unreachable(error.to_string()))?;
+        let response = self.client.request::<EmptyBody>(request).await.map_err(refusal)?;
+        let bytes = response.bytes().await.map_err(|error| RestError::Unreachable(error.to_string()))?;
+        if bytes.is_empty() {
+            return Ok(Value::Null);
+        }
+        serde_json::from_slice(&bytes)
+            .map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
+    }
+
+    /// A channel or thread.
+    pub(crate) async fn channel(&self, channel: u64) -> Result<Channel, RestError> {
+        read(self.call(Method::Get, &format!("channels/{channel}"), None).await?)
+    }
+
+    /// The posts behind one, oldest first.
+    pub(crate) async fn posts_after(&self, channel: u64, after: u64) -> Result<Vec<Post>, RestError> {
+        let path = format!("channels/{channel}/messages?after={after}&limit={PAGE}");
+        let posts: Vec<Value> = read(self.call(Method::Get, &path, None).await?)?;
+        // One that can't be read must not hide the others.
+        let mut posts: Vec<Post> = posts.into_iter().filter_map(|post| serde_json::from_value(post).ok()).collect();
+        posts.sort_by_key(|post| post.id);
+        Ok(posts)
+    }
+
+    /// The threads of a channel's guild that are open now, with the channels in which they are.
+    pub(crate) async fn open_threads(&self, guild: u64) -> Result<Vec<Channel>, RestError> {
+        let answer = self.call(Method::Get, &format!("guilds/{guild}/threads/active"), None).await?;
+        read(answer["threads"].clone())
+    }
+
+    /// The last post of a channel.
+    pub(crate) async fn last_post(&self, channel: u64) -> Result<Option<u64>, RestError> {
+        let posts = self.call(Method::Get, &format!("channels/{channel}/messages?limit=1"), None).await?;
+        Ok(id_of(&posts[0]).ok())
+    }
+
+    /// Posts; gives the id of the post.
+    pub(crate) async fn post(&self, channel: u64, message: &Value) -> Result<u64, RestError> {
+        let post = self.call(Method::Post, &format!("channels/{channel}/messages"), Some(message)).await?;
+        id_of(&post)
+    }
+
+    /// Starts a thread from a post; it is there, if it was started before.
+    pub(crate) async fn start_thread(&self, channel: u64, post: u64, name: &str) -> Result<u64, RestError> {
+        let path = format!("channels/{channel}/messages/{post}/threads");
+        let body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES });
+        match self.call(Method::Post, &path, Some(&body)).await {
+            Ok(thread) => id_of(&thread),
+            // A thread has the id of the post from which it was started.
+            Err(RestError::Refused { code: CODE_THREAD_EXISTS, .. }) => Ok(post),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Shows that the bot is at work.
+    pub(crate) async fn typing(&self, channel: u64) -> Result<(), RestError> {
+        self.call(Method::Post, &format!("channels/{channel}/typing"), None).await.map(|_| ())
+    }
+
+    /// Puts a sign under a post.
+    pub(crate) async fn react(&self, channel: u64, post: u64, emoji: &str) -> Result<(), RestError> {
+        let emoji: String = emoji.bytes().map(|byte| format!("%{byte:02X}")).collect();
+        let path = format!("channels/{channel}/messages/{post}/reactions/{emoji}/@me");
+        self.call(Method::Put, &path, None).await.map(|_| ())
+    }
+}
+
+fn refusal(error: twilight_http::Error) -> RestError {
+    let words = error.to_string();
+    match error.into_parts() {
+        (ErrorType::Response { body, status, .. }, _) => {
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
+            RestError::Refused { status: status.get(), code: body["code"].as_u64().unwrap_or_default(), message }
+        }
+        (ErrorType::Unauthorized, _) => RestError::Refused { status: 401, code: 0, message: words },
+        (_, Some(source)) => RestError::Unreachable(source.to_string()),
+        (_, None) => RestError::Unreachable(words),
+    }
+}
+
+fn read<T: serde::de::DeserializeOwned>(answer: Value) -> Result<T, RestError> {
+    serde_json::from_value(answer).map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
+}
+
+fn id_of(answer: &Value) -> Result<u64, RestError> {
+    let id = answer["id"].as_str().and_then(|id| id.parse().ok());
+    id.ok_or_else(|| RestError::Unreachable("an answer without an id".to_owned()))
+}

@@ -1,0 +1,92 @@
+//! Posts of one author that are one answer: Discord cuts at 2,000 characters, so a long one comes in parts.
+
+use super::inbound::{Fix, Fixes};
+use super::seen::Post;
+
+/// A part that another may follow is at least so long: nobody cuts earlier than this.
+const PART_CHARS_MIN: usize = 1_000;
+/// Longest time between two parts, by Discord's own clock.
+const GAP_MS_MAX: u64 = 3_000;
+/// Most parts of one answer, so that a bot that only ever posts long ones is counted all the same.
+const PARTS_MAX: usize = 10;
+
+/// Parts of one answer, at least one.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Run(Vec<Post>);
+
+impl Run {
+    pub(crate) fn of(post: Post) -> Self {
+        Self(vec![post])
+    }
+
+    pub(crate) fn first(&self) -> Option<&Post> {
+        self.0.first()
+    }
+
+    /// The id of the last part.
+    pub(crate) fn last_id(&self) -> u64 {
+        self.0.last().map_or(0, |post| post.id)
+    }
+
+    /// The words of all parts.
+    pub(crate) fn text(&self) -> String {
+        self.0.iter().map(Post::text).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Whether another part may follow.
+    pub(crate) fn may_go_on(&self) -> bool {
+        let long = |post: &Post| post.content.chars().count() >= PART_CHARS_MIN;
+        let bot = |post: &Post| post.author.bot || post.webhook_id.is_some();
+        self.0.len() < PARTS_MAX && self.0.last().is_some_and(|post| post.is_written() && bot(post) && long(post))
+    }
+
+    /// Adds the next part; gives it back where it is none.
+    pub(crate) fn go_on(&mut self, post: Post, fixes: Fixes) -> Result<(), Box<Post>> {
+        let Some(last) = self.0.last().filter(|_| fixes.has(Fix::PartsAreOnePost)) else { return Err(Box::new(post)) };
+        let same = last.channel == post.channel
+            && last.author.id == post.author.id
+            && last.webhook_id == post.webhook_id
+            && post.is_written();
+        if same && self.may_go_on() && post.at_ms().saturating_sub(last.at_ms()) <= GAP_MS_MAX {
+            self.0.push(post);
+            return Ok(());
+        }
+        Err(Box::new(post))
+    }
+}
+
+/// How long a part is waited for.
+pub(crate) const GAP: std::time::Duration = std::time::Duration::from_millis(GAP_MS_MAX);
+
+#[cfg(test)]
+mod tests {
+    use super::super::seen::tests::post;
+    use super::*;
+
+    #[test]
+    fn parts_follow_a_long_part_at_once_and_by_the_same_author() {
+        let long = "x".repeat(PART_CHARS_MIN);
+        let cases = [
+            (post(2_000, 1, 5, true, "the end"), true, "the next part"),
+            (post(5_000, 1, 5, true, "later"), false, "too late"),
+            (post(2_000, 1, 6, true, "another"), false, "another author"),
+            (post(2_000, 2, 5, true, "elsewhere"), false, "another channel"),
+        ];
+        for (next, goes_on, why) in cases {
+            let mut run = Run::of(post(1_000, 1, 5, true, &long));
+            assert_eq!(run.go_on(next, Fixes::default()).is_ok(), goes_on, "{why}");
+        }
+        let mut short = Run::of(post(1_000, 1, 5, true, "ok"));
+        assert!(short.go_on(post(1_001, 1, 5, true, "ok"), Fixes::default()).is_err(), "nobody cuts there");
+        let human = Run::of(post(1_000, 1, 5, false, &long));
+        assert!(!human.may_go_on(), "a human's posts are one each");
+    }
+
+    #[test]
+    fn long_posts_without_end_are_no_one_answer() {
+        let long = "x".repeat(PART_CHARS_MIN);
+        let mut run = Run::of(post(0, 1, 5, true, &long));
+        let parts = (1..100).take_while(|n| run.go_on(post(*n, 1, 5, true, &long), Fixes::default()).is_ok()).count();
+        assert_eq!(parts + 1, PARTS_MAX);
+    }
+}

@@ -1,0 +1,186 @@
+//! What comes from Discord, as much of it as matters here.
+
+use serde::Deserialize;
+
+/// Milliseconds per step of a snowflake's time, as a shift.
+const SNOWFLAKE_TIME_SHIFT: u32 = 22;
+
+/// A post, as Discord has it.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Post {
+    #[serde(deserialize_with = "snowflake")]
+    pub(crate) id: u64,
+    #[serde(rename = "channel_id", deserialize_with = "snowflake")]
+    pub(crate) channel: u64,
+    pub(crate) author: Author,
+    #[serde(default)]
+    pub(crate) webhook_id: Option<String>,
+    #[serde(rename = "type", default)]
+    pub(crate) kind: u16,
+    #[serde(default)]
+    pub(crate) content: String,
+    #[serde(default)]
+    pub(crate) attachments: Vec<Attachment>,
+    #[serde(default)]
+    nonce: Option<Nonce>,
+    #[serde(default)]
+    referenced_message: Option<Box<Referenced>>,
+}
+
+/// Who posted.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Author {
+    #[serde(deserialize_with = "snowflake")]
+    pub(crate) id: u64,
+    #[serde(default)]
+    pub(crate) bot: bool,
+}
+
+/// A file.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Attachment {
+    #[serde(default)]
+    filename: String,
+    #[serde(default)]
+    url: String,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Referenced {
+    author: Author,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Nonce {
+    Text(String),
+    Number(i64),
+}
+
+/// A channel or thread.
+#[derive(Clone, Debug, Deserialize)]
+pub(crate) struct Channel {
+    #[serde(deserialize_with = "snowflake")]
+    pub(crate) id: u64,
+    #[serde(default)]
+    guild_id: Option<String>,
+    #[serde(default)]
+    parent_id: Option<String>,
+    #[serde(rename = "type", default)]
+    kind: u16,
+}
+
+impl Channel {
+    pub(crate) fn guild(&self) -> Option<u64> {
+        self.guild_id.as_ref()?.parse().ok()
+    }
+
+    /// The channel in which a thread is; none for what is no thread.
+    pub(crate) fn parent(&self) -> Option<u64> {
+        matches!(self.kind, 10..=12).then(|| self.parent_id.as_ref()?.parse().ok()).flatten()
+    }
+}
+
+impl Post {
+    /// A message that somebody wrote, and no note of Discord's own about a pin, a join or a thread.
+    pub(crate) const fn is_said(&self) -> bool {
+        matches!(self.kind, 0 | 19)
+    }
+
+    /// The same for a bot, which may also answer a command.
+    pub(crate) const fn is_written(&self) -> bool {
+        matches!(self.kind, 0 | 19 | 20 | 23)
+    }
+
+    /// When, in milliseconds of Discord's own clock.
+    pub(crate) const fn at_ms(&self) -> u64 {
+        self.id >> SNOWFLAKE_TIME_SHIFT
+    }
+
+    /// The words, and the files by their addresses.
+    pub(crate) fn text(&self) -> String {
+        let mut text = self.content.clone();
+        for file in &self.attachments {
+            if !text.is_empty() {
+                text.push('\n');
+            }
+            text.push_str(&format!("[file {}] {}", file.filename, file.url));
+        }
+        text
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.content.trim().is_empty() && self.attachments.is_empty()
+    }
+
+    /// The nonce with which it was sent, where it came over the gateway.
+    pub(crate) fn nonce(&self) -> Option<String> {
+        Some(match self.nonce.as_ref()? {
+            Nonce::Text(text) => text.clone(),
+            Nonce::Number(number) => number.to_string(),
+        })
+    }
+
+    /// Whose message it replies to.
+    pub(crate) fn replies_to(&self) -> Option<u64> {
+        Some(self.referenced_message.as_ref()?.author.id)
+    }
+
+    /// Whether a user is mentioned by a literal `<@id>` in the text; a reply's ping is none.
+    pub(crate) fn mentions(&self, user: u64) -> bool {
+        self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
+    }
+}
+
+/// Discord writes its ids as text.
+fn snowflake<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+    let text = String::deserialize(from)?;
+    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is no snowflake")))
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A post at a moment, in milliseconds.
+    pub(crate) fn post(at_ms: u64, channel: u64, author: u64, bot: bool, content: &str) -> Post {
+        Post {
+            id: (at_ms << SNOWFLAKE_TIME_SHIFT) | author,
+            channel,
+            author: Author { id: author, bot },
+            webhook_id: None,
+            kind: 0,
+            content: content.into(),
+            attachments: Vec::new(),
+            nonce: None,
+            referenced_message: None,
+        }
+    }
+
+    pub(crate) fn reply_to(mut post: Post, author: u64) -> Post {
+        post.kind = 19;
+        post.referenced_message = Some(Box::new(Referenced { author: Author { id: author, bot: true } }));
+        post
+    }
+
+    #[test]
+    fn a_post_is_read_as_discord_writes_it() {
+        let text = r#"{"id":"175928847299117063","channel_id":"2","type":19,"content":"hi <@!5>","nonce":7,
+            "author":{"id":"3","username":"x","bot":true},"attachments":[{"id":"1","filename":"a.txt","url":"https://x/a"}],
+            "referenced_message":{"id":"9","author":{"id":"5","username":"y"}},"something":{"else":1}}"#;
+        let post: Post = serde_json::from_str(text).unwrap();
+        assert_eq!((post.id, post.channel, post.author.id, post.author.bot), (175_928_847_299_117_063, 2, 3, true));
+        assert_eq!((post.nonce().as_deref(), post.replies_to()), (Some("7"), Some(5)));
+        assert!(post.mentions(5) && !post.mentions(3) && post.is_said());
+        assert_eq!(post.text(), "hi <@!5>\n[file a.txt] https://x/a");
+        assert_eq!(post.at_ms(), 41_944_705_796);
+    }
+
+    #[test]
+    fn only_a_thread_has_a_parent() {
+        let parent = |kind: u16| {
+            serde_json::from_str::<Channel>(&format!(r#"{{"id":"1","type":{kind},"parent_id":"4"}}"#)).unwrap().parent()
+        };
+        assert_eq!((parent(0), parent(11)), (None, Some(4)), "a channel's parent is its category");
+    }
+}

@@ -1,0 +1,173 @@
+//! Texts within Discord's limits.
+
+/// Longest message, in the characters by which Discord counts.
+pub(crate) const MESSAGE_CHARS_MAX: usize = 2_000;
+/// Most messages that one text becomes; who wants to read more finds it in Lastword.
+pub(crate) const PARTS_MAX: usize = 12;
+const FENCE: &str = "```";
+
+/// Cuts a text into messages: at lines where it can be, and a code block goes on as one in the next.
+pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
+    let mut cut = Cut { parts: Vec::new(), part: String::new(), fence: None, max };
+    for line in text.split('\n') {
+        cut.line(line);
+    }
+    if !cut.part.trim().is_empty() || cut.parts.is_empty() {
+        cut.parts.push(std::mem::take(&mut cut.part));
+    }
+    let all = cut.parts.len();
+    if all > PARTS_MAX {
+        cut.parts.truncate(PARTS_MAX - 1);
+        cut.parts.push(format!("… cut here: {} more messages. `lastword tree` has all of it.", all - PARTS_MAX + 1));
+    }
+    cut.parts
+}
+
+struct Cut {
+    parts: Vec<String>,
+    part: String,
+    /// The line that opened the code block in which we are.
+    fence: Option<String>,
+    max: usize,
+}
+
+impl Cut {
+    fn line(&mut self, line: &str) {
+        let after = match (line.trim_start().starts_with(FENCE), &self.fence) {
+            // A block that begins and ends on one line changes nothing.
+            (true, None) if line.trim().len() > FENCE.len() && line.trim().ends_with(FENCE) => None,
+            (true, None) => Some(line.trim().to_owned()),
+            (true, Some(_)) => None,
+            (false, fence) => fence.clone(),
+        };
+        let mut rest = line;
+        while self.length(rest, after.is_some() || self.fence.is_some()) > self.max {
+            if self.is_fresh() {
+                // The line alone is too long: it is cut at a space, or anywhere.
+                let room = self.max - self.length("", true);
+                let end = cut_at(rest, room);
+                self.push(&rest[..end]);
+                rest = rest[end..].trim_start_matches(' ');
+            }
+            self.close();
+        }
+        self.push(rest);
+        self.fence = after;
+    }
+
+    /// How long the part would be with this line, and the end of the code block.
+    fn length(&self, line: &str, fenced: bool) -> usize {
+        let end = if fenced { FENCE.len() + 1 } else { 0 };
+        units(&self.part) + usize::from(!self.part.is_empty()) + units(line) + end
+    }
+
+    /// Whether there is nothing yet in the part but the beginning of a code block that goes on.
+    fn is_fresh(&self) -> bool {
+        self.part.is_empty() || self.fence.as_ref() == Some(&self.part)
+    }
+
+    fn push(&mut self, line: &str) {
+        if !self.part.is_empty() {
+            self.part.push('\n');
+        }
+        self.part.push_str(line);
+    }
+
+    fn close(&mut self) {
+        let mut part = std::mem::take(&mut self.part);
+        if let Some(fence) = &self.fence {
+            part.push('\n');
+            part.push_str(FENCE);
+            self.part.clone_from(fence);
+        }
+        if !part.trim().is_empty() {
+            self.parts.push(part);
+        }
+    }
+}
+
+/// Where a line is cut: behind the last space that fits, if there is one in its second half.
+fn cut_at(line: &str, room: usize) -> usize {
+    let mut used = 0;
+    let mut end = 0;
+    let mut space = None;
+    for (at, c) in line.char_indices() {
+        used += c.len_utf16();
+        if used > room {
+            break;
+        }
+        end = at + c.len_utf8();
+        if c == ' ' {
+            space = Some(at);
+        }
+    }
+    // At least one character, or nothing would ever end.
+    let end = end.max(line.chars().next().map_or(0, char::len_utf8));
+    space.filter(|at| *at > end / 2 && end < line.len()).unwrap_or(end)
+}
+
+fn units(text: &str) -> usize {
+    text.encode_utf16().count()
+}
+
+/// At most so many characters of the first line of a text.
+pub(crate) fn title(text: &str, max: usize) -> String {
+    let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
+    if line.chars().count() <= max {
+        return line.to_owned();
+    }
+    line.chars().take(max - 1).chain(['…']).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_text_stays_as_it_is() {
+        for text in ["", "one line", "two\nlines\n", "```rust\nlet a;\n```"] {
+            assert_eq!(split(text, 2_000), [text]);
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut_at_lines_and_its_code_blocks_stay_blocks() {
+        let text = format!("before\n```rust\n{}```\nafter", "let number = 1;\n".repeat(20));
+        let parts = split(&text, 100);
+        assert!(parts.len() > 3);
+        let mut lines = 0;
+        for part in &parts {
+            assert!(units(part) <= 100, "{part}");
+            assert_eq!(part.matches(FENCE).count() % 2, 0, "{part}");
+            lines += part.matches("let number = 1;").count();
+        }
+        assert_eq!(lines, 20, "nothing is lost or doubled");
+        assert!(parts[1].starts_with("```rust\nlet"), "{}", parts[1]);
+        assert!(parts.last().unwrap().ends_with("after"));
+    }
+
+    #[test]
+    fn a_line_that_is_too_long_is_cut_at_a_space_or_anywhere() {
+        let words = split(&"word ".repeat(100), 50);
+        assert!(words.iter().all(|part| part.split(' ').all(|word| word.is_empty() || word == "word")));
+        let solid = split(&"𝄞".repeat(200), 50);
+        assert!(solid.iter().all(|part| units(part) <= 50));
+        assert_eq!(solid.concat().chars().count(), 200);
+        let code = split(&format!("```\n{}\n```", "y".repeat(300)), 50);
+        assert!(code.iter().all(|part| units(part) <= 50 && part.matches(FENCE).count() == 2), "{code:?}");
+        assert_eq!(code.concat().matches('y').count(), 300);
+    }
+
+    #[test]
+    fn a_text_without_end_is_cut_and_says_so() {
+        let parts = split(&"line\n".repeat(100_000), MESSAGE_CHARS_MAX);
+        assert_eq!(parts.len(), PARTS_MAX);
+        assert!(parts[PARTS_MAX - 1].contains("more messages"));
+    }
+
+    #[test]
+    fn a_title_is_one_line() {
+        assert_eq!(title("\n  Fix it\nnow", 80), "Fix it");
+        assert_eq!(title("abcdef", 4), "abc…");
+    }
+}

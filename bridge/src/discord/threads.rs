@@ -1,0 +1,67 @@
+//! Conversations and the threads that show them.
+
+use std::sync::Arc;
+
+use super::book::{Book, Place};
+use super::names::lineage;
+use super::outbox::Outbox;
+use super::rest::RestError;
+use super::text::title;
+
+/// Longest name of a thread.
+const NAME_CHARS_MAX: usize = 100;
+
+/// Where conversations are shown.
+#[derive(Clone, Debug)]
+pub(crate) struct Threads {
+    pub(crate) book: Book,
+    pub(crate) outbox: Arc<Outbox>,
+}
+
+impl Threads {
+    /// Where a conversation is shown: its own thread, or that of the one from which it came.
+    pub(crate) fn place(&self, reference: &str, parent: Option<&str>) -> rusqlite::Result<Option<Place>> {
+        for name in lineage(reference).chain(parent.into_iter().flat_map(lineage)) {
+            if let Some(place) = self.book.placed(name)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The thread of a place, started where it isn't there yet; nothing where Discord refuses it.
+    pub(crate) async fn thread(&self, place: &Place, about: &str) -> Option<u64> {
+        if let Some(thread) = place.thread {
+            return Some(thread);
+        }
+        let name = title(&format!("{} · {}", place.reference, title(about, NAME_CHARS_MAX)), NAME_CHARS_MAX);
+        let start = || self.outbox.broker.start_thread(place.channel, place.origin, &name);
+        match self.outbox.persist(start).await {
+            Ok(thread) => {
+                let noted = self.book.set_thread(&place.reference, thread);
+                let noted = noted.and_then(|()| self.book.set_parent(thread, Some(place.channel)));
+                noted.is_ok().then_some(thread)
+            }
+            Err(error) => {
+                self.outbox.warn(&format!("{} gets no thread and is shown in its channel. {error}", place.reference));
+                // Better there than nowhere.
+                self.book.set_thread(&place.reference, place.channel).is_ok().then_some(place.channel)
+            }
+        }
+    }
+
+    /// The channel in which a thread is; `None` for what is no thread.
+    pub(crate) async fn parent(&self, channel: u64) -> Result<Option<u64>, RestError> {
+        if let Ok(Some(parent)) = self.book.parent(channel) {
+            return Ok(parent);
+        }
+        let parent = self.outbox.persist(|| self.outbox.broker.channel(channel)).await?.parent();
+        self.note_parent(channel, parent);
+        Ok(parent)
+    }
+
+    pub(crate) fn note_parent(&self, channel: u64, parent: Option<u64>) {
+        // What can't be noted is asked again.
+        let _noted = self.book.set_parent(channel, parent).is_ok();
+    }
+}

@@ -1,0 +1,200 @@
+//! The bug trail of a Discord broker (openab), each as a test that fails when its fix is taken out.
+
+use super::book::Book;
+use super::den::{ANN, BOB, BROKER, DEN, Den, HIVE, KILO, OUTSIDE, STRANGER};
+use super::inbound::{Act, Fix, Fixes, turn_place};
+use super::names::key;
+use super::outbound::Poster;
+use super::runs::Run;
+use super::seen::tests::reply_to;
+use super::settings::BotPolicy;
+
+/// It holds, and does not without the fix.
+fn needs(fix: Fix, holds: impl Fn(Fixes) -> bool) {
+    assert!(holds(Fixes::default()), "it does not hold with the fix");
+    assert!(!holds(Fixes { off: Some(fix) }), "it holds without {fix:?}, too");
+}
+
+const ENVELOPE: &str = "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] once more";
+
+#[test]
+fn bug_466_own_posts_count_in_an_alternation() {
+    needs(Fix::OwnPostsCount, |fixes| {
+        let mut den = Den::new(fixes);
+        for n in 0..12 {
+            // Another program posts with the token of one of ours.
+            den.posts(KILO, &format!("ping {n}"));
+            den.posts(HIVE, &format!("pong {n}"));
+        }
+        den.turns() == 24 && den.warned.len() == 1
+    });
+}
+
+#[test]
+fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
+    needs(Fix::HumansAreHeard, |fixes| {
+        let mut den = Den::new(fixes);
+        for n in 0..105 {
+            den.posts(HIVE, &format!("message {n}"));
+        }
+        den.posts(ANN, "go on");
+        den.posts(HIVE, "at last");
+        den.turns() == 1
+    });
+}
+
+#[test]
+fn bug_481_what_a_policy_keeps_out_is_counted_before() {
+    needs(Fix::CountedBeforePolicy, |fixes| {
+        let mut den = Den::new(fixes);
+        den.policy = BotPolicy::Off;
+        (0..20).for_each(|_| drop(den.posts(HIVE, ENVELOPE)));
+        den.turns() == 20 && den.warned.len() == 1
+    });
+}
+
+#[test]
+fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
+    needs(Fix::CountedBeforeTrust, |fixes| {
+        let mut den = Den::new(fixes);
+        den.trusted = [KILO].into();
+        for n in 0..10 {
+            den.posts(HIVE, &format!("ping {n}"));
+            den.posts(STRANGER, &format!("pong {n}"));
+        }
+        den.turns() == 20 && den.warned.len() == 1
+    });
+}
+
+#[test]
+fn bug_484_there_is_one_warning_and_not_one_a_message() {
+    needs(Fix::OneFactOneWarning, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
+        den.warned.len() == 1
+    });
+    needs(Fix::WarningsAreEchoes, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
+        den.turns() == 30
+    });
+}
+
+#[test]
+fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
+    needs(Fix::OnlyWordsAreWords, |fixes| {
+        let mut den = Den::new(fixes);
+        for round in 0..4 {
+            (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {round} {n}"))));
+            // A pin, a join, "thread created", an empty post, and somebody else.
+            for (author, kind, text) in
+                [(ANN, 6, "pinned"), (ANN, 7, ""), (ANN, 18, "thread"), (ANN, 0, " "), (BOB, 0, "hi")]
+            {
+                let mut post = den.draft(author, text);
+                post.kind = kind;
+                den.hear(&Run::of(post), false);
+            }
+        }
+        den.turns() == 80 && den.warned.len() == 1
+    });
+}
+
+#[test]
+fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
+    needs(Fix::OnlyWhereItTakesPart, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..25).for_each(|n| drop(den.hear_as(HIVE, OUTSIDE, &format!("message {n}"), false)));
+        den.warned.is_empty()
+    });
+}
+
+#[test]
+fn bug_530_the_brokers_bot_warns_and_no_other() {
+    needs(Fix::BrokerWarns, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
+        matches!(den.warned.as_slice(), [(Poster::Broker, DEN, _)])
+    });
+}
+
+#[test]
+fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
+    const THREAD: u64 = 150;
+    needs(Fix::OneKey, |fixes| {
+        let book = Book::in_memory().unwrap();
+        book.show_turn("hive", THREAD, "turn-1").unwrap();
+        book.turn("hive", turn_place(THREAD, Some(DEN), fixes)).unwrap().as_deref() == Some("turn-1")
+    });
+}
+
+#[test]
+fn bug_604_the_list_of_humans_keeps_no_bot_out() {
+    needs(Fix::ListsApart, |fixes| {
+        let mut den = Den::new(fixes);
+        den.posts(HIVE, "hello");
+        den.admitted("hive") == 1
+    });
+}
+
+#[test]
+fn bug_727_a_notice_makes_nobody_a_participant() {
+    needs(Fix::NoticesInvolveNobody, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
+        let answer = den.draft(ANN, "thanks for the warning");
+        let acts = den.hear(&Run::of(reply_to(answer, BROKER)), false);
+        matches!(acts.as_slice(), [Act::Say { mentions, .. }] if mentions.is_empty())
+    });
+}
+
+#[test]
+fn bug_843_a_warning_says_the_number_that_holds() {
+    needs(Fix::NumbersOfTheBroker, |fixes| {
+        let mut den = Den::new(fixes);
+        (0..100).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
+        let numbers =
+            [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
+        den.warned
+            .iter()
+            .map(|(_, _, text)| text.clone())
+            .zip(numbers)
+            .all(|(text, n)| text.contains(&format!(" {n} ")))
+    });
+}
+
+#[test]
+fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
+    needs(Fix::LiteralMentions, |fixes| {
+        let mut den = Den::new(fixes);
+        den.policy = BotPolicy::Mentions;
+        let answer = den.draft(HIVE, ENVELOPE);
+        let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
+        !acts.iter().any(|act| matches!(act, Act::Submit { .. }))
+    });
+}
+
+#[test]
+fn a_long_answer_in_parts_counts_once() {
+    needs(Fix::PartsAreOnePost, |fixes| {
+        let mut den = Den::new(fixes);
+        let long = "x".repeat(1_900);
+        let mut run = Run::of(den.draft(HIVE, &long));
+        for part in [long.as_str(), "the end"] {
+            let next = den.draft(HIVE, part);
+            if let Err(next) = run.go_on(next, fixes) {
+                den.hear(&std::mem::replace(&mut run, Run::of(*next)), false);
+            }
+        }
+        den.hear(&run, false);
+        den.turns() == 1
+    });
+}
+
+#[test]
+fn a_post_that_comes_twice_is_one() {
+    let mut den = Den::new(Fixes::default());
+    let post = den.draft(HIVE, "hello");
+    (0..3).for_each(|_| drop(den.hear(&Run::of(post.clone()), false)));
+    assert_eq!((den.turns(), den.admitted("hive")), (1, 1));
+    assert!(key(post.id).starts_with("discord:"));
+}

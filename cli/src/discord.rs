@@ -1,0 +1,240 @@
+//! The bridge to Discord, as `lastword.toml` has it: `[discord]`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use lastword_bridge::discord::{Bot, BotPolicy, Failed, HeaderStyle, Identity, Secret, Settings};
+use lastword_proto::names::AgentName;
+use serde::{Deserialize, Deserializer};
+
+use crate::config::variable;
+use crate::failure::Failure;
+use crate::notify::private;
+
+/// The bridge's own file, within the data directory.
+const FILE_BOOK: &str = "discord.sqlite";
+/// What a variable with a token is called at the beginning: these the agents that Lastword runs don't see.
+const OWN_VARIABLES: &str = "LASTWORD_";
+
+/// `[discord]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Table {
+    api: Option<String>,
+    gateway: Option<String>,
+    #[serde(default)]
+    channels: Vec<Snowflake>,
+    home: Option<Snowflake>,
+    broker: Token,
+    #[serde(default)]
+    bot: Vec<BotTable>,
+    #[serde(default)]
+    bots: BotPolicy,
+    #[serde(default)]
+    trusted: Vec<Snowflake>,
+    #[serde(default)]
+    humans: Vec<Human>,
+    #[serde(default)]
+    header: HeaderStyle,
+}
+
+/// Where a token is.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Token {
+    token_env: Option<String>,
+    token_file: Option<PathBuf>,
+}
+
+/// `[[discord.bot]]`.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BotTable {
+    agent: String,
+    user: Option<Snowflake>,
+    token_env: Option<String>,
+    token_file: Option<PathBuf>,
+    lastword_token_file: Option<PathBuf>,
+}
+
+/// A Discord user, alone or with a Lastword token of its own.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum Human {
+    User(Snowflake),
+    Named { user: Snowflake, lastword_token_file: PathBuf },
+}
+
+/// An id of Discord's, as a number or, as Discord itself writes it, as text.
+#[derive(Clone, Copy, Debug)]
+struct Snowflake(u64);
+
+impl<'de> Deserialize<'de> for Snowflake {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(untagged)]
+        enum Form {
+            Number(u64),
+            Text(String),
+        }
+        let wrong = |text: &dyn std::fmt::Display| {
+            serde::de::Error::custom(format!("{text} is no id of Discord's, such as 175928847299117063"))
+        };
+        match Form::deserialize(from)? {
+            Form::Number(0) => Err(wrong(&0)),
+            Form::Number(id) => Ok(Self(id)),
+            Form::Text(text) => text.parse().map(Self).map_err(|_| wrong(&format!("{text:?}"))),
+        }
+    }
+}
+
+/// The settings of the bridge, with its tokens; `at` is the server's address and a human's token.
+pub(crate) fn settings(
+    table: &toml::Table,
+    base: &Path,
+    data: &Path,
+    (url, token): (String, String),
+) -> Result<Settings, Failure> {
+    let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
+    let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
+    let ids = |list: &[Snowflake]| list.iter().map(|id| id.0).collect::<BTreeSet<u64>>();
+    let broker = table.broker.secret(base).map_err(|what| failed(format!("broker: {what}")))?;
+    let bots: Result<Vec<Bot>, Failure> = table.bot.iter().map(|bot| bot.bot(base).map_err(failed)).collect();
+    let settings = Settings {
+        url,
+        token: Secret::new(&token),
+        api: table.api,
+        gateway: table.gateway,
+        channels: ids(&table.channels),
+        home: table.home.map(|id| id.0),
+        broker,
+        bots: bots?,
+        policy: table.bots,
+        trusted: ids(&table.trusted),
+        humans: humans(&table.humans, base).map_err(failed)?,
+        header: table.header,
+        book: data.join(FILE_BOOK),
+    };
+    settings.check().map_err(failed)?;
+    Ok(settings)
+}
+
+/// Why the bridge ended, for whoever ran it.
+pub(crate) fn failure(failed: Failed) -> Failure {
+    match failed {
+        Failed::Settings(what) => Failure::usage(what),
+        Failed::Broker(error) => error.into(),
+        Failed::Discord(what) => Failure::unavailable(what).hint("look into docs/discord.md"),
+    }
+}
+
+fn humans(list: &[Human], base: &Path) -> Result<BTreeMap<u64, Option<Secret>>, String> {
+    let one = |human: &Human| match human {
+        Human::User(user) => Ok((user.0, None)),
+        Human::Named { user, lastword_token_file } => {
+            let token = private("lastword_token_file", &base.join(lastword_token_file))?;
+            Ok((user.0, Some(Secret::new(&token))))
+        }
+    };
+    list.iter().map(one).collect()
+}
+
+impl Token {
+    fn secret(&self, base: &Path) -> Result<Secret, String> {
+        match (&self.token_env, &self.token_file) {
+            (Some(name), None) if !name.starts_with(OWN_VARIABLES) => {
+                Err("token_env must begin with LASTWORD_, which agents of Lastword don't see".to_owned())
+            }
+            (Some(name), None) => {
+                variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set"))
+            }
+            (None, Some(file)) => private("token_file", &base.join(file)).map(|text| Secret::new(&text)),
+            (Some(_), Some(_)) | (None, None) => Err("give its Discord token in token_env or in token_file".to_owned()),
+        }
+    }
+}
+
+impl BotTable {
+    fn bot(&self, base: &Path) -> Result<Bot, String> {
+        let agent = self.agent.clone();
+        let wrong = |what: String| format!("the bot of {agent}: {what}");
+        AgentName::new(&agent).map_err(|error| format!("agent = {agent:?} {error}"))?;
+        let token = Token { token_env: self.token_env.clone(), token_file: self.token_file.clone() };
+        let ours = token.token_env.is_some() || token.token_file.is_some();
+        let identity = match (ours, self.user) {
+            (true, _) if self.lastword_token_file.is_some() => {
+                return Err(wrong("lastword_token_file is for a bot without a Discord token of ours".into()));
+            }
+            (true, _) => Identity::Ours { token: token.secret(base).map_err(wrong)? },
+            (false, Some(user)) => {
+                let file = self.lastword_token_file.as_ref();
+                let token = file.map(|file| private("lastword_token_file", &base.join(file))).transpose();
+                let token = token.map_err(wrong)?.map(|text| Secret::new(&text));
+                Identity::Theirs { user: user.0, token }
+            }
+            (false, None) => {
+                let what = "give its Discord token (token_env, token_file) if we post for it, or its user id if it \
+                            posts by itself";
+                return Err(wrong(what.into()));
+            }
+        };
+        Ok(Bot { agent, identity })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    fn read(text: &str) -> (tempfile::TempDir, Result<Settings, Failure>) {
+        let dir = tempfile::tempdir().unwrap();
+        let token = dir.path().join("bot.token");
+        fs::write(&token, "canary\n").unwrap();
+        fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
+        let table: toml::Table = text.parse().unwrap();
+        let settings = settings(&table, dir.path(), dir.path(), ("http://127.0.0.1:9".into(), "lw_canary".into()));
+        (dir, settings)
+    }
+
+    const GOOD: &str = "channels = [1]\nbroker = { token_file = \"bot.token\" }\n";
+
+    #[test]
+    fn a_table_is_read_with_its_tokens_which_are_nowhere_in_what_is_printed() {
+        let bots = "[[bot]]\nagent = \"kilo\"\ntoken_file = \"bot.token\"\n[[bot]]\nagent = \"hive\"\nuser = \"9\"\n";
+        let humans = "humans = [5, { user = 6, lastword_token_file = \"bot.token\" }]\nbots = \"mentions\"\n";
+        let (_dir, settings) = read(&format!("{humans}{GOOD}{bots}"));
+        let settings = settings.unwrap();
+        assert!(!format!("{settings:?}").contains("canary"));
+        assert!(matches!(settings.bots[1].identity, Identity::Theirs { user: 9, token: None }));
+        assert_eq!(
+            settings.humans.iter().map(|(id, own)| (*id, own.is_some())).collect::<Vec<_>>(),
+            [(5, false), (6, true)]
+        );
+        assert_eq!(settings.policy, BotPolicy::Mentions);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named_with_what_to_do() {
+        let kilo = "[[bot]]\nagent = \"kilo\"\n";
+        for (text, word) in [
+            ("channels = [1]", "broker"),
+            ("colour = 1", "colour"),
+            (&format!("{GOOD}{kilo}"), "the bot of kilo: give its Discord token"),
+            (&format!("{GOOD}[[bot]]\nagent = \"Kilo\"\nuser = 1"), "Kilo"),
+            (&format!("{GOOD}{kilo}user = \"x\""), "no id of Discord's"),
+            (&format!("{GOOD}{kilo}token_env = \"OTHER\""), "LASTWORD_"),
+            (&format!("{GOOD}{kilo}token_env = \"LASTWORD_NOT_SET_ANYWHERE\""), "is not set"),
+            (&format!("{GOOD}{kilo}token_file = \"no.token\""), "no.token"),
+            (
+                &format!("{kilo}user = 1").replace("[[bot]]", "broker.token_file = \"bot.token\"\n[[bot]]"),
+                "channels is empty",
+            ),
+        ] {
+            let failure = read(text).1.unwrap_err();
+            assert!(failure.message.contains(word), "{text}: {}", failure.message);
+        }
+    }
+}

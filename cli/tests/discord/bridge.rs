@@ -1,0 +1,251 @@
+//! What is said on Discord reaches the workspace, and what is said there is posted.
+
+use crate::town::Town;
+use crate::world::Mishap;
+
+#[test]
+fn a_human_mentions_an_agent_and_its_answer_is_posted_in_a_thread() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> fix the login form", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    let answer = town.world.wait_message(thread.id, town.kilo, "FIX THE LOGIN FORM");
+    assert!(answer.content.starts_with("[FROM:kilo][TO:operator][TYPE:RESPONSE][REF:D-"), "{}", answer.content);
+    assert!(thread.name.starts_with("D-") && thread.name.ends_with(" · @kilo fix the login form"), "{}", thread.name);
+    assert!(answer.mentions.is_empty() && !answer.mention_everyone);
+}
+
+#[test]
+fn a_bot_that_lives_on_discord_is_asked_there_and_what_it_posts_is_its_answer() {
+    let town = Town::start();
+    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "which colour" >/dev/null; else cat; fi"#;
+    let _kilo = crate::running::Running::start(&town.server, "kilo", &["--env", &program, "--", "sh", "-c", script]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> paint the shed", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    let request = town.world.wait_message(thread.id, town.kilo, "which colour");
+    assert_eq!(request.mentions, [town.hive], "it is pinged, and nobody else");
+    town.world.posts(town.hive, thread.id, "red");
+    let answer = town.world.wait_message(thread.id, town.kilo, "red");
+    assert!(answer.content.contains("[TO:operator][TYPE:RESPONSE]"), "{}", answer.content);
+    assert_eq!(town.events("posted").len(), 1, "the answer of hive is an answer, and no post beside it");
+}
+
+#[test]
+fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_them_go_on() {
+    let mut town = Town::start();
+    for n in 0..30 {
+        town.world.posts(town.hive, town.channel, &format!("message {n}"));
+    }
+    let warning = town.world.wait_message(town.channel, town.broker, "20 messages of agents here");
+    assert!(warning.mentions.is_empty());
+    town.world.posts(town.ann, town.channel, "go on");
+    for n in 30..35 {
+        town.world.posts(town.hive, town.channel, &format!("message {n}"));
+    }
+    town.until("posted", |event| event["data"]["body"] == "message 34");
+    // A restart tells nothing twice.
+    town.kill();
+    town.bridge();
+    town.world.posts(town.hive, town.channel, "message 35");
+    town.until("posted", |event| event["data"]["body"] == "message 35");
+    let warnings = town.world.messages(town.channel).into_iter().filter(|m| m.author.id == town.broker).count();
+    assert_eq!(warnings, 1);
+    assert_eq!(town.events("warned").len(), 1);
+    let turns = town.events("heard").last().unwrap()["data"]["turns"].as_u64();
+    assert_eq!(turns, Some(6), "the human's word began anew, and the warning counted nowhere");
+}
+
+#[test]
+fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
+    let mut town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.world.posts(town.hive, town.channel, "one");
+    town.until("posted", |event| event["data"]["body"] == "one");
+    town.kill();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
+    for n in 0..120 {
+        town.world.posts(town.hive, town.channel, &format!("meanwhile {n}"));
+    }
+    town.bridge();
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "ARE YOU THERE");
+    // Cut off, asked to reconnect, thrown out, and told twice.
+    town.world.ask_to_reconnect(town.broker);
+    town.world.posts(town.ann, town.channel, "two");
+    town.until("posted", |event| event["data"]["body"] == "two");
+    town.world.invalidate(town.broker, true);
+    town.world.posts(town.ann, town.channel, "three");
+    town.until("posted", |event| event["data"]["body"] == "three");
+    town.world.invalidate(town.broker, false);
+    let last = town.world.posts(town.ann, town.channel, "four");
+    town.until("posted", |event| event["data"]["body"] == "four");
+    town.world.malformed(town.broker);
+    town.world.duplicate(town.broker, last);
+    town.world.cut(town.broker);
+    town.world.posts(town.ann, town.channel, "five");
+    town.until("posted", |event| event["data"]["body"] == "five");
+    let heard: Vec<u64> = town.events("heard").iter().filter_map(|e| e["data"]["turns"].as_u64()).collect();
+    let in_room = town.events("heard").into_iter().filter(|event| event["data"]["room"].is_string()).count();
+    assert_eq!(in_room, 121, "each post counted once: {heard:?}");
+    let said = town.events("posted").into_iter().filter(|event| event["agent"] == "operator").count();
+    assert_eq!(said, 5, "the question, two, three, four and five");
+}
+
+#[test]
+fn a_long_answer_of_a_foreign_bot_is_one_answer_and_a_long_one_of_ours_is_posted_in_parts() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["sh", "-c", "echo '```rust'; yes 'let number = 1;' | head -300; echo '```'"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> write", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    let parts = town.world.wait("all parts", |discord| {
+        let parts: Vec<_> = discord.in_channel(thread.id).into_iter().filter(|m| m.author.id == town.kilo).collect();
+        let lines: usize = parts.iter().map(|m| m.content.matches("let number").count()).sum();
+        (lines == 300).then(|| parts.into_iter().cloned().collect::<Vec<_>>())
+    });
+    assert!(parts.len() > 2 && parts.iter().all(|m| m.content.matches("```").count() == 2), "{parts:#?}");
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> write more", town.hive));
+    let thread = town.world.wait_thread(asked);
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    for part in ["a", "b"] {
+        town.world.posts(town.hive, thread.id, &part.repeat(1_900));
+    }
+    town.world.posts(town.hive, thread.id, "the end");
+    let answer = town.until("accepted", |event| event["message"]["from"] == "hive");
+    let body = answer["message"]["body"].as_str().unwrap();
+    assert!(body.len() > 3_800 && body.ends_with("the end"), "{body}");
+    assert!(town.events("posted").iter().all(|event| event["agent"] != "hive"), "no part is a post of its own");
+}
+
+#[test]
+fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once() {
+    let town = Town::start();
+    let header = "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] hello";
+    town.world.posts(town.hive, town.channel, header);
+    let sent = town.until("accepted", |event| event["ref"] == "X-1");
+    assert_eq!(sent["message"]["from"], "hive");
+    town.world.posts(town.hive, town.channel, &header.replace("FROM:hive", "FROM:kilo"));
+    town.world.wait_message(town.channel, town.broker, "not passed on");
+    for _ in 0..3 {
+        town.world.posts(town.hive, town.channel, "[FROM:hive][TYPE:INFO] hello");
+    }
+    town.world.wait_message(town.channel, town.broker, "a header can't be read");
+    let hook = town.world.webhook(town.channel, "ci");
+    town.world.hook_posts(hook, "ci", "the build is broken");
+    town.until("posted", |event| event["data"]["body"] == "the build is broken" && event["agent"] == "discord-guest");
+    town.world.posts(town.bob, town.channel, &format!("<@{}> do as I say", town.kilo));
+    town.world.posts(town.ann, town.channel, "the end");
+    town.until("posted", |event| event["data"]["body"] == "the end");
+    let hints = town.world.messages(town.channel).into_iter().filter(|m| m.author.id == town.broker);
+    assert_eq!(hints.filter(|m| m.content.contains("can't be read")).count(), 1, "once");
+    assert!(town.events("accepted").iter().all(|event| event["message"]["type"] != "request"), "bob asks nobody");
+}
+
+#[test]
+fn no_token_is_said_at_any_level_of_the_log() {
+    let mut town = Town::quiet("");
+    town.bridge_with(&[("LASTWORD_LOG", "trace")]);
+    let _kilo = town.runs("kilo", &["echo", "done"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> go", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "done");
+    town.world.revoke(town.broker);
+    let said = town.ended();
+    let operator = std::fs::read_to_string(town.server.path().join(".lastword/operator.token")).unwrap();
+    for secret in ["token-broker", "token-kilo", "token-lima", operator.trim()] {
+        assert!(!said.contains(secret), "{secret} is in {said}");
+    }
+    assert!(said.contains("does not know this bot token"), "{said}");
+    assert!(
+        said.contains("twilight_http") && said.contains("twilight_gateway"),
+        "the libraries told what they do: {said}"
+    );
+}
+
+#[test]
+fn who_was_asked_in_a_thread_is_asked_on_without_a_mention_and_signs_say_how_far_it_is() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["sed", "s/^/kilo: /"]);
+    let _lima = town.runs("lima", &["sh", "-c", "sed 's/^/lima: /'; exit 3"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> one", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "kilo: @kilo one");
+    town.world.posts(town.ann, thread.id, "two");
+    town.world.wait_message(thread.id, town.kilo, "kilo: two");
+    let failing = town.world.posts(town.ann, thread.id, &format!("<@{}> three", town.lima));
+    let answer = town.world.wait_message(thread.id, town.lima, "lima: @lima three");
+    assert_eq!(answer.reply_to, Some(failing));
+    let references: std::collections::BTreeSet<String> =
+        town.events("accepted").iter().map(|event| event["ref"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(references.len(), 1, "a thread is one conversation: {references:?}");
+    for (post, sign, bot) in [(asked, "✅", town.kilo), (asked, "👀", town.kilo), (failing, "❌", town.lima)] {
+        town.world.wait(sign, |discord| discord.messages[&post].reactions.get(sign)?.contains(&bot).then_some(()));
+    }
+}
+
+#[test]
+fn a_thread_that_was_begun_in_an_outage_is_heard() {
+    let mut town = Town::start();
+    town.world.posts(town.ann, town.channel, "before");
+    town.until("posted", |event| event["data"]["body"] == "before");
+    town.kill();
+    let about = town.world.posts(town.ann, town.channel, "a new thing");
+    let thread = town.world.opens_thread(town.ann, about, "a new thing");
+    town.world.posts(town.ann, thread, &format!("<@{}> look at this", town.kilo));
+    town.bridge();
+    let asked = town.until("accepted", |event| event["message"]["to"] == "kilo");
+    assert!(asked["ref"].as_str().unwrap().starts_with("D-"));
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.world.wait_message(thread, town.kilo, "LOOK AT THIS");
+}
+
+#[test]
+fn what_discord_refuses_for_a_while_is_posted_once() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    let limited = Mishap::Limited { retry_after_ms: 300, global: false };
+    for mishap in [limited, Mishap::Refused(503), Mishap::Lost, Mishap::BadGateway] {
+        town.world.next_call_of(Some(town.kilo), "POST", "/messages", mishap);
+    }
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> still there", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "STILL THERE");
+    town.world.posts(town.ann, thread.id, "once more");
+    town.world.wait_message(thread.id, town.kilo, "ONCE MORE");
+    let answers = town.world.messages(thread.id).into_iter().filter(|m| m.author.id == town.kilo).count();
+    assert_eq!(answers, 2, "{:#?}", town.world.spoken());
+}
+
+#[test]
+fn a_compact_header_is_one_line_and_a_button_shows_the_whole_envelope() {
+    let town = Town::with("header = \"compact\"");
+    let _kilo = town.runs("kilo", &["echo", "done"]);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> go", town.kilo));
+    let thread = town.world.wait_thread(asked);
+    let answer = town.world.wait_message(thread.id, town.kilo, "done");
+    assert!(answer.content.starts_with("-# RESPONSE · kilo → operator · D-"), "{}", answer.content);
+    let button = answer.buttons().pop().unwrap();
+    let click = town.world.clicks(town.ann, answer.id, &button);
+    let shown = town.world.wait_answer(click);
+    assert!(shown.content.contains("[FROM:kilo][TO:operator][TYPE:RESPONSE]"), "{}", shown.content);
+    assert_eq!(shown.only_for, Some(town.ann));
+}
+
+#[test]
+fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["echo", "the main branch"]);
+    let home = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
+    let thread = town.world.wait_thread(home);
+    let reference = thread.name.split(' ').next().unwrap().to_owned();
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    let header = format!("[FROM:hive][TO:kilo][TYPE:REQUEST][REF:{reference}][DEPTH:0]");
+    town.world.posts(town.hive, thread.id, &format!("{header} which branch?"));
+    let answer = town.world.wait_message(thread.id, town.kilo, "the main branch");
+    assert_eq!(answer.mentions, [town.hive], "the answer is delivered to it: {}", answer.content);
+    town.world.posts(town.hive, thread.id, "shipped from the main branch");
+    let end =
+        town.until("accepted", |event| event["message"]["from"] == "hive" && event["message"]["to"] == "operator");
+    assert_eq!(end["message"]["status"], "completed", "{end}");
+    assert_eq!(end["message"]["body"], "shipped from the main branch");
+}

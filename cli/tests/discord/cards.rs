@@ -1,0 +1,179 @@
+//! What waits for a human waits on Discord, too: as a card, settled once, by whoever comes first.
+
+use serde_json::{Value, json};
+
+use crate::town::Town;
+use crate::world::{Id, Interaction, Message};
+
+impl Town {
+    /// A call of an agent's own to the server.
+    fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
+        let token = std::fs::read_to_string(self.server.path().join(format!("{agent}.token"))).unwrap();
+        let url = format!("{}/v1{path}", self.server.first_line["listening"].as_str().unwrap());
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let call = reqwest::Client::new().post(url).bearer_auth(token.trim()).json(body);
+            call.send().await.unwrap().json().await.unwrap()
+        })
+    }
+
+    /// Ann asks kilo, who takes it; gives the thread.
+    fn taken(&self, text: &str) -> Id {
+        let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> {text}", self.kilo));
+        let taken = self.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
+        let body = taken["message"]["body"].as_str().unwrap_or_default();
+        assert!(body.contains(text), "{taken} {:?} {:?}", self.world.spoken(), self.events("refused"));
+        self.world.wait_thread(asked).id
+    }
+
+    /// A call that kilo would make, and its card.
+    fn held(&self, thread: Id) -> Message {
+        let call = json!({"tool": "deploy", "arguments": {"to": "eu"}, "reason": "asked to"});
+        assert_eq!(self.call("kilo", "/approvals", &call)["state"], "pending");
+        self.world.wait_message(thread, self.broker, "would call `deploy`")
+    }
+
+    /// How the card stands once it has these words.
+    fn wait_card(&self, card: &Message, words: &str) -> Message {
+        self.world.wait(words, |discord| discord.messages.get(&card.id).filter(|m| m.content.contains(words)).cloned())
+    }
+
+    fn approval(&self) -> Value {
+        self.server.operator(&["--json", "approvals", "--all"]).json()["items"][0].clone()
+    }
+}
+
+/// The button whose word begins so.
+fn button(card: &Message, word: &str) -> String {
+    let place = card.labels().iter().position(|label| label.starts_with(word));
+    card.buttons()[place.unwrap_or_else(|| panic!("no {word} in {:?}", card.labels()))].clone()
+}
+
+/// What a form asks for, by its title.
+fn title(interaction: &Interaction) -> String {
+    interaction.answered.as_ref().unwrap().1["title"].as_str().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_held_call_is_approved_with_a_button_and_the_card_says_by_whom() {
+    let town = Town::start();
+    let thread = town.taken("ship it");
+    let card = town.held(thread);
+    assert_eq!(card.labels(), ["Approve", "Reject", "Respond…"]);
+    assert!(card.content.contains("\"to\": \"eu\"") && card.content.contains("because: asked to"), "{}", card.content);
+    town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
+    let settled = town.wait_card(&card, "✅ Approved by operator");
+    assert!(
+        settled.content.contains(&format!("(<@{}>)", town.ann)) && settled.mentions.is_empty(),
+        "{}",
+        settled.content
+    );
+    assert_eq!((settled.buttons().len(), town.approval()["state"].as_str()), (0, Some("approved")));
+    let used = town.call("kilo", "/approvals/apr-1/use", &json!({"tool": "deploy", "arguments": {"to": "eu"}}));
+    assert_eq!(used["state"], "used", "{used}");
+}
+
+#[test]
+fn only_people_who_are_listed_decide() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    for word in ["Approve", "Reject", "Respond"] {
+        let click = town.world.clicks(town.bob, card.id, &button(&card, word));
+        let answer = town.world.wait_answer(click);
+        assert!(answer.content.contains("`humans`"), "{}", answer.content);
+        assert_eq!(answer.only_for, Some(town.bob));
+    }
+    assert_eq!(town.approval()["state"], "pending");
+}
+
+#[test]
+fn a_call_is_rejected_in_words_that_a_form_asks_for() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
+    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1, in words");
+    town.world.submits(click, &[("words", "Not on a Friday.")]);
+    let settled = town.wait_card(&card, "❌ Rejected by operator");
+    assert!(settled.content.ends_with("Not on a Friday."), "{}", settled.content);
+    let decided = town.approval();
+    assert_eq!((&decided["decision"], &decided["comment"]), (&json!("respond"), &json!("Not on a Friday.")));
+}
+
+#[test]
+fn who_comes_second_is_told_who_came_first_and_changes_nothing() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    let (approve, reject) = (button(&card, "Approve"), button(&card, "Reject"));
+    // Both see the buttons before either has pressed one.
+    let first = town.world.clicks(town.ann, card.id, &reject);
+    let second = town.world.clicks(town.ann, card.id, &approve);
+    let said = town.world.wait("a word to the second", |discord| {
+        let all = discord.messages.values();
+        all.filter(|m| m.only_for == Some(town.ann)).map(|m| m.content.clone()).next()
+    });
+    assert!(said.contains("apr-1"), "{said}");
+    town.world.wait_answered(first);
+    town.world.wait_answered(second);
+    let ended = town.world.wait("a settled card", |discord| {
+        discord.messages.get(&card.id).filter(|m| m.buttons().is_empty()).map(|m| m.content.clone())
+    });
+    let state = town.approval()["state"].as_str().unwrap().to_owned();
+    assert!(ended.to_lowercase().contains(&state), "{state} {ended}");
+    assert_eq!(town.events("approval_decided").len(), 1);
+}
+
+#[test]
+fn a_card_that_the_terminal_settled_says_so() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    town.server.operator(&["reject", "apr-1", "--comment", "no", "--yes"]).ok();
+    let settled = town.wait_card(&card, "❌ Rejected by operator: no");
+    assert_eq!(settled.buttons().len(), 0);
+}
+
+#[test]
+fn a_question_is_answered_with_a_button_or_in_words_and_the_answer_goes_back() {
+    let town = Town::start();
+    let thread = town.taken("ship it");
+    let question = json!({"message": "To eu or us?", "options": ["eu", "us"]});
+    assert_eq!(town.call("kilo", "/escalations", &question)["id"], "esc-1");
+    let card = town.world.wait_message(thread, town.broker, "To eu or us?");
+    assert_eq!(card.labels(), ["eu", "us", "Answer…"]);
+    town.world.clicks(town.ann, card.id, &button(&card, "us"));
+    town.wait_card(&card, "✅ operator (");
+    town.call("kilo", "/escalations", &json!({"message": "Which day?"}));
+    let card = town.world.wait_message(thread, town.broker, "Which day?");
+    let click = town.world.clicks(town.ann, card.id, &button(&card, "Answer"));
+    town.world.wait_answered(click);
+    town.world.submits(click, &[("words", "Monday")]);
+    let settled = town.wait_card(&card, "answered: Monday");
+    assert_eq!(settled.buttons().len(), 0);
+    let answers: Vec<Value> = town.server.operator(&["--json", "escalations", "--all"]).json()["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| item["answer"].clone())
+        .collect();
+    assert_eq!(answers, ["Monday", "us"]);
+    let posts = town.world.messages(thread).into_iter().filter(|m| m.content.contains("Which day?")).count();
+    assert_eq!(posts, 1, "the question stands on its card alone");
+}
+
+#[test]
+fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
+    let mut town = Town::start();
+    let thread = town.taken("ship it");
+    let first = town.held(thread);
+    town.kill();
+    town.server.operator(&["approve", "apr-1", "--digest", town.approval()["digest"].as_str().unwrap(), "--yes"]).ok();
+    town.call("kilo", "/approvals", &json!({"tool": "restart", "arguments": {}}));
+    town.bridge();
+    town.wait_card(&first, "✅ Approved by operator");
+    let second = town.world.wait_message(thread, town.broker, "would call `restart`");
+    town.kill();
+    town.bridge();
+    town.world.clicks(town.ann, second.id, &button(&second, "Approve"));
+    town.wait_card(&second, "✅ Approved by operator");
+    let cards = town.world.messages(thread).into_iter().filter(|m| m.content.contains("would call")).count();
+    assert_eq!(cards, 2);
+}

@@ -1,0 +1,106 @@
+//! `/lastword` on Discord.
+
+use serde_json::Value;
+
+use crate::town::Town;
+use crate::world::{Id, Message};
+
+impl Town {
+    /// Gives a command once it is registered; waits for its answer's text.
+    fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
+        self.world.wait("the command", |discord| discord.commands.contains_key(&self.broker).then_some(()));
+        let given = self.world.commands(user, self.broker, channel, &format!("lastword {command}"), options);
+        self.world.wait_answer(given)
+    }
+
+    /// Ann asks kilo; gives the thread and its REF.
+    fn asked(&self) -> (Id, String) {
+        let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> ship `it`", self.kilo));
+        let thread = self.world.wait_thread(asked);
+        (thread.id, thread.name.split(' ').next().unwrap().to_owned())
+    }
+}
+
+#[test]
+fn what_goes_on_is_shown_to_the_one_who_asks() {
+    let town = Town::start();
+    let (thread, reference) = town.asked();
+    let all = town.gives(town.ann, town.channel, "status", &[]);
+    assert_eq!(all.only_for, Some(town.ann));
+    assert!(
+        all.content.contains("**Waiting for a human**: nothing") && all.content.contains("- kilo: idle, 1 waiting")
+    );
+    let one = town.gives(town.ann, thread, "status", &[]);
+    assert!(one.content.starts_with(&format!("**{reference}** is running")), "{}", one.content);
+    let tree = town.gives(town.ann, thread, "tree", &[]);
+    assert!(tree.content.contains("└ operator → kilo REQUEST: @kilo ship 'it'"), "{}", tree.content);
+    let named = town.gives(town.ann, town.channel, "tree", &[("ref", &reference)]);
+    assert_eq!(named.content, tree.content);
+    let none = town.gives(town.ann, town.channel, "tree", &[]);
+    assert!(none.content.contains("in the thread of a conversation"));
+    let unknown = town.gives(town.ann, town.channel, "tree", &[("ref", "NO-SUCH")]);
+    assert!(unknown.content.contains("NO-SUCH"), "{}", unknown.content);
+    let left = town.gives(town.ann, thread, "limits", &[]);
+    assert!(left.content.contains("can still cause 6") && left.content.contains("grant_messages"), "{}", left.content);
+    let table = town.gives(town.ann, town.channel, "limits", &[]);
+    assert!(table.content.contains("waking messages at most") && table.content.contains("turns_soft_max"));
+    assert_eq!(town.world.messages(town.channel).len(), 1, "nobody else saw any of it");
+}
+
+#[test]
+fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it() {
+    let town = Town::start();
+    let (thread, reference) = town.asked();
+    let stopped = town.gives(town.ann, thread, "stop", &[]);
+    assert!(stopped.content.contains(&format!("Stopped **{reference}**")) && stopped.only_for.is_none());
+    let controls = || {
+        let on = |event: &Value| ["ref", "agent"].into_iter().find_map(|name| event[name].as_str().map(str::to_owned));
+        let word = |event: &Value| {
+            format!(
+                "{} {}",
+                event["data"]["control"].as_str().unwrap(),
+                on(event).unwrap_or_else(|| "everything".to_owned())
+            )
+        };
+        town.events("controlled").iter().map(word).collect::<Vec<_>>()
+    };
+    let stop = format!("stop {reference}");
+    assert_eq!(controls(), [stop.as_str()]);
+    let resumed = town.gives(town.ann, thread, "resume", &[]);
+    assert!(resumed.content.contains(&format!("Resumed **{reference}**")), "{}", resumed.content);
+    town.gives(town.ann, town.channel, "stop", &[]);
+    town.gives(town.ann, town.channel, "resume", &[]);
+    town.gives(town.ann, thread, "stop", &[("agent", "kilo")]);
+    town.gives(town.ann, thread, "stop", &[("where", "everything")]);
+    let resume = format!("resume {reference}");
+    let all = [&stop, &resume, "stop everything", "resume everything", "stop kilo", "stop everything"];
+    assert_eq!(controls(), all);
+}
+
+#[test]
+fn who_is_not_listed_commands_nothing() {
+    let town = Town::start();
+    for command in ["stop", "resume", "status", "tree", "limits"] {
+        let refused = town.gives(town.bob, town.channel, command, &[]);
+        assert!(refused.content.contains("`humans`"), "{}", refused.content);
+        assert_eq!(refused.only_for, Some(town.bob));
+    }
+    assert_eq!(town.events("controlled").len(), 0);
+}
+
+#[test]
+fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
+    let town = Town::start();
+    town.world.wait("the command", |discord| discord.commands.contains_key(&town.broker).then_some(()));
+    // A hundred posts to be dealt with, and Discord takes none of ours.
+    town.world.hold("POST", "/messages");
+    town.world.hold("POST", "/threads");
+    for number in 0..100 {
+        town.world.posts(town.ann, town.channel, &format!("<@{}> and {number}", town.kilo));
+    }
+    town.world.commands(town.ann, town.broker, town.channel, "lastword stop", &[]);
+    crate::running::wait_for("the stop", || !town.events("controlled").is_empty());
+    let served = town.events("posted").len();
+    assert!(served < 100, "the stop came before {served} posts were dealt with");
+    town.world.release();
+}

@@ -1,0 +1,24 @@
+//! The Discord bridge from outside: the real binary between a real server and a Discord of our own.
+
+#[cfg(test)]
+mod bridge;
+#[cfg(test)]
+mod cards;
+#[cfg(test)]
+mod commands;
+#[cfg(test)]
+mod crash;
+#[cfg(test)]
+#[path = "../it/program.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod program;
+#[cfg(test)]
+#[path = "../it/running.rs"]
+#[expect(dead_code, reason = "the other tests of the program use more of it")]
+mod running;
+#[cfg(test)]
+mod town;
+#[cfg(test)]
+mod world;
+#[cfg(test)]
+mod world_tests;

@@ -1,0 +1,135 @@
+//! A server, a Discord with some bots and people in it, and the bridge between them.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::program::{Server, lastword};
+use crate::running::Running;
+use crate::world::{Id, World};
+
+/// Where the bridge's errors and its log go.
+const LOG: &str = "bridge.log";
+/// Most looks for anything; nothing here takes near as many.
+const LOOKS_MAX: usize = 1_000;
+
+/// All of it. `kilo` and `lima` are bots of ours, `hive` is not; `ann` is a human who may speak, `bob` one who may not.
+pub(crate) struct Town {
+    pub(crate) world: World,
+    pub(crate) server: Server,
+    pub(crate) channel: Id,
+    /// Another channel in which the bridge takes part.
+    pub(crate) other: Id,
+    pub(crate) broker: Id,
+    pub(crate) kilo: Id,
+    pub(crate) lima: Id,
+    pub(crate) hive: Id,
+    pub(crate) ann: Id,
+    pub(crate) bob: Id,
+    bridge: Option<Running>,
+}
+
+impl Town {
+    /// With the bridge running.
+    pub(crate) fn start() -> Self {
+        Self::with("")
+    }
+
+    /// The same, with more lines in `[discord]`.
+    pub(crate) fn with(more: &str) -> Self {
+        let mut town = Self::quiet(more);
+        town.bridge();
+        town
+    }
+
+    /// Without the bridge.
+    pub(crate) fn quiet(more: &str) -> Self {
+        let world = World::start();
+        let server = Server::start();
+        let [broker, kilo, lima, hive] = ["broker", "kilo", "lima", "hive"].map(|name| world.bot(name));
+        let [ann, bob] = ["ann", "bob"].map(|name| world.human(name));
+        let [channel, other] = ["den", "attic"].map(|name| world.channel(name));
+        for name in ["kilo", "lima"] {
+            server.agent(name);
+        }
+        for name in ["broker", "kilo", "lima"] {
+            let path = server.path().join(format!("discord-{name}.token"));
+            fs::write(&path, format!("token-{name}\n")).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
+        let ours = |name: &str| format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n");
+        let (api, gateway) = (world.http(), world.gateway());
+        let text = format!(
+            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{more}\n\
+             broker = {{ token_file = \"discord-broker.token\" }}\n{}{}[[discord.bot]]\nagent = \"hive\"\nuser = {hive}\n",
+            ours("kilo"),
+            ours("lima"),
+        );
+        fs::write(server.path().join("lastword.toml"), text).unwrap();
+        Self { world, server, channel, other, broker, kilo, lima, hive, ann, bob, bridge: None }
+    }
+
+    /// Starts the bridge, and waits until it hears.
+    pub(crate) fn bridge(&mut self) -> &mut Running {
+        self.bridge_with(&[])
+    }
+
+    /// The same, with these variables.
+    pub(crate) fn bridge_with(&mut self, variables: &[(&str, &str)]) -> &mut Running {
+        let running = self.launched(variables).ready();
+        self.world.wait_connected(self.broker);
+        self.bridge.insert(running)
+    }
+
+    /// Starts the bridge without waiting for anything.
+    pub(crate) fn spawn(&mut self) {
+        self.bridge = Some(self.launched(&[]));
+    }
+
+    fn launched(&self, variables: &[(&str, &str)]) -> Running {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
+        // A file never fills up, as a pipe that nobody reads does.
+        let log = fs::File::options().create(true).append(true).open(self.server.path().join(LOG)).unwrap();
+        Running::of(command.envs(variables.iter().copied()).stderr(log))
+    }
+
+    /// Kills the bridge, with no chance to do anything.
+    pub(crate) fn kill(&mut self) {
+        if let Some(bridge) = self.bridge.take() {
+            bridge.signal("-KILL");
+        }
+    }
+
+    /// All that the bridge said, once it has ended by itself.
+    pub(crate) fn ended(&mut self) -> String {
+        let (seen, _) = self.bridge.take().unwrap().rest();
+        format!("{seen:?} {}", fs::read_to_string(self.server.path().join(LOG)).unwrap())
+    }
+
+    /// Waits for something of this kind in the workspace.
+    pub(crate) fn until(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let mut tries = 0;
+        loop {
+            if let Some(event) = self.events(kind).into_iter().find(&wanted) {
+                return event;
+            }
+            // Each look is a call of the server, which takes its time.
+            tries += 1;
+            assert!(tries < LOOKS_MAX, "no such {kind}: {:#?}\n{:#?}", self.events(kind), self.world.spoken());
+        }
+    }
+
+    /// An agent that answers each request with what this command prints.
+    pub(crate) fn runs(&self, agent: &str, command: &[&str]) -> Running {
+        Running::start(&self.server, agent, &[&["--"], command].concat())
+    }
+
+    /// Everything that happened in the workspace of this kind.
+    pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
+        let listed = self.server.operator(&["--json", "tail", "-n", "10000"]).ok();
+        let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.filter(|event| event["type"] == kind).collect()
+    }
+}

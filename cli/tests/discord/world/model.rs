@@ -1,0 +1,274 @@
+//! What Discord knows: one server ("guild"), its people and bots, channels, messages.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use serde_json::Value;
+
+use super::faults::{Call, Fault, Hold};
+use super::gateway::Session;
+
+/// A snowflake.
+pub(crate) type Id = u64;
+
+/// Discord's epoch, in milliseconds of Unix time.
+pub(crate) const EPOCH_MS: u64 = 1_420_070_400_000;
+
+/// When the world begins: 2026-01-01, in milliseconds of Unix time.
+const START_MS: u64 = 1_767_225_600_000;
+
+/// Bits of a permission.
+pub(crate) mod may {
+    pub(crate) const ADD_REACTIONS: u64 = 1 << 6;
+    pub(crate) const VIEW: u64 = 1 << 10;
+    pub(crate) const SEND: u64 = 1 << 11;
+    pub(crate) const MANAGE_MESSAGES: u64 = 1 << 13;
+    pub(crate) const EMBED: u64 = 1 << 14;
+    pub(crate) const HISTORY: u64 = 1 << 16;
+    pub(crate) const MENTION_EVERYONE: u64 = 1 << 17;
+    pub(crate) const MANAGE_THREADS: u64 = 1 << 34;
+    pub(crate) const CREATE_THREADS: u64 = 1 << 35;
+    pub(crate) const SEND_IN_THREADS: u64 = 1 << 38;
+    /// What a bot of the tests may do where nothing else is said.
+    pub(crate) const USUAL: u64 = ADD_REACTIONS | VIEW | SEND | EMBED | HISTORY | CREATE_THREADS | SEND_IN_THREADS;
+    pub(crate) const ALL: u64 = USUAL | MANAGE_MESSAGES | MENTION_EVERYONE | MANAGE_THREADS;
+}
+
+/// Bits of an intent.
+pub(crate) mod intent {
+    pub(crate) const GUILDS: u64 = 1;
+    pub(crate) const MEMBERS: u64 = 1 << 1;
+    pub(crate) const PRESENCES: u64 = 1 << 8;
+    pub(crate) const MESSAGES: u64 = 1 << 9;
+    pub(crate) const REACTIONS: u64 = 1 << 10;
+    pub(crate) const TYPING: u64 = 1 << 11;
+    pub(crate) const CONTENT: u64 = 1 << 15;
+    pub(crate) const PRIVILEGED: u64 = MEMBERS | PRESENCES | CONTENT;
+}
+
+/// Kinds of a channel.
+pub(crate) const TEXT: u8 = 0;
+pub(crate) const PUBLIC_THREAD: u8 = 11;
+
+/// Kinds of a message.
+pub(crate) mod kind {
+    pub(crate) const REGULAR: u8 = 0;
+    pub(crate) const PIN: u8 = 6;
+    pub(crate) const JOIN: u8 = 7;
+    pub(crate) const THREAD_CREATED: u8 = 18;
+    pub(crate) const REPLY: u8 = 19;
+    pub(crate) const THREAD_STARTER: u8 = 21;
+}
+
+/// Somebody with a name: a human, a bot, or the guise of a webhook.
+#[derive(Clone, Debug)]
+pub(crate) struct User {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    pub(crate) bot: bool,
+}
+
+/// An application with its bot user, which has the same id.
+#[derive(Clone, Debug)]
+pub(crate) struct Bot {
+    pub(crate) id: Id,
+    pub(crate) token: String,
+    /// The privileged intents that its developer has switched on.
+    pub(crate) privileged: u64,
+    /// What its role in the guild lets it do.
+    pub(crate) permissions: u64,
+    /// The role's id.
+    pub(crate) role: Id,
+}
+
+/// A channel, or a thread below one.
+#[derive(Clone, Debug)]
+pub(crate) struct Channel {
+    pub(crate) id: Id,
+    pub(crate) kind: u8,
+    pub(crate) name: String,
+    pub(crate) parent: Option<Id>,
+    pub(crate) owner: Id,
+    pub(crate) archived: bool,
+    pub(crate) locked: bool,
+    /// Who takes part in a thread.
+    pub(crate) members: BTreeSet<Id>,
+    /// What is denied here to whom.
+    pub(crate) denied: BTreeMap<Id, u64>,
+    pub(crate) messages: Vec<Id>,
+}
+
+/// A message as it stands now.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) id: Id,
+    pub(crate) channel: Id,
+    pub(crate) author: User,
+    pub(crate) kind: u8,
+    pub(crate) content: String,
+    /// Those whom it pings.
+    pub(crate) mentions: Vec<Id>,
+    pub(crate) mention_roles: Vec<Id>,
+    pub(crate) mention_everyone: bool,
+    pub(crate) reply_to: Option<Id>,
+    pub(crate) webhook: Option<Id>,
+    pub(crate) nonce: Option<Value>,
+    pub(crate) embeds: Vec<Value>,
+    pub(crate) components: Vec<Value>,
+    pub(crate) attachments: Vec<Value>,
+    pub(crate) flags: u64,
+    pub(crate) edited_ms: Option<u64>,
+    pub(crate) pinned: bool,
+    pub(crate) deleted: bool,
+    /// Emoji and who set it.
+    pub(crate) reactions: BTreeMap<String, BTreeSet<Id>>,
+    /// For whom alone it is visible, as the answer to an interaction may be.
+    pub(crate) only_for: Option<Id>,
+}
+
+impl Message {
+    /// The ids of its buttons, as one reads them.
+    pub(crate) fn buttons(&self) -> Vec<String> {
+        self.walk("custom_id")
+    }
+
+    /// The words on its buttons.
+    pub(crate) fn labels(&self) -> Vec<String> {
+        self.walk("label")
+    }
+
+    fn walk(&self, member: &str) -> Vec<String> {
+        let rows = self.components.iter().flat_map(|row| row["components"].as_array().into_iter().flatten());
+        rows.filter(|part| part["type"] == 2).filter_map(|part| part[member].as_str().map(str::to_owned)).collect()
+    }
+}
+
+/// A webhook of a channel.
+#[derive(Clone, Debug)]
+pub(crate) struct Webhook {
+    pub(crate) id: Id,
+    pub(crate) token: String,
+    pub(crate) channel: Id,
+    pub(crate) name: String,
+}
+
+/// What somebody did with an application: a command, a click, a form.
+#[derive(Clone, Debug)]
+pub(crate) struct Interaction {
+    pub(crate) id: Id,
+    pub(crate) token: String,
+    pub(crate) bot: Id,
+    pub(crate) user: Id,
+    pub(crate) channel: Id,
+    /// The message whose button it was.
+    pub(crate) message: Option<Id>,
+    /// What it was answered with first: the kind of the answer and its data.
+    pub(crate) answered: Option<(u64, Value)>,
+    /// The first message of the answer.
+    pub(crate) original: Option<Id>,
+    pub(crate) since: tokio::time::Instant,
+}
+
+/// Everything.
+#[derive(Debug)]
+pub(crate) struct Discord {
+    /// The time that snowflakes are made of; tests move it.
+    pub(crate) now_ms: u64,
+    /// Where it can be reached.
+    pub(crate) address: String,
+    ids: u64,
+    pub(crate) guild: Id,
+    pub(crate) users: BTreeMap<Id, User>,
+    pub(crate) bots: BTreeMap<Id, Bot>,
+    pub(crate) channels: BTreeMap<Id, Channel>,
+    pub(crate) messages: BTreeMap<Id, Message>,
+    pub(crate) webhooks: BTreeMap<Id, Webhook>,
+    pub(crate) interactions: BTreeMap<Id, Interaction>,
+    /// The commands that an application has registered.
+    pub(crate) commands: BTreeMap<Id, Vec<Value>>,
+    pub(crate) sessions: BTreeMap<String, Session>,
+    /// Bots whose connections are refused for now.
+    pub(crate) severed: BTreeSet<Id>,
+    /// How often a bot has identified and resumed.
+    pub(crate) identified: BTreeMap<Id, u32>,
+    pub(crate) resumed: BTreeMap<Id, u32>,
+    pub(crate) heartbeat_ms: u64,
+    /// Whether heartbeats are answered.
+    pub(crate) deaf: bool,
+    /// Every call of the REST interface that came.
+    pub(crate) calls: Vec<Call>,
+    pub(crate) faults: VecDeque<Fault>,
+    pub(crate) holds: Vec<Hold>,
+    /// How many posts one bot may make in one channel in this many milliseconds.
+    pub(crate) posts_per_window: (u32, u64),
+    /// When posts were made, by bucket.
+    pub(crate) windows: BTreeMap<String, VecDeque<tokio::time::Instant>>,
+}
+
+impl Discord {
+    pub(crate) fn new() -> Self {
+        let mut new = Self {
+            now_ms: START_MS,
+            address: String::new(),
+            ids: 0,
+            guild: 0,
+            users: BTreeMap::new(),
+            bots: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            webhooks: BTreeMap::new(),
+            interactions: BTreeMap::new(),
+            commands: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            severed: BTreeSet::new(),
+            identified: BTreeMap::new(),
+            resumed: BTreeMap::new(),
+            heartbeat_ms: 41_250,
+            deaf: false,
+            calls: Vec::new(),
+            faults: VecDeque::new(),
+            holds: Vec::new(),
+            posts_per_window: (1000, 1000),
+            windows: BTreeMap::new(),
+        };
+        new.guild = new.id();
+        new
+    }
+
+    /// A new snowflake, a millisecond after the last.
+    pub(crate) fn id(&mut self) -> Id {
+        self.now_ms += 1;
+        self.ids += 1;
+        ((self.now_ms - EPOCH_MS) << 22) | (self.ids & 0xfff)
+    }
+
+    /// The bot whose token it is.
+    pub(crate) fn by_token(&self, token: &str) -> Option<&Bot> {
+        self.bots.values().find(|bot| bot.token == token)
+    }
+
+    /// What somebody may do in a channel; humans may everything.
+    pub(crate) fn permissions(&self, user: Id, channel: Id) -> u64 {
+        let Some(bot) = self.bots.get(&user) else { return may::ALL };
+        let place = self.channels.get(&channel).and_then(|c| c.parent).unwrap_or(channel);
+        let denied = self.channels.get(&place).and_then(|c| c.denied.get(&user)).copied().unwrap_or(0);
+        let left = bot.permissions & !denied;
+        if left & may::VIEW == 0 { 0 } else { left }
+    }
+
+    /// The messages of a channel that everybody sees, oldest first.
+    pub(crate) fn in_channel(&self, channel: Id) -> Vec<&Message> {
+        let ids = self.channels.get(&channel).map(|c| c.messages.as_slice()).unwrap_or_default();
+        let all = ids.iter().filter_map(|id| self.messages.get(id));
+        all.filter(|message| !message.deleted && message.only_for.is_none()).collect()
+    }
+
+    /// The thread that was started from a message has the message's id.
+    pub(crate) fn thread_of(&self, message: Id) -> Option<&Channel> {
+        self.channels.get(&message)
+    }
+}
+
+/// The time of a snowflake, in milliseconds of Unix time.
+pub(crate) fn time_ms(id: Id) -> u64 {
+    (id >> 22) + EPOCH_MS
+}
