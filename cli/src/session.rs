@@ -74,13 +74,19 @@ impl Context {
             terminal: stdin().is_terminal() && (stdout().is_terminal() || stderr().is_terminal()),
             piped: stdin().is_terminal() || stderr().is_terminal(),
         };
-        may_use_operator_token(authority, &presence, server)?;
         let data = self.settings.data.display();
+        let unserved = || {
+            Failure::unavailable(format!("no server is running on {data}"))
+                .hint("start one with `lastword serve`, or name a running one with --url or its directory with --data")
+        };
+        if server.is_none() && presence.agent.is_none() {
+            // A token would not help.
+            return Err(unserved());
+        }
+        may_use_operator_token(authority, &presence, server)?;
         if server.is_none() {
             // Whoever listens at the usual address may be anybody's; it gets no token that nobody named.
-            return Err(Failure::unavailable(format!("no server is running on {data}")).hint(
-                "start one with `lastword serve`, or name a running one with --url or its directory with --data",
-            ));
+            return Err(unserved());
         }
         read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
     }
