@@ -108,8 +108,11 @@ fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
 }
 
 async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
-    let from_discord =
-        message.request_id.as_deref().and_then(post_of).filter(|_| message.kind != MessageType::Response);
+    let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| {
+        // A key is the sender's to choose: only these send what is on Discord already.
+        let there = shared.is_human(&message.from) || shared.roster.foreign(&message.from).is_some();
+        there && message.kind != MessageType::Response
+    });
     let waits = shared.roster.foreign(&message.to).is_some()
         && matches!(message.kind, MessageType::Request | MessageType::Response);
     let human = shared.is_human(&message.from);

@@ -2,12 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::{NewRoom, Post as RoomPost};
 use lastword_proto::{Code, header};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::book::Place;
 use super::bridge::Shared;
@@ -17,7 +18,13 @@ use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
 use super::seen::Post;
-use crate::broker::Broker;
+use crate::broker::{Backoff, Broker};
+
+/// Pause before a call is tried again, at first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Tries of a call while the broker is full.
+const SATURATED_TRIES_MAX: u32 = 5;
 
 /// Hears posts, and makes calls of them.
 pub(crate) struct Intake {
@@ -300,7 +307,7 @@ impl Intake {
         let room = self.room(post.channel).await?;
         let broker = self.broker(voice);
         let key = key(post.id);
-        let sent = broker.persist(|| broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
         refused_or_fatal(sent)
     }
 
@@ -316,7 +323,7 @@ impl Intake {
         }
         let broker = self.broker(voice);
         let key = key(post.id);
-        let sent = broker.persist(|| broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
             book.unplace(reference, post.id).map_err(lost)?;
         }
@@ -360,11 +367,13 @@ impl Intake {
         if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
             return;
         }
-        let text = format!("<@{}> not passed on: {} {}", post.author.id, problem.detail, problem.hint);
-        let about = match voice {
-            Voice::Human(_) => format!("{}", post.id),
-            Voice::Agent(_) | Voice::Guest => format!("{}:{}:{}", post.author.id, post.channel, problem.code),
+        // A bot is named, and not mentioned: what explains a refusal must wake nobody.
+        let (who, about) = match voice {
+            Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
+            Voice::Agent(agent) => (agent.clone(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
+            Voice::Guest => ("a bot".to_owned(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
         };
+        let text = format!("{who}: not passed on. {} {}", problem.detail, problem.hint);
         self.hint(post, &about, &text).await;
     }
 
@@ -379,6 +388,36 @@ impl Intake {
         if let Err(error) = book.hint(about) {
             self.shared.outbox.warn(&lost(error).to_string());
         }
+    }
+}
+
+/// Repeats a call until it is answered. A refusal is an answer, whatever may be possible later: what waits behind the
+/// post would wait with it. A full broker alone is tried again, a few times.
+async fn deliver<T, F>(broker: &Broker, mut call: impl FnMut() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut tries = 0;
+    loop {
+        let error = match call().await {
+            Ok(answer) => {
+                broker.works();
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        tries += 1;
+        let again = match &error {
+            ClientError::Refused(problem) => problem.code == Code::Saturated && tries < SATURATED_TRIES_MAX,
+            ClientError::Unusable(_) => false,
+            ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => true,
+        };
+        if !again {
+            return Err(error);
+        }
+        broker.fails(&error);
+        sleep(backoff.grow()).await;
     }
 }
 

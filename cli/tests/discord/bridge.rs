@@ -125,11 +125,11 @@ fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once()
     let sent = town.until("accepted", |event| event["ref"] == "X-1");
     assert_eq!(sent["message"]["from"], "hive");
     town.world.posts(town.hive, town.channel, &header.replace("FROM:hive", "FROM:kilo"));
-    town.world.wait_message(town.channel, town.broker, "not passed on");
+    town.world.wait_message(town.channel, town.broker, "hive: not passed on.");
     for _ in 0..3 {
         town.world.posts(town.hive, town.channel, "[FROM:hive][TYPE:INFO] hello");
     }
-    town.world.wait_message(town.channel, town.broker, "a header can't be read");
+    town.world.wait_message(town.channel, town.broker, "hive: this header can't be read");
     let hook = town.world.webhook(town.channel, "ci");
     town.world.hook_posts(hook, "ci", "the build is broken");
     town.until("posted", |event| event["data"]["body"] == "the build is broken" && event["agent"] == "discord-guest");
@@ -248,4 +248,18 @@ fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() 
         town.until("accepted", |event| event["message"]["from"] == "hive" && event["message"]["to"] == "operator");
     assert_eq!(end["message"]["status"], "completed", "{end}");
     assert_eq!(end["message"]["body"], "shipped from the main branch");
+}
+
+#[test]
+fn a_stopped_workspace_says_so_and_holds_up_nothing() {
+    let town = Town::start();
+    assert_eq!(town.server.operator(&["stop", "--workspace"]).code, 0);
+    town.world.posts(town.hive, town.channel, "into the void");
+    town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
+    let said = town.world.wait_message(town.channel, town.broker, "not passed on.");
+    assert!(said.content.starts_with(&format!("<@{}>", town.ann)), "{}", said.content);
+    assert_eq!(town.server.operator(&["resume", "--workspace", "--yes"]).code, 0);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> and now", town.kilo));
+    town.world.wait_thread(asked);
+    assert_eq!(town.events("heard").len(), 1, "what was refused was counted");
 }
