@@ -373,7 +373,8 @@ impl Intake {
             Voice::Agent(agent) => (agent.clone(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
             Voice::Guest => ("a bot".to_owned(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
         };
-        let text = format!("{who}: not passed on. {} {}", problem.detail, problem.hint);
+        let detail = problem.detail.trim_end_matches('.');
+        let text = format!("{who}: not passed on. {detail}. {}", problem.hint);
         self.hint(post, &about, &text).await;
     }
 
