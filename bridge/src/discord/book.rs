@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lastword_client::ClientError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::inbound::{Act, Thread};
@@ -323,6 +324,12 @@ impl Book {
     pub(crate) fn end_turn(&self, turn: &str) -> Kept<()> {
         self.db().prepare_cached("DELETE FROM turns WHERE turn = ?1")?.execute([turn]).map(|_| ())
     }
+}
+
+/// The bridge's own file is as needed as the broker: without it nothing is shown, and nothing is heard.
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+pub(crate) fn lost(error: rusqlite::Error) -> ClientError {
+    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 fn id(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {

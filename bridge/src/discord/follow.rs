@@ -10,7 +10,7 @@ use lastword_proto::fact::Kind;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::book::Place;
+use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::inbound::Fixes;
 use super::names::{lineage, post_of};
@@ -62,12 +62,6 @@ async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientErro
         }
     }
     Ok(())
-}
-
-/// The bridge's own file is as needed as the broker: without it nothing is shown.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
-fn lost(error: rusqlite::Error) -> ClientError {
-    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 /// Shows one event; says whether something may have been posted.

@@ -10,7 +10,7 @@ use lastword_proto::{Code, header};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::book::Place;
+use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::inbound::{Act, Fixes, Known, Voice, decide, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
@@ -432,11 +432,6 @@ fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientEr
         Err(error) => Err(error),
         Ok(()) => Ok(Ok(())),
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
-fn lost(error: rusqlite::Error) -> ClientError {
-    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 async fn reached(due: Option<Instant>) {

@@ -91,6 +91,7 @@ impl Desk {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
 fn lost(error: rusqlite::Error) -> ClientError {
     ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
