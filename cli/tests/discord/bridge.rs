@@ -262,3 +262,28 @@ fn a_stopped_workspace_says_so_and_holds_up_nothing() {
     town.world.wait_thread(asked);
     assert_eq!(town.events("heard").len(), 1, "what was refused was counted");
 }
+
+#[test]
+fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown() {
+    let town = Town::with("home = CHANNEL");
+    let _kilo = town.runs("kilo", &["echo", "deployed"]);
+    assert_eq!(town.server.operator(&["ask", "kilo", "deploy to eu", "--ref", "DEPLOY-1", "--wait", "30s"]).code, 0);
+    let opening = town.world.wait_message(town.channel, town.broker, "**DEPLOY-1** · operator → kilo: deploy to eu");
+    let thread = town.world.wait_thread(opening.id);
+    town.world.wait_message(thread.id, town.broker, "[FROM:operator][TO:kilo][TYPE:REQUEST][REF:DEPLOY-1]");
+    town.world.wait_message(thread.id, town.kilo, "deployed");
+    // A post in the room that was made by another way than Discord; one that came from there is shown no second time.
+    town.world.posts(town.hive, town.channel, "hello");
+    town.until("posted", |event| event["data"]["body"] == "hello");
+    let url =
+        format!("{}/v1/rooms/discord:{}/messages", town.server.first_line["listening"].as_str().unwrap(), town.channel);
+    let token = std::fs::read_to_string(town.server.path().join(".lastword/operator.token")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let posted = runtime.block_on(async {
+        let body = serde_json::json!({ "body": "from the console" });
+        reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
+    });
+    assert_eq!(posted, 201);
+    town.world.wait_message(town.channel, town.broker, "**operator**: from the console");
+    assert_eq!(town.world.spoken().iter().filter(|line| line.contains("hello")).count(), 1);
+}

@@ -36,7 +36,7 @@ impl Town {
         Self::with("")
     }
 
-    /// The same, with more lines in `[discord]`.
+    /// The same, with more lines in `[discord]`; `CHANNEL` is the channel.
     pub(crate) fn with(more: &str) -> Self {
         let mut town = Self::quiet(more);
         town.bridge();
@@ -61,8 +61,9 @@ impl Town {
         let ours = |name: &str| format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n");
         let (api, gateway) = (world.http(), world.gateway());
         let text = format!(
-            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{more}\n\
+            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{}\n\
              broker = {{ token_file = \"discord-broker.token\" }}\n{}{}[[discord.bot]]\nagent = \"hive\"\nuser = {hive}\n",
+            more.replace("CHANNEL", &channel.to_string()),
             ours("kilo"),
             ours("lima"),
         );
