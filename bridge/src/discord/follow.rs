@@ -31,8 +31,9 @@ const SIGN_FAILED: &str = "❌";
 /// Follows, through every loss of the connection. Ends only where the broker refuses.
 pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
     let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut after = None;
     loop {
-        match listen(&shared, &mut backoff).await {
+        match listen(&shared, &mut after, &mut backoff).await {
             Err(error @ ClientError::Refused(_)) => return error,
             Ok(()) => {}
             Err(error) => shared.broker.fails(&error),
@@ -42,11 +43,12 @@ pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
 }
 
 /// One connection's worth of events.
-async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientError> {
-    let cursor = shared.book.cursor().map_err(lost)?;
+async fn listen(shared: &Shared, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
+    let cursor = after.map_or_else(|| shared.book.cursor().map_err(lost), |after| Ok(Some(after)))?;
     let mut events = shared.broker.client.events(cursor).await?;
     shared.broker.works();
     let mut noted = cursor.unwrap_or_else(|| events.position());
+    *after = Some(noted);
     if cursor.is_none() {
         // What was said before the bridge was there is not shown.
         shared.book.set_cursor(noted).map_err(lost)?;
@@ -56,7 +58,10 @@ async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientErro
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let posted = show(shared, &event).await?;
         shared.desk.hear(&event);
-        if posted || event.seq - noted >= QUIET_EVENTS_MAX {
+        *after = Some(event.seq);
+        // The key of a post and the post are one: who goes on between them would take it for another's.
+        let quiet = event.seq - noted >= QUIET_EVENTS_MAX && event.kind != "post_keyed";
+        if posted || quiet {
             shared.book.set_cursor(event.seq).map_err(lost)?;
             noted = event.seq;
         }
