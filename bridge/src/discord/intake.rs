@@ -304,7 +304,10 @@ impl Intake {
     }
 
     async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
-        let room = self.room(post.channel).await?;
+        let room = match self.room(post.channel).await {
+            Ok(room) => room,
+            Err(error) => return refused_or_fatal(Err(error)),
+        };
         let broker = self.broker(voice);
         let key = key(post.id);
         let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
@@ -345,7 +348,7 @@ impl Intake {
             let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
             let room = NewRoom { name: name.clone(), members };
             let broker = &self.shared.broker;
-            broker.persist(|| broker.client.open_room(&room)).await?;
+            deliver(broker, || broker.client.open_room(&room)).await?;
             self.shared.note_room(channel);
         }
         Ok(name)
