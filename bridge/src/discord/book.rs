@@ -72,6 +72,9 @@ pub(super) type Kept<T> = rusqlite::Result<T>;
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        // What agents say is in it. Where the file can't be made, opening it says why.
+        let _made = std::fs::File::options().append(true).create(true).mode(0o600).open(path).is_ok();
         Self::over(Connection::open(path)?)
     }
 
@@ -368,6 +371,26 @@ mod tests {
         let thread = Thread { reference: "D-1".into(), agent: Some("kilo".into()) };
         assert_eq!(book.thread(7).unwrap(), Some(thread));
         assert_eq!(book.thread(8).unwrap(), None);
+    }
+
+    #[test]
+    fn the_file_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("lastword-book-{}.sqlite", std::process::id()));
+        let book = Book::open(&path).unwrap();
+        book.set_cursor(7).unwrap();
+        let modes = ["", "-wal"].map(|end| {
+            let file = format!("{}{end}", path.display());
+            std::fs::metadata(file).map(|file| file.permissions().mode() & 0o777)
+        });
+        drop(book);
+        let reopened = Book::open(&path).and_then(|book| book.cursor());
+        for end in ["", "-wal", "-shm"] {
+            // The last two may be gone by themselves.
+            let _gone = std::fs::remove_file(format!("{}{end}", path.display())).is_ok();
+        }
+        assert!(modes.into_iter().all(|mode| mode.unwrap() == 0o600));
+        assert_eq!(reopened.unwrap(), Some(7));
     }
 
     #[test]

@@ -287,3 +287,15 @@ fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown()
     town.world.wait_message(town.channel, town.broker, "**operator**: from the console");
     assert_eq!(town.world.spoken().iter().filter(|line| line.contains("hello")).count(), 1);
 }
+
+#[test]
+fn a_foreign_bot_that_says_nothing_is_asked_once_more_and_then_the_asker_is_told() {
+    let mut town = Town::limited("lease_ms = 1_500", "");
+    town.bridge();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.hive));
+    let thread = town.world.wait_thread(asked);
+    let again = town.world.wait_message(thread.id, town.broker, "are you there");
+    assert_eq!(again.mentions, [town.hive], "its own post was the first delivery, this is the second");
+    town.world.wait_message(thread.id, town.broker, "[FROM:system][TO:operator][TYPE:RESPONSE]");
+    assert_eq!(town.events("turn_opened").len(), 2);
+}

@@ -45,8 +45,15 @@ impl Town {
 
     /// Without the bridge.
     pub(crate) fn quiet(more: &str) -> Self {
+        Self::limited("", more)
+    }
+
+    /// The same, where the server has these limits.
+    pub(crate) fn limited(limits: &str, more: &str) -> Self {
         let world = World::start();
-        let server = Server::start();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("lastword.toml"), format!("[limits]\n{limits}")).unwrap();
+        let server = Server::start_in(dir);
         let [broker, kilo, lima, hive] = ["broker", "kilo", "lima", "hive"].map(|name| world.bot(name));
         let [ann, bob] = ["ann", "bob"].map(|name| world.human(name));
         let [channel, other] = ["den", "attic"].map(|name| world.channel(name));
