@@ -72,8 +72,11 @@ pub(super) type Kept<T> = rusqlite::Result<T>;
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
-        use std::os::unix::fs::OpenOptionsExt as _;
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
         // What agents say is in it. Where the file can't be made, opening it says why.
+        if let Some(folder) = path.parent() {
+            let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_ok();
+        }
         let _made = std::fs::File::options().append(true).create(true).mode(0o600).open(path).is_ok();
         Self::over(Connection::open(path)?)
     }
