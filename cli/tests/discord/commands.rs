@@ -75,6 +75,8 @@ fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it
     let resume = format!("resume {reference}");
     let all = [&stop, &resume, "stop everything", "resume everything", "stop kilo", "stop everything"];
     assert_eq!(controls(), all);
+    assert!(town.world.messages(town.channel).len() >= 3, "all see it");
+    assert_eq!(town.events("posted").len(), 1, "and no answer of the broker's counts as a post");
 }
 
 #[test]
