@@ -142,7 +142,7 @@ test('/lastword is known and answers', async () => {
   await ann.sendMessage({ content: `<@${discord.botUserId}> one more` })
   await message(channel, (said) => said.content.includes('one more'))
   await discord.channel(channel).waitForThread({ timeout: 20000, predicate: (one) => one.name.includes('one more') })
-  const events = (await run('--json', 'tail', '--after', '0')).trim().split('\n').map((line) => JSON.parse(line))
+  const events = (await run('--json', 'tail', '-n', '10000')).trim().split('\n').map((line) => JSON.parse(line))
   const posts = events.filter((event) => event.type === 'posted').map((event) => event.agent)
   assert.deepEqual([...new Set(posts)], ['operator'], 'no answer of the broker counts as a post')
 })

@@ -138,7 +138,9 @@ async fn one(shared: &Shared, interaction: &Interaction) {
         }
         Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
         Deed::Click(button) | Deed::Form { button, .. } if !interaction.is_of_card(shared, button.subject()) => {
-            interaction.say(shared, "This card is of another workspace, or no longer the one that counts.", FOR_ONE).await
+            interaction
+                .say(shared, "This card is of another workspace, or no longer the one that counts.", FOR_ONE)
+                .await
         }
         Deed::Click(button) => match form(button) {
             Some(form) => interaction.answer(shared, FORM, form).await,

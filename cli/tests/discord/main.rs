@@ -5,6 +5,8 @@ mod bridge;
 #[cfg(test)]
 mod cards;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod crash;
