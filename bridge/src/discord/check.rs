@@ -84,11 +84,11 @@ impl fmt::Display for Report {
                 writeln!(f, "  {:width$}  → {hint}", "")?;
             }
         }
-        for sight in &self.channels {
-            writeln!(f, "\n#{}: {} see one another's messages", sight.channel, list(&sight.seen_by))?;
-            for (bot, missing) in sight.missing.iter().filter(|(_, missing)| !missing.is_empty()) {
-                writeln!(f, "  {bot} may not: {}", missing.join(", "))?;
+        for (place, sight) in self.channels.iter().enumerate() {
+            if place == 0 {
+                writeln!(f)?;
             }
+            writeln!(f, "  #{}: {} see one another's messages", sight.channel, list(&sight.seen_by))?;
         }
         let wrong = self.findings.iter().filter(|finding| !finding.ok).count();
         match wrong {
