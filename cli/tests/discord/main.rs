@@ -21,6 +21,8 @@ mod running;
 #[cfg(test)]
 mod town;
 #[cfg(test)]
+mod trouble;
+#[cfg(test)]
 mod world;
 #[cfg(test)]
 mod world_tests;
