@@ -157,7 +157,7 @@ fn hint(error: &RestError) -> &'static str {
         RestError::Refused { status: 401, .. } => {
             "copy the token anew: developer portal, the application, Bot, Reset Token"
         }
-        RestError::Refused { .. } => "",
+        RestError::Refused { .. } | RestError::Limited => "",
         RestError::Unreachable(_) => "is this machine on the network? `api` names another address of Discord",
     }
 }
