@@ -199,7 +199,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
             Ok((_, Kind::Human)) => {}
             Ok((name, Kind::Agent)) => {
                 let text = format!("the Lastword token is that of the agent {name}");
-                report.bad(&user.to_string(), text, "lastword agent add NAME --human");
+                report.bad(&user.to_string(), text, "lastword agent add NAME --kind human");
             }
             Err(error) => report.bad(&user.to_string(), error.to_string(), "renew it: `lastword agent token NAME`"),
         }

@@ -106,3 +106,16 @@ fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
     assert!(served < 100, "the stop came before {served} posts were dealt with");
     town.world.release();
 }
+
+#[test]
+fn what_lets_one_answer_a_command_is_in_no_log() {
+    let mut town = Town::quiet("");
+    town.bridge_with(&[("LASTWORD_LOG", "trace")]);
+    town.gives(town.ann, town.channel, "status", &[]);
+    town.gives(town.bob, town.channel, "stop", &[]);
+    town.world.revoke(town.broker);
+    let said = town.ended();
+    assert!(said.contains("twilight_gateway"), "the libraries told what they do: {said}");
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("interaction-")).collect();
+    assert!(told.is_empty(), "{told:#?}");
+}
