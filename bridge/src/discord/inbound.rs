@@ -153,6 +153,10 @@ pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
 
 /// A post of a user in whose name we post: what the broker has counted comes back, or another program has the token.
 fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
+    // What the broker's bot answers to a command is a warning's like: it comes as a post of the application's own webhook.
+    if post.webhook_id.is_some() && known.roster.is_broker(post.author.id) {
+        return Vec::new();
+    }
     let warning = known.echo && known.roster.get(post.author.id).is_none();
     let ignored = if warning { known.fixes.has(Fix::WarningsAreEchoes) } else { known.echo };
     if ignored || !post.is_said() || !known.fixes.has(Fix::OwnPostsCount) {

@@ -156,10 +156,7 @@ fn no_token_is_said_at_any_level_of_the_log() {
         assert!(!said.contains(secret), "{secret} is in {said}");
     }
     assert!(said.contains("does not know this bot token"), "{said}");
-    assert!(
-        said.contains("twilight_http") && said.contains("twilight_gateway"),
-        "the libraries told what they do: {said}"
-    );
+    assert!(said.contains("twilight_gateway"), "a library told what it does: {said}");
 }
 
 #[test]

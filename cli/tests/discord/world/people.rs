@@ -35,6 +35,7 @@ impl Discord {
             bot,
             user,
             channel,
+            is_command: kind == 2,
             message,
             answered: None,
             original: None,
