@@ -338,6 +338,11 @@ mod tests {
         pin.kind = 6;
         assert_eq!(meant(pin, |_| ()), []);
         assert_eq!(meant(said(KILO, "shown before"), |known| known.echo = true), []);
+        let mut stopped = said(1, "Stopped everything.");
+        stopped.webhook_id = Some("1".into());
+        assert_eq!(meant(stopped.clone(), |_| ()), [], "the answer to a command");
+        stopped.webhook_id = None;
+        assert_eq!(meant(stopped, |_| ()).len(), 1, "another program has the token");
     }
 
     #[test]

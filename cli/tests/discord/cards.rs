@@ -124,6 +124,24 @@ fn only_people_who_are_listed_decide() {
 }
 
 #[test]
+fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    // As it may stand there from another workspace, whose apr-1 was something else.
+    let other = town.world.copies(card.id);
+    for word in ["Approve", "Respond"] {
+        let click = town.world.clicks(town.ann, other, &button(&card, word));
+        let answer = town.world.wait_answer(click);
+        assert!(
+            answer.content.contains("another workspace") && answer.only_for == Some(town.ann),
+            "{}",
+            answer.content
+        );
+    }
+    assert_eq!(town.approval()["state"], "pending");
+}
+
+#[test]
 fn a_call_is_rejected_in_words_that_a_form_asks_for() {
     let town = Town::start();
     let card = town.held(town.taken("ship it"));

@@ -170,6 +170,15 @@ impl World {
         })
     }
 
+    /// A message is posted again as it is, buttons and all.
+    pub(crate) fn copies(&self, message: Id) -> Id {
+        self.with(|discord| {
+            let of = discord.messages[&message].clone();
+            let draft = Draft::of(of.author, of.channel, &of.content);
+            discord.post(Draft { components: of.components, ..draft })
+        })
+    }
+
     /// Somebody changes what it wrote.
     pub(crate) fn edits(&self, message: Id, content: &str) {
         self.with(|discord| discord.edit(message, Some(content), None, None));
