@@ -6,6 +6,7 @@
 mod book;
 mod bridge;
 mod cards;
+mod check;
 mod commands;
 #[cfg(test)]
 mod den;
@@ -30,4 +31,5 @@ mod threads;
 mod trail;
 
 pub use crate::discord::bridge::{Bridge, Failed};
+pub use crate::discord::check::{Finding, Report, Sight, check};
 pub use crate::discord::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

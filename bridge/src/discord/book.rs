@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use lastword_client::ClientError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::inbound::{Act, Thread};
@@ -71,6 +72,12 @@ pub(super) type Kept<T> = rusqlite::Result<T>;
 
 impl Book {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        // What agents say is in it. Where the file can't be made, opening it says why.
+        if let Some(folder) = path.parent() {
+            let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_ok();
+        }
+        let _made = std::fs::File::options().append(true).create(true).mode(0o600).open(path).is_ok();
         Self::over(Connection::open(path)?)
     }
 
@@ -325,6 +332,12 @@ impl Book {
     }
 }
 
+/// The bridge's own file is as needed as the broker: without it nothing is shown, and nothing is heard.
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+pub(crate) fn lost(error: rusqlite::Error) -> ClientError {
+    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
+}
+
 fn id(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
     row.get::<_, i64>(0).map(i64::cast_unsigned)
 }
@@ -361,6 +374,26 @@ mod tests {
         let thread = Thread { reference: "D-1".into(), agent: Some("kilo".into()) };
         assert_eq!(book.thread(7).unwrap(), Some(thread));
         assert_eq!(book.thread(8).unwrap(), None);
+    }
+
+    #[test]
+    fn the_file_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let path = std::env::temp_dir().join(format!("lastword-book-{}.sqlite", std::process::id()));
+        let book = Book::open(&path).unwrap();
+        book.set_cursor(7).unwrap();
+        let modes = ["", "-wal"].map(|end| {
+            let file = format!("{}{end}", path.display());
+            std::fs::metadata(file).map(|file| file.permissions().mode() & 0o777)
+        });
+        drop(book);
+        let reopened = Book::open(&path).and_then(|book| book.cursor());
+        for end in ["", "-wal", "-shm"] {
+            // The last two may be gone by themselves.
+            let _gone = std::fs::remove_file(format!("{}{end}", path.display())).is_ok();
+        }
+        assert!(modes.into_iter().all(|mode| mode.unwrap() == 0o600));
+        assert_eq!(reopened.unwrap(), Some(7));
     }
 
     #[test]

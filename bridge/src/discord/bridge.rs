@@ -159,7 +159,7 @@ impl Bridge {
             match &bot.identity {
                 Identity::Ours { token } => {
                     let rest = Rest::start(token, api).await.map_err(named)?;
-                    broker.client.agent(&bot.agent).await?;
+                    registered(&broker, &bot.agent).await?;
                     roster.add(rest.user, &bot.agent, true);
                     agents.insert(bot.agent.clone(), rest);
                 }
@@ -268,6 +268,17 @@ fn hearing(
 
 fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker, ClientError> {
     Broker::new(&settings.url, token.reveal(), report.clone())
+}
+
+/// An agent whose bot is ours is run by somebody, who has its token.
+async fn registered(broker: &Broker, name: &str) -> Result<(), Failed> {
+    match broker.client.agent(name).await {
+        Ok(_) => Ok(()),
+        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
+            Err(Failed::Settings(format!("there is no agent {name}: `lastword agent add {name}` registers it")))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// A token of an agent that nobody else acts as: registered, or renewed.

@@ -4,7 +4,6 @@ mod desk;
 mod kept;
 
 pub(crate) use desk::Desk;
-pub(crate) use kept::Posted;
 
 use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
 use lastword_proto::fact::{Decision, EscalationCause};

@@ -10,7 +10,7 @@ use lastword_proto::fact::Kind;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use super::book::Place;
+use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::inbound::Fixes;
 use super::names::{lineage, post_of};
@@ -31,8 +31,9 @@ const SIGN_FAILED: &str = "❌";
 /// Follows, through every loss of the connection. Ends only where the broker refuses.
 pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
     let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut after = None;
     loop {
-        match listen(&shared, &mut backoff).await {
+        match listen(&shared, &mut after, &mut backoff).await {
             Err(error @ ClientError::Refused(_)) => return error,
             Ok(()) => {}
             Err(error) => shared.broker.fails(&error),
@@ -42,11 +43,12 @@ pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
 }
 
 /// One connection's worth of events.
-async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientError> {
-    let cursor = shared.book.cursor().map_err(lost)?;
+async fn listen(shared: &Shared, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
+    let cursor = after.map_or_else(|| shared.book.cursor().map_err(lost), |after| Ok(Some(after)))?;
     let mut events = shared.broker.client.events(cursor).await?;
     shared.broker.works();
     let mut noted = cursor.unwrap_or_else(|| events.position());
+    *after = Some(noted);
     if cursor.is_none() {
         // What was said before the bridge was there is not shown.
         shared.book.set_cursor(noted).map_err(lost)?;
@@ -56,18 +58,15 @@ async fn listen(shared: &Shared, backoff: &mut Backoff) -> Result<(), ClientErro
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let posted = show(shared, &event).await?;
         shared.desk.hear(&event);
-        if posted || event.seq - noted >= QUIET_EVENTS_MAX {
+        *after = Some(event.seq);
+        // The key of a post and the post are one: who goes on between them would take it for another's.
+        let quiet = event.seq - noted >= QUIET_EVENTS_MAX && event.kind != "post_keyed";
+        if posted || quiet {
             shared.book.set_cursor(event.seq).map_err(lost)?;
             noted = event.seq;
         }
     }
     Ok(())
-}
-
-/// The bridge's own file is as needed as the broker: without it nothing is shown.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
-fn lost(error: rusqlite::Error) -> ClientError {
-    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 /// Shows one event; says whether something may have been posted.
@@ -108,8 +107,11 @@ fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
 }
 
 async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
-    let from_discord =
-        message.request_id.as_deref().and_then(post_of).filter(|_| message.kind != MessageType::Response);
+    let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| {
+        // A key is the sender's to choose: only these send what is on Discord already.
+        let there = shared.is_human(&message.from) || shared.roster.foreign(&message.from).is_some();
+        there && message.kind != MessageType::Response
+    });
     let waits = shared.roster.foreign(&message.to).is_some()
         && matches!(message.kind, MessageType::Request | MessageType::Response);
     let human = shared.is_human(&message.from);

@@ -153,6 +153,10 @@ pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
 
 /// A post of a user in whose name we post: what the broker has counted comes back, or another program has the token.
 fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
+    // What the broker's bot answers to a command is a warning's like: it comes as a post of the application's own webhook.
+    if post.webhook_id.is_some() && known.roster.is_broker(post.author.id) {
+        return Vec::new();
+    }
     let warning = known.echo && known.roster.get(post.author.id).is_none();
     let ignored = if warning { known.fixes.has(Fix::WarningsAreEchoes) } else { known.echo };
     if ignored || !post.is_said() || !known.fixes.has(Fix::OwnPostsCount) {
@@ -186,10 +190,10 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         };
     }
     match header::parse(&text) {
-        Err(error) => vec![plain(), hint(post, &format!("a header can't be read: {error}"))],
+        Err(error) => vec![plain(), hint(post, agent, &format!("this header can't be read: {error}"))],
         Ok(_) if agent.is_none() => {
-            let text = "posts with a header, and is no agent here: add it to lastword.toml as a [[discord.bot]]";
-            vec![plain(), hint(post, text)]
+            let text = "it posts with a header, and is no agent here. Add it to lastword.toml as a [[discord.bot]]";
+            vec![plain(), hint(post, None, text)]
         }
         Ok((header, _)) => {
             if trusted && admitted(post, &header.to.to_string(), known) {
@@ -220,7 +224,7 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     if looks_like_header(&text) {
         return match header::parse(&text) {
             Ok(_) => vec![Act::Submit { voice: Voice::Human(user), text }],
-            Err(error) => vec![hint(post, &format!("this header can't be read: {error}"))],
+            Err(error) => vec![hint(post, None, &format!("this header can't be read: {error}"))],
         };
     }
     let mut mentions = known.roster.mentioned(post);
@@ -238,10 +242,17 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     vec![Act::Say { user, mentions, about, opens, body: known.roster.named(&text) }]
 }
 
-fn hint(post: &Post, what: &str) -> Act {
+fn hint(post: &Post, agent: Option<&String>, what: &str) -> Act {
     // One for each author and each kind of mistake.
     let about = format!("{}:{}", post.author.id, what.split(':').next().unwrap_or_default());
-    Act::Hint { about, text: format!("<@{}> {what}", post.author.id) }
+    let bot = post.author.bot || post.webhook_id.is_some();
+    // A bot is named, and not mentioned: a hint is for the humans here, and must wake nobody.
+    let who = match agent {
+        Some(agent) => agent.clone(),
+        None if bot => "a bot".to_owned(),
+        None => format!("<@{}>", post.author.id),
+    };
+    Act::Hint { about, text: format!("{who}: {what}") }
 }
 
 /// Whether a text begins as a header does, right or wrong.
@@ -327,6 +338,11 @@ mod tests {
         pin.kind = 6;
         assert_eq!(meant(pin, |_| ()), []);
         assert_eq!(meant(said(KILO, "shown before"), |known| known.echo = true), []);
+        let mut stopped = said(1, "Stopped everything.");
+        stopped.webhook_id = Some("1".into());
+        assert_eq!(meant(stopped.clone(), |_| ()), [], "the answer to a command");
+        stopped.webhook_id = None;
+        assert_eq!(meant(stopped, |_| ()).len(), 1, "another program has the token");
     }
 
     #[test]

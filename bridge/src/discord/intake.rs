@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::{NewRoom, Post as RoomPost};
 use lastword_proto::{Code, header};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::book::Place;
+use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::inbound::{Act, Fixes, Known, Voice, decide, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
@@ -17,7 +18,13 @@ use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
 use super::seen::Post;
-use crate::broker::Broker;
+use crate::broker::{Backoff, Broker};
+
+/// Pause before a call is tried again, at first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Tries of a call while the broker is full.
+const SATURATED_TRIES_MAX: u32 = 5;
 
 /// Hears posts, and makes calls of them.
 pub(crate) struct Intake {
@@ -297,10 +304,13 @@ impl Intake {
     }
 
     async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
-        let room = self.room(post.channel).await?;
+        let room = match self.room(post.channel).await {
+            Ok(room) => room,
+            Err(error) => return refused_or_fatal(Err(error)),
+        };
         let broker = self.broker(voice);
         let key = key(post.id);
-        let sent = broker.persist(|| broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
         refused_or_fatal(sent)
     }
 
@@ -316,7 +326,7 @@ impl Intake {
         }
         let broker = self.broker(voice);
         let key = key(post.id);
-        let sent = broker.persist(|| broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
             book.unplace(reference, post.id).map_err(lost)?;
         }
@@ -338,7 +348,7 @@ impl Intake {
             let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
             let room = NewRoom { name: name.clone(), members };
             let broker = &self.shared.broker;
-            broker.persist(|| broker.client.open_room(&room)).await?;
+            deliver(broker, || broker.client.open_room(&room)).await?;
             self.shared.note_room(channel);
         }
         Ok(name)
@@ -360,11 +370,14 @@ impl Intake {
         if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
             return;
         }
-        let text = format!("<@{}> not passed on: {} {}", post.author.id, problem.detail, problem.hint);
-        let about = match voice {
-            Voice::Human(_) => format!("{}", post.id),
-            Voice::Agent(_) | Voice::Guest => format!("{}:{}:{}", post.author.id, post.channel, problem.code),
+        // A bot is named, and not mentioned: what explains a refusal must wake nobody.
+        let (who, about) = match voice {
+            Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
+            Voice::Agent(agent) => (agent.clone(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
+            Voice::Guest => ("a bot".to_owned(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
         };
+        let detail = problem.detail.trim_end_matches('.');
+        let text = format!("{who}: not passed on. {detail}. {}", problem.hint);
         self.hint(post, &about, &text).await;
     }
 
@@ -382,6 +395,36 @@ impl Intake {
     }
 }
 
+/// Repeats a call until it is answered. A refusal is an answer, whatever may be possible later: what waits behind the
+/// post would wait with it. A full broker alone is tried again, a few times.
+async fn deliver<T, F>(broker: &Broker, mut call: impl FnMut() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut tries = 0;
+    loop {
+        let error = match call().await {
+            Ok(answer) => {
+                broker.works();
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        tries += 1;
+        let again = match &error {
+            ClientError::Refused(problem) => problem.code == Code::Saturated && tries < SATURATED_TRIES_MAX,
+            ClientError::Unusable(_) => false,
+            ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => true,
+        };
+        if !again {
+            return Err(error);
+        }
+        broker.fails(&error);
+        sleep(backoff.grow()).await;
+    }
+}
+
 /// A refusal is for whoever posted; anything else ends the bridge.
 fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientError>, ClientError> {
     match sent {
@@ -392,11 +435,6 @@ fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientEr
         Err(error) => Err(error),
         Ok(()) => Ok(Ok(())),
     }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
-fn lost(error: rusqlite::Error) -> ClientError {
-    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 async fn reached(due: Option<Instant>) {

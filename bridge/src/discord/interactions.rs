@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 use twilight_http::request::Method;
 
 use super::bridge::Shared;
-use super::cards::{Button, Posted, WORDS, form};
+use super::cards::{Button, WORDS, form};
 use super::commands;
 use super::outbound::header;
 use super::rest::RestError;
@@ -137,6 +137,11 @@ async fn one(shared: &Shared, interaction: &Interaction) {
             interaction.say(shared, text, FOR_ONE).await
         }
         Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
+        Deed::Click(button) | Deed::Form { button, .. } if !interaction.is_of_card(shared, button.subject()) => {
+            interaction
+                .say(shared, "This card is of another workspace, or no longer the one that counts.", FOR_ONE)
+                .await
+        }
         Deed::Click(button) => match form(button) {
             Some(form) => interaction.answer(shared, FORM, form).await,
             None => settle(shared, interaction, button, None).await,
@@ -189,6 +194,13 @@ impl Interaction {
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
     }
 
+    /// Whether it was done on the card that we know under this id. The same bot may once have served another workspace, in
+    /// which the id was something else. A form may come without the card from which it was opened.
+    fn is_of_card(&self, shared: &Shared, id: &str) -> bool {
+        let known = shared.book.card(id).ok().flatten();
+        known.is_some_and(|card| card.post.is_none() || self.post.is_none() || card.post == self.post)
+    }
+
     /// The broker, as whoever clicked: by a token of their own, or the bridge's.
     pub(crate) fn broker<'a>(&self, shared: &'a Shared) -> &'a Broker {
         shared.humans.get(&self.user).unwrap_or(&shared.broker)
@@ -227,12 +239,6 @@ async fn settle(
     words: Option<&String>,
 ) -> Result<(), RestError> {
     let id = button.subject();
-    // The same bot may once have served another workspace, in which this id was something else.
-    let card = shared.book.card(id).ok().flatten();
-    let other = |card: Posted| card.post.is_some() && card.post != interaction.post;
-    if card.is_none_or(other) {
-        return interaction.say(shared, "This card is of another workspace, or was posted twice.", FOR_ONE).await;
-    }
     interaction.answer(shared, UPDATE_LATER, Value::Null).await?;
     let broker = interaction.broker(shared);
     let settling = shared.desk.settling.lock().await;

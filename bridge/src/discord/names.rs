@@ -55,6 +55,11 @@ impl Roster {
         Some(self.get(user)?.agent.clone())
     }
 
+    /// Whether it is the broker's own bot.
+    pub(crate) fn is_broker(&self, user: u64) -> bool {
+        user == self.broker
+    }
+
     pub(crate) fn user_of(&self, agent: &str) -> Option<u64> {
         self.members.iter().find(|(_, member)| member.agent == agent).map(|(user, _)| *user)
     }

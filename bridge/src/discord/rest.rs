@@ -1,10 +1,13 @@
 //! Discord's REST calls, as one bot.
 //!
-//! Rate limits are the library's to keep: it waits before a bucket is empty, and tries again what was refused with 429.
+//! The library keeps to the limits that Discord tells of; what is refused with 429 all the same is made again, later.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use twilight_http::Client;
 use twilight_http::error::ErrorType;
 use twilight_http::request::{Method, RequestBuilder};
@@ -12,9 +15,13 @@ use twilight_http::response::marker::EmptyBody;
 
 use super::seen::{Channel, Post};
 use super::settings::Secret;
+use crate::broker::Backoff;
 
 /// Most posts that one call lists.
 pub(crate) const PAGE: usize = 100;
+/// Pause after a 429, at first and at last. The limit of a whole bot is one of a second.
+const LIMITED_PAUSE_MIN: Duration = Duration::from_secs(1);
+const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Minutes without a word after which Discord puts a thread away.
 const ARCHIVE_MINUTES: u32 = 10_080;
 /// A thread was started from this post before.
@@ -45,6 +52,8 @@ pub(crate) enum RestError {
         /// In which words.
         message: String,
     },
+    /// Too many calls; nothing was done.
+    Limited,
     /// No answer; what was asked may have been done.
     Unreachable(String),
 }
@@ -54,7 +63,7 @@ impl RestError {
     pub(crate) const fn may_pass(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status >= 500 || *status == 429,
-            Self::Unreachable(_) => true,
+            Self::Limited | Self::Unreachable(_) => true,
         }
     }
 }
@@ -64,6 +73,7 @@ impl fmt::Display for RestError {
         match self {
             Self::Refused { status: 401, .. } => f.write_str("Discord does not know this bot token"),
             Self::Refused { status, message, .. } => write!(f, "Discord refuses: {message} ({status})"),
+            Self::Limited => f.write_str("too many calls of Discord"),
             Self::Unreachable(reason) => write!(f, "Discord does not answer: {reason}"),
         }
     }
@@ -86,14 +96,29 @@ impl Rest {
         Ok(rest)
     }
 
-    /// One call; its answer as JSON, nothing where there is none.
+    /// One call; its answer as JSON, nothing where there is none. One that is refused with 429 is made again, later.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
+        let mut pauses = Backoff::new(LIMITED_PAUSE_MIN, LIMITED_PAUSE_MAX);
+        loop {
+            match self.once(method, path, body).await {
+                Err(RestError::Limited) => sleep(pauses.grow()).await,
+                answer => return answer,
+            }
+        }
+    }
+
+    async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
         let mut request = RequestBuilder::raw(method, path.to_owned());
         if let Some(body) = body {
             request = request.body(body.to_string().into_bytes());
         }
         let request = request.build().map_err(|error| RestError::Unreachable(error.to_string()))?;
-        let response = self.client.request::<EmptyBody>(request).await.map_err(refusal)?;
+        let mut response = self.client.request::<EmptyBody>(request);
+        // The library itself tries again after a 429: in time where a bucket is empty, but at once where the limit is that
+        // of the whole bot. So it flies once.
+        let flown = AtomicBool::new(false);
+        response.set_pre_flight(move || !flown.swap(true, Ordering::Relaxed));
+        let response = response.await.map_err(refusal)?;
         let bytes = response.bytes().await.map_err(|error| RestError::Unreachable(error.to_string()))?;
         if bytes.is_empty() {
             return Ok(Value::Null);
@@ -168,6 +193,7 @@ fn refusal(error: twilight_http::Error) -> RestError {
             let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
             RestError::Refused { status: status.get(), code: body["code"].as_u64().unwrap_or_default(), message }
         }
+        (ErrorType::RequestCanceled, _) => RestError::Limited,
         (ErrorType::Unauthorized, _) => RestError::Refused { status: 401, code: 0, message: words },
         (_, Some(source)) => RestError::Unreachable(source.to_string()),
         (_, None) => RestError::Unreachable(words),

@@ -4,24 +4,30 @@ use super::Context;
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Clone, Copy, Debug, clap::Subcommand)]
+enum Command {
+    /// Look whether tokens, intents, permissions and channels are as the bridge needs them
+    Check,
+}
 
 /// Without the feature: says how to get it.
 #[cfg(not(feature = "discord"))]
 #[expect(clippy::unused_async, reason = "the bridge itself, which this stands for, waits")]
-pub(crate) async fn run(_args: Args, _cx: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
+    let _neither = args.command.map(|Command::Check| ());
     Err(Failure::usage("this lastword was built without the bridge to Discord")
         .hint("build it with: cargo install --path cli --features discord"))
 }
 
 #[cfg(feature = "discord")]
-pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
-    use lastword_bridge::discord::Bridge;
-    use tokio::signal::unix::{SignalKind, signal};
-
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     use crate::config::CONFIG_FILE;
     use crate::session::Authority;
-    use crate::team::report;
 
     let Some(table) = &cx.settings.discord else {
         return Err(Failure::usage("the configuration has no [discord]")
@@ -29,11 +35,32 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     };
     let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
     let settings = crate::discord::settings(table, base, &cx.settings.data, cx.access(Authority::Act)?)?;
+    match args.command {
+        Some(Command::Check) => check(&settings, cx).await,
+        None => serve(settings, cx).await,
+    }
+}
+
+/// Says what is missing, on both sides.
+#[cfg(feature = "discord")]
+async fn check(settings: &lastword_bridge::discord::Settings, cx: &Context) -> Result<(), Failure> {
+    let report = lastword_bridge::discord::check(settings).await;
+    // Names of people and channels are whatever somebody made them.
+    cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;
+    if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge can't work yet").hint("see ✗ above")) }
+}
+
+/// Runs the bridge until it is told to end.
+#[cfg(feature = "discord")]
+async fn serve(settings: lastword_bridge::discord::Settings, cx: &Context) -> Result<(), Failure> {
+    use lastword_bridge::discord::Bridge;
+    use tokio::signal::unix::{SignalKind, signal};
+
     super::serve::log_to_stderr(&cx.out);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let running = async {
-        let bridge = Bridge::start(settings, report(cx.out, None)).await?;
+        let bridge = Bridge::start(settings, crate::team::report(cx.out, None)).await?;
         bridge.run().await
     };
     tokio::select! {

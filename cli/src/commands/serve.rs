@@ -81,9 +81,11 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
 pub(super) fn log_to_stderr(out: &Out) {
     let mut filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     // The library of the MCP edge tells whole messages, with what others sent and turn tokens, and errors of whoever
-    // hangs up.
-    if let Ok(quiet) = "rmcp=off".parse() {
-        filter = filter.add_directive(quiet);
+    // hangs up. That of the bridge to Discord tells the paths of its calls, in which is what lets one answer a command.
+    for library in ["rmcp=off", "twilight_http=off", "twilight_http_ratelimiting=off"] {
+        if let Ok(quiet) = library.parse() {
+            filter = filter.add_directive(quiet);
+        }
     }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     if out.is_json() { log.json().init() } else { log.init() }

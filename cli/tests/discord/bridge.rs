@@ -125,11 +125,11 @@ fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once()
     let sent = town.until("accepted", |event| event["ref"] == "X-1");
     assert_eq!(sent["message"]["from"], "hive");
     town.world.posts(town.hive, town.channel, &header.replace("FROM:hive", "FROM:kilo"));
-    town.world.wait_message(town.channel, town.broker, "not passed on");
+    town.world.wait_message(town.channel, town.broker, "hive: not passed on.");
     for _ in 0..3 {
         town.world.posts(town.hive, town.channel, "[FROM:hive][TYPE:INFO] hello");
     }
-    town.world.wait_message(town.channel, town.broker, "a header can't be read");
+    town.world.wait_message(town.channel, town.broker, "hive: this header can't be read");
     let hook = town.world.webhook(town.channel, "ci");
     town.world.hook_posts(hook, "ci", "the build is broken");
     town.until("posted", |event| event["data"]["body"] == "the build is broken" && event["agent"] == "discord-guest");
@@ -156,10 +156,7 @@ fn no_token_is_said_at_any_level_of_the_log() {
         assert!(!said.contains(secret), "{secret} is in {said}");
     }
     assert!(said.contains("does not know this bot token"), "{said}");
-    assert!(
-        said.contains("twilight_http") && said.contains("twilight_gateway"),
-        "the libraries told what they do: {said}"
-    );
+    assert!(said.contains("twilight_gateway"), "a library told what it does: {said}");
 }
 
 #[test]
@@ -248,4 +245,54 @@ fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() 
         town.until("accepted", |event| event["message"]["from"] == "hive" && event["message"]["to"] == "operator");
     assert_eq!(end["message"]["status"], "completed", "{end}");
     assert_eq!(end["message"]["body"], "shipped from the main branch");
+}
+
+#[test]
+fn a_stopped_workspace_says_so_and_holds_up_nothing() {
+    let town = Town::start();
+    assert_eq!(town.server.operator(&["stop", "--workspace"]).code, 0);
+    town.world.posts(town.hive, town.channel, "into the void");
+    town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
+    town.world.wait_message(town.channel, town.broker, &format!("<@{}>: not passed on. A human has stopped", town.ann));
+    assert_eq!(town.server.operator(&["resume", "--workspace", "--yes"]).code, 0);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> and now", town.kilo));
+    town.world.wait_thread(asked);
+    assert_eq!(town.events("heard").len(), 1, "what was refused was counted");
+}
+
+#[test]
+fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown() {
+    let town = Town::with("home = CHANNEL");
+    let _kilo = town.runs("kilo", &["echo", "deployed"]);
+    assert_eq!(town.server.operator(&["ask", "kilo", "deploy to eu", "--ref", "DEPLOY-1", "--wait", "30s"]).code, 0);
+    let opening = town.world.wait_message(town.channel, town.broker, "**DEPLOY-1** · operator → kilo: deploy to eu");
+    let thread = town.world.wait_thread(opening.id);
+    town.world.wait_message(thread.id, town.broker, "[FROM:operator][TO:kilo][TYPE:REQUEST][REF:DEPLOY-1]");
+    town.world.wait_message(thread.id, town.kilo, "deployed");
+    // A post in the room that was made by another way than Discord; one that came from there is shown no second time.
+    town.world.posts(town.hive, town.channel, "hello");
+    town.until("posted", |event| event["data"]["body"] == "hello");
+    let url =
+        format!("{}/v1/rooms/discord:{}/messages", town.server.first_line["listening"].as_str().unwrap(), town.channel);
+    let token = std::fs::read_to_string(town.server.path().join(".lastword/operator.token")).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let posted = runtime.block_on(async {
+        let body = serde_json::json!({ "body": "from the console" });
+        reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
+    });
+    assert_eq!(posted, 201);
+    town.world.wait_message(town.channel, town.broker, "**operator**: from the console");
+    assert_eq!(town.world.spoken().iter().filter(|line| line.contains("hello")).count(), 1);
+}
+
+#[test]
+fn a_foreign_bot_that_says_nothing_is_asked_once_more_and_then_the_asker_is_told() {
+    let mut town = Town::limited("lease_ms = 1_500", "");
+    town.bridge();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.hive));
+    let thread = town.world.wait_thread(asked);
+    let again = town.world.wait_message(thread.id, town.broker, "are you there");
+    assert_eq!(again.mentions, [town.hive], "its own post was the first delivery, this is the second");
+    town.world.wait_message(thread.id, town.broker, "[FROM:system][TO:operator][TYPE:RESPONSE]");
+    assert_eq!(town.events("turn_opened").len(), 2);
 }

@@ -74,6 +74,43 @@ fn a_held_call_is_approved_with_a_button_and_the_card_says_by_whom() {
 }
 
 #[test]
+fn who_has_a_lastword_token_of_her_own_decides_in_her_own_name() {
+    let mut town = Town::quiet("");
+    let token = town.server.operator(&["agent", "add", "ann", "--kind", "human"]).ok();
+    let path = town.server.path().join("ann.token");
+    std::fs::write(&path, token).unwrap();
+    std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+    let config = town.server.path().join("lastword.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let named = format!("humans = [{{ user = {}, lastword_token_file = \"ann.token\" }}]", town.ann);
+    std::fs::write(&config, text.replace(&format!("humans = [{}]", town.ann), &named)).unwrap();
+    town.bridge();
+    let card = town.held(town.taken("ship it"));
+    town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
+    town.wait_card(&card, "✅ Approved by ann");
+    assert_eq!(town.approval()["by"], "ann");
+}
+
+#[test]
+fn a_long_call_is_shown_in_parts_with_the_buttons_under_the_last_and_a_longer_one_is_not_approved_here() {
+    let town = Town::start();
+    let thread = town.taken("ship it");
+    let call = |tool: &str, lines: usize| {
+        let arguments = json!({"script": (0..lines).map(|n| format!("echo {n} `x`")).collect::<Vec<_>>()});
+        assert_eq!(town.call("kilo", "/approvals", &json!({"tool": tool, "arguments": arguments}))["state"], "pending");
+    };
+    call("long", 80);
+    let card = town.world.wait_message(thread, town.broker, "-# digest");
+    let parts = town.world.messages(thread).into_iter().filter(|m| m.content.contains("echo ")).count();
+    assert!(parts > 1 && card.labels().len() == 3, "{parts}");
+    town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
+    town.wait_card(&card, "✅ Approved by operator");
+    call("longer", 2000);
+    let card = town.world.wait_message(thread, town.broker, "too long for Discord");
+    assert_eq!(card.labels(), ["Reject", "Respond…"]);
+}
+
+#[test]
 fn only_people_who_are_listed_decide() {
     let town = Town::start();
     let card = town.held(town.taken("ship it"));
@@ -82,6 +119,24 @@ fn only_people_who_are_listed_decide() {
         let answer = town.world.wait_answer(click);
         assert!(answer.content.contains("`humans`"), "{}", answer.content);
         assert_eq!(answer.only_for, Some(town.bob));
+    }
+    assert_eq!(town.approval()["state"], "pending");
+}
+
+#[test]
+fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
+    let town = Town::start();
+    let card = town.held(town.taken("ship it"));
+    // As it may stand there from another workspace, whose apr-1 was something else.
+    let other = town.world.copies(card.id);
+    for word in ["Approve", "Respond"] {
+        let click = town.world.clicks(town.ann, other, &button(&card, word));
+        let answer = town.world.wait_answer(click);
+        assert!(
+            answer.content.contains("another workspace") && answer.only_for == Some(town.ann),
+            "{}",
+            answer.content
+        );
     }
     assert_eq!(town.approval()["state"], "pending");
 }

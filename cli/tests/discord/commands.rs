@@ -75,6 +75,8 @@ fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it
     let resume = format!("resume {reference}");
     let all = [&stop, &resume, "stop everything", "resume everything", "stop kilo", "stop everything"];
     assert_eq!(controls(), all);
+    assert!(town.world.messages(town.channel).len() >= 3, "all see it");
+    assert_eq!(town.events("posted").len(), 1, "and no answer of the broker's counts as a post");
 }
 
 #[test]
@@ -103,4 +105,17 @@ fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
     let served = town.events("posted").len();
     assert!(served < 100, "the stop came before {served} posts were dealt with");
     town.world.release();
+}
+
+#[test]
+fn what_lets_one_answer_a_command_is_in_no_log() {
+    let mut town = Town::quiet("");
+    town.bridge_with(&[("LASTWORD_LOG", "trace")]);
+    town.gives(town.ann, town.channel, "status", &[]);
+    town.gives(town.bob, town.channel, "stop", &[]);
+    town.world.revoke(town.broker);
+    let said = town.ended();
+    assert!(said.contains("twilight_gateway"), "the libraries told what they do: {said}");
+    let told: Vec<&str> = said.lines().filter(|line| line.contains("interaction-")).collect();
+    assert!(told.is_empty(), "{told:#?}");
 }

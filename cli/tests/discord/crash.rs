@@ -1,11 +1,13 @@
 //! The bridge is killed at random points of a busy channel, again and again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use rand::{RngExt as _, SeedableRng as _};
 
+use crate::running::Running;
 use crate::town::Town;
+use crate::world::{Id, Message};
 
 /// How often it is killed.
 const KILLS: usize = 100;
@@ -59,4 +61,72 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
     assert_eq!(warnings, 1);
     let threads: Vec<_> = asked.iter().map(|question| town.world.wait_thread(*question).id).collect();
     assert_eq!(threads.len(), KILLS);
+}
+
+/// Questions to a foreign bot: fewer than an agent may send another in a minute.
+const QUESTIONS: usize = 9;
+/// How often the bridge is killed at each of them.
+const KILLS_A_QUESTION: usize = 5;
+
+/// What the foreign bot has been asked and not yet answered, it answers: once.
+fn answers(town: &Town, answered: &mut BTreeSet<Id>) {
+    let asked: Vec<Message> = town.world.with(|discord| {
+        let pings = |m: &&Message| m.author.id == town.kilo && m.mentions.contains(&town.hive);
+        discord.messages.values().filter(pings).cloned().collect()
+    });
+    for message in asked {
+        if answered.insert(message.id) {
+            let what = message.content.split("about ").nth(1).unwrap().lines().next().unwrap().to_owned();
+            town.world.posts(town.hive, message.channel, &format!("hive knows {what}"));
+        }
+    }
+}
+
+#[test]
+fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
+    let mut random = rand::rngs::StdRng::seed_from_u64(11);
+    let mut town = Town::quiet("");
+    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "about $(sed 's/.*question //')" >/dev/null
+        else cat; fi"#;
+    let _kilo = Running::start(&town.server, "kilo", &["--env", &program, "--", "sh", "-c", script]);
+    town.bridge();
+    town.kill();
+    let mut answered = BTreeSet::new();
+    let mut asked = Vec::new();
+    for round in 0..QUESTIONS {
+        asked.push(town.world.posts(town.ann, town.channel, &format!("<@{}> question n{round}.", town.kilo)));
+        for _ in 0..KILLS_A_QUESTION {
+            town.spawn();
+            let calls = town.world.calls().len() + random.random_range(1..=CALLS_MAX);
+            let _reached = town.world.wait_for(LIFE, |discord| (discord.calls.len() >= calls).then_some(()));
+            answers(&town, &mut answered);
+            let _reached = town.world.wait_for(LIFE / 4, |discord| (discord.calls.len() > calls + 3).then_some(()));
+            town.kill();
+            answers(&town, &mut answered);
+        }
+    }
+    town.bridge();
+    for (round, question) in asked.iter().enumerate() {
+        let thread = town.world.wait_thread(*question);
+        let mut ended = false;
+        while !ended {
+            // What waits is asked when the one before is answered.
+            ended = town.world.wait("an end, or a question", |discord| {
+                let end =
+                    |m: &&Message| m.author.id == town.kilo && m.content.ends_with(&format!("hive knows n{round}."));
+                let open = |m: &Message| m.mentions.contains(&town.hive) && !answered.contains(&m.id);
+                let ended = discord.in_channel(thread.id).into_iter().any(|m| end(&m));
+                (ended || discord.messages.values().any(open)).then_some(ended)
+            });
+            answers(&town, &mut answered);
+        }
+    }
+    let finals = town.events("accepted").into_iter().filter(|event| event["message"]["from"] == "hive");
+    let finals: Vec<String> = finals.map(|event| event["message"]["body"].as_str().unwrap().to_owned()).collect();
+    let distinct: BTreeSet<&String> = finals.iter().collect();
+    assert_eq!((finals.len(), distinct.len()), (QUESTIONS, QUESTIONS), "{finals:?}");
+    assert_eq!(answered.len(), QUESTIONS, "each was asked once");
+    let plain = town.events("posted").into_iter().filter(|event| event["agent"] == "hive").count();
+    assert_eq!(plain, 0, "no answer was taken for a mere post");
 }

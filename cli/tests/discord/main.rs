@@ -5,6 +5,8 @@ mod bridge;
 #[cfg(test)]
 mod cards;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod commands;
 #[cfg(test)]
 mod crash;
@@ -18,6 +20,8 @@ mod program;
 mod running;
 #[cfg(test)]
 mod town;
+#[cfg(test)]
+mod trouble;
 #[cfg(test)]
 mod world;
 #[cfg(test)]

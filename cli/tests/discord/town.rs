@@ -36,7 +36,7 @@ impl Town {
         Self::with("")
     }
 
-    /// The same, with more lines in `[discord]`.
+    /// The same, with more lines in `[discord]`; `CHANNEL` is the channel.
     pub(crate) fn with(more: &str) -> Self {
         let mut town = Self::quiet(more);
         town.bridge();
@@ -45,8 +45,15 @@ impl Town {
 
     /// Without the bridge.
     pub(crate) fn quiet(more: &str) -> Self {
+        Self::limited("", more)
+    }
+
+    /// The same, where the server has these limits.
+    pub(crate) fn limited(limits: &str, more: &str) -> Self {
         let world = World::start();
-        let server = Server::start();
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("lastword.toml"), format!("[limits]\n{limits}")).unwrap();
+        let server = Server::start_in(dir);
         let [broker, kilo, lima, hive] = ["broker", "kilo", "lima", "hive"].map(|name| world.bot(name));
         let [ann, bob] = ["ann", "bob"].map(|name| world.human(name));
         let [channel, other] = ["den", "attic"].map(|name| world.channel(name));
@@ -61,8 +68,9 @@ impl Town {
         let ours = |name: &str| format!("[[discord.bot]]\nagent = \"{name}\"\ntoken_file = \"discord-{name}.token\"\n");
         let (api, gateway) = (world.http(), world.gateway());
         let text = format!(
-            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{more}\n\
+            "[discord]\napi = \"{api}\"\ngateway = \"{gateway}\"\nchannels = [{channel}, {other}]\nhumans = [{ann}]\n{}\n\
              broker = {{ token_file = \"discord-broker.token\" }}\n{}{}[[discord.bot]]\nagent = \"hive\"\nuser = {hive}\n",
+            more.replace("CHANNEL", &channel.to_string()),
             ours("kilo"),
             ours("lima"),
         );

@@ -238,6 +238,7 @@ impl Step<'_> {
         // All or none: a post whose mention can't be delivered is refused with the reason.
         let drafts: Vec<Draft> = mentions.enumerate().map(draft).collect();
         for draft in &drafts {
+            self.repeated(by.agent(), draft)?;
             self.would_admit(by.agent(), draft.clone())?;
         }
         self.lift_place(Place::Room(id), by.agent());

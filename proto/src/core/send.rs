@@ -103,7 +103,7 @@ impl Step<'_> {
     }
 
     /// The first answer to a send that was accepted under the same key before (Q1).
-    fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
+    pub(super) fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
         let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status) && self.rule(Rule::Idempotency);
         let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
         let keys = &self.state().keys;

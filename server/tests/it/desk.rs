@@ -98,6 +98,32 @@ async fn a_humans_mention_in_a_room_is_a_request() {
 }
 
 #[tokio::test]
+async fn a_post_with_a_key_is_one_however_often_it_is_tried() {
+    let world = World::within(Limits { turns_soft_max: 2, ..Limits::default() }, &["kilo", "hive"]).await;
+    world.post("operator", "/v1/rooms", json!({"name": "den", "members": ["kilo", "hive"]})).await.is(201);
+    let (path, body) = ("/v1/rooms/den/messages", json!({"body": "hello"}));
+    let tries = async |who: &str, key: &str, body: &serde_json::Value| {
+        let mut statuses = Vec::new();
+        for _ in 0..3 {
+            let request = world.request(who, Method::POST, path).header("Idempotency-Key", key).json(body);
+            statuses.push(request.send().await.unwrap().status().as_u16());
+        }
+        statuses
+    };
+    assert_eq!(tries("kilo", "k-1", &body).await, [201; 3]);
+    assert_eq!(tries("kilo", "k-2", &body).await, [422; 3], "refused, and counted once");
+    assert_eq!(world.get("operator", "/v1/rooms").await.is(200)["items"][0]["turns"], 2);
+    let ask = json!({"body": "go on, both of you", "mentions": ["kilo", "hive"], "ref": "LOGIN-1"});
+    assert_eq!(tries("operator", "k-3", &ask).await, [201; 3]);
+    let asked = world.get("operator", "/v1/messages?ref=LOGIN-1").await.is(200);
+    assert_eq!(asked["items"].as_array().unwrap().len(), 2, "{asked}");
+    for body in [json!({"body": "x", "mentions": ["hive"]}), json!({"body": "x", "ref": "LOGIN-2"})] {
+        world.post("kilo", path, body).await.refused(400, "malformed");
+    }
+    world.post("operator", path, json!({"body": "x", "ref": "a b"})).await.refused(400, "malformed");
+}
+
+#[tokio::test]
 async fn a_claim_excludes_others_until_it_is_released() {
     let world = World::with(&["kilo", "hive"]).await;
     let claim = json!({"resource": "repo:src/auth/*", "ttl_ms": 60_000});

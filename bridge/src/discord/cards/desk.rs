@@ -17,7 +17,7 @@ use twilight_http::request::Method;
 
 use super::kept::Posted;
 use super::{Card, held_call, question};
-use crate::discord::book::Book;
+use crate::discord::book::{Book, lost};
 use crate::discord::bridge::Shared;
 use crate::discord::outbox::message;
 use crate::discord::rest::RestError;
@@ -89,10 +89,6 @@ impl Desk {
             desk.ring.notified().await;
         }
     }
-}
-
-fn lost(error: rusqlite::Error) -> ClientError {
-    ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
 
 /// Everything that waits for a human.

@@ -25,12 +25,12 @@ pub(super) async fn status(broker: &Broker, about: Option<&str>) -> Result<Strin
     let held = if view.summary.latched { ", held by a limit: a human's word or `resume` lets it go on" } else { "" };
     let counters = view.summary.counters;
     let mut text = format!("**{reference}** {}{held}\n", running(view.summary.state));
+    let several = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     text.push_str(&format!(
-        "{} messages, {} since a human spoke, {} open task{}\n",
-        counters.messages,
+        "{}, {} since a human spoke, {}\n",
+        several(counters.messages, "message"),
         counters.turns,
-        counters.open_tasks,
-        if counters.open_tasks == 1 { "" } else { "s" },
+        several(counters.open_tasks, "open task"),
     ));
     text.push_str(&format!("Taking part: {}", view.participants.join(", ")));
     if let Some(nearest) = &view.summary.nearest {

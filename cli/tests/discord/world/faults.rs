@@ -12,6 +12,8 @@ pub(crate) struct Call {
     pub(crate) bot: Option<Id>,
     /// The status that it was answered with.
     pub(crate) status: u16,
+    /// When.
+    pub(crate) at: tokio::time::Instant,
 }
 
 /// What happens to a call instead.

@@ -56,6 +56,7 @@ pub(crate) mod kind {
     pub(crate) const JOIN: u8 = 7;
     pub(crate) const THREAD_CREATED: u8 = 18;
     pub(crate) const REPLY: u8 = 19;
+    pub(crate) const COMMAND: u8 = 20;
     pub(crate) const THREAD_STARTER: u8 = 21;
 }
 
@@ -159,6 +160,8 @@ pub(crate) struct Interaction {
     pub(crate) bot: Id,
     pub(crate) user: Id,
     pub(crate) channel: Id,
+    /// Whether it was a command.
+    pub(crate) is_command: bool,
     /// The message whose button it was.
     pub(crate) message: Option<Id>,
     /// What it was answered with first: the kind of the answer and its data.

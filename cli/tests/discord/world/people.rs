@@ -35,6 +35,7 @@ impl Discord {
             bot,
             user,
             channel,
+            is_command: kind == 2,
             message,
             answered: None,
             original: None,
@@ -166,6 +167,15 @@ impl World {
             let channel = discord.webhooks[&webhook].channel;
             let author = User { id: webhook, name: guise.to_owned(), bot: true };
             discord.post(Draft { webhook: Some(webhook), ..Draft::of(author, channel, content) })
+        })
+    }
+
+    /// A message is posted again as it is, buttons and all.
+    pub(crate) fn copies(&self, message: Id) -> Id {
+        self.with(|discord| {
+            let of = discord.messages[&message].clone();
+            let draft = Draft::of(of.author, of.channel, &of.content);
+            discord.post(Draft { components: of.components, ..draft })
         })
     }
 

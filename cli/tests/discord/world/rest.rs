@@ -15,7 +15,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{delete, get, patch, post, put};
@@ -186,16 +186,16 @@ async fn pass(State(shared): State<Shared>, matched: Option<MatchedPath>, reques
     let mut response = match (&mishap, &limited) {
         (Some(Mishap::Limited { retry_after_ms, global }), _) => slow_down(*retry_after_ms, *global),
         (Some(Mishap::Refused(status)), _) => No::new(*status, 0, "by the test").into_response(),
-        (_, Err(wait_ms)) => slow_down(*wait_ms, false),
+        (_, Err((wait_ms, _))) => slow_down(*wait_ms, false),
         (Some(Mishap::Lost | Mishap::BadGateway) | None, Ok(_)) => next.run(request).await,
     };
-    if let Ok(left) = limited {
-        left.into_iter().for_each(|(name, value)| {
-            response.headers_mut().insert(name, value);
-        });
+    // Where the limit is that of the whole bot, nothing is said of a bucket.
+    if !response.headers().contains_key("x-ratelimit-global") {
+        let bucket = limited.unwrap_or_else(|(_, bucket)| bucket);
+        response.headers_mut().extend(bucket.into_iter().map(|(name, value)| (HeaderName::from_static(name), value)));
     }
     let status = response.status().as_u16();
-    shared.with(|discord| discord.calls.push(Call { method, path, bot, status }));
+    shared.with(|discord| discord.calls.push(Call { method, path, bot, status, at: Instant::now() }));
     match mishap {
         Some(Mishap::Lost) => broken(),
         Some(Mishap::BadGateway) => StatusCode::BAD_GATEWAY.into_response(),
@@ -242,6 +242,9 @@ fn slow_down(retry_after_ms: u64, global: bool) -> Response {
     response
 }
 
+/// What a bucket is, and what is left of it.
+type Bucket = Vec<(&'static str, HeaderValue)>;
+
 /// What is left of the bucket after this call, as headers; or how long to wait.
 fn room(
     discord: &mut Discord,
@@ -249,7 +252,7 @@ fn room(
     path: &str,
     route: &str,
     bot: Option<Id>,
-) -> Result<Vec<(&'static str, HeaderValue)>, u64> {
+) -> Result<Bucket, (u64, Bucket)> {
     let (most, window_ms) = discord.posts_per_window;
     let place = path.split('/').nth(2).unwrap_or_default();
     let bucket = format!("{method}-{route}-{place}-{}", bot.unwrap_or_default());
@@ -259,18 +262,17 @@ fn room(
     let made = discord.windows.entry(bucket.clone()).or_default();
     made.retain(|at| *at + window > now);
     let reset = made.front().map_or(window, |first| (*first + window).saturating_duration_since(now));
-    if counted && made.len() >= most as usize {
-        return Err(u64::try_from(reset.as_millis()).unwrap_or(window_ms) + 1);
-    }
-    if counted {
+    let full = counted && made.len() >= most as usize;
+    if counted && !full {
         made.push_back(now);
     }
     let left = u64::from(most) - made.len() as u64;
     let text = |value: String| HeaderValue::from_str(&value).unwrap_or(HeaderValue::from_static("0"));
-    Ok(vec![
+    let bucket = vec![
         ("x-ratelimit-limit", text(most.to_string())),
         ("x-ratelimit-remaining", text(left.to_string())),
         ("x-ratelimit-reset-after", text(format!("{:.3}", reset.as_secs_f64()))),
         ("x-ratelimit-bucket", text(bucket.replace(['/', '{', '}', '@'], "_"))),
-    ])
+    ];
+    if full { Err((u64::try_from(reset.as_millis()).unwrap_or(window_ms) + 1, bucket)) } else { Ok(bucket) }
 }

@@ -11,7 +11,7 @@ use super::messages::{change, shown};
 use super::{Answer, Caller, Discord, No, Reply, number, payload};
 use crate::world::Shared;
 use crate::world::form;
-use crate::world::model::{Id, Interaction};
+use crate::world::model::{Id, Interaction, kind};
 
 /// An interaction that nobody has answered by then has failed.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -123,6 +123,11 @@ fn answer(discord: &mut Discord, interaction: &Interaction, body: &Value) -> Res
 fn post(discord: &mut Discord, interaction: &Interaction, data: &Value) -> Result<Id, No> {
     let author = discord.users.get(&interaction.bot).cloned().ok_or_else(No::access)?;
     let mut draft = form::draft(author, interaction.channel, data)?;
+    // As Discord has it: by the bot, and through the application's own webhook.
+    draft.webhook = Some(interaction.bot);
+    if interaction.is_command {
+        draft.kind = kind::COMMAND;
+    }
     let deferred = interaction.answered.as_ref().map_or(0, |(_, data)| data["flags"].as_u64().unwrap_or(0));
     if (draft.flags | deferred) & EPHEMERAL != 0 {
         draft.only_for = Some(interaction.user);

@@ -1,0 +1,355 @@
+//! `lastword discord check`: what is missing before the bridge can work, on both sides, with what to do about it.
+
+mod rights;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use lastword_client::{Client, ClientError, Token};
+use lastword_proto::fact::Kind;
+use serde::Serialize;
+use serde_json::Value;
+use twilight_http::request::Method;
+
+use super::rest::{Rest, RestError};
+use super::settings::{Identity, Secret, Settings};
+use rights::{Needs, held, missing};
+
+/// Application flags: the message content intent is on, for a big application and for a small one.
+const CONTENT_ON: u64 = (1 << 18) | (1 << 19);
+/// Kinds of channels in which messages can be posted and threads started from them: text, and announcements.
+const KINDS: [u64; 2] = [0, 5];
+/// The broker's bot in what is shown.
+const BROKER: &str = "broker";
+/// Whoever has the token, as a name.
+const OWN_NAME: &str = "me";
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// What it is about: a bot, a channel, a person.
+    pub about: String,
+    /// Whether it is as it should be.
+    pub ok: bool,
+    /// How it is.
+    pub text: String,
+    /// What to do where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// What each bot may do in each channel, and so which of them can see which.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sight {
+    /// The channel's name.
+    pub channel: String,
+    /// By bot: what it lacks there; nothing where it has all that it needs.
+    pub missing: BTreeMap<String, Vec<&'static str>>,
+    /// The bots that see the channel, and so one another's messages in it.
+    pub seen_by: Vec<String>,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Report {
+    /// Each thing.
+    pub findings: Vec<Finding>,
+    /// Each channel.
+    pub channels: Vec<Sight>,
+}
+
+impl Report {
+    /// Whether the bridge can work.
+    #[must_use]
+    pub fn is_good(&self) -> bool {
+        self.findings.iter().all(|finding| finding.ok)
+    }
+
+    fn good(&mut self, about: &str, text: impl Into<String>) {
+        self.findings.push(Finding { about: about.to_owned(), ok: true, text: text.into(), hint: None });
+    }
+
+    fn bad(&mut self, about: &str, text: impl Into<String>, hint: &str) {
+        let hint = Some(hint.to_owned()).filter(|hint| !hint.is_empty());
+        self.findings.push(Finding { about: about.to_owned(), ok: false, text: text.into(), hint });
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let width = self.findings.iter().map(|finding| finding.about.chars().count()).max().unwrap_or(0);
+        for Finding { about, ok, text, hint } in &self.findings {
+            writeln!(f, "{} {about:width$}  {text}", if *ok { "✓" } else { "✗" })?;
+            if let Some(hint) = hint {
+                writeln!(f, "  {:width$}  → {hint}", "")?;
+            }
+        }
+        for (place, sight) in self.channels.iter().enumerate() {
+            if place == 0 {
+                writeln!(f)?;
+            }
+            writeln!(f, "  #{}: {} see one another's messages", sight.channel, list(&sight.seen_by))?;
+        }
+        let wrong = self.findings.iter().filter(|finding| !finding.ok).count();
+        match wrong {
+            0 => write!(f, "\nAll is as it should be: run `lastword discord`."),
+            1 => write!(f, "\n1 thing is missing."),
+            _ => write!(f, "\n{wrong} things are missing."),
+        }
+    }
+}
+
+fn list(names: &[String]) -> String {
+    if names.is_empty() { "no two bots".to_owned() } else { names.join(", ") }
+}
+
+/// A bot whose Discord user is known.
+struct Bot {
+    name: String,
+    user: u64,
+    needs: Needs,
+}
+
+/// Looks at everything that the settings name.
+pub async fn check(settings: &Settings) -> Report {
+    let mut report = Report::default();
+    lastword(settings, &mut report).await;
+    let api = settings.api.as_deref();
+    let broker = match Rest::start(&settings.broker, api).await {
+        Ok(rest) => rest,
+        Err(error) => {
+            report.bad(BROKER, error.to_string(), hint(&error));
+            return report;
+        }
+    };
+    let mut bots = vec![Bot { name: BROKER.to_owned(), user: broker.user, needs: Needs::Broker }];
+    intents(&broker, &mut report).await;
+    for bot in &settings.bots {
+        match &bot.identity {
+            Identity::Ours { token } => match Rest::start(token, api).await {
+                Ok(rest) => {
+                    report.good(&bot.agent, format!("we post for it, as the Discord user {}", rest.user));
+                    bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours });
+                }
+                Err(error) => report.bad(&bot.agent, error.to_string(), hint(&error)),
+            },
+            Identity::Theirs { user, .. } => {
+                if foreign(&broker, &bot.agent, *user, &mut report).await {
+                    bots.push(Bot { name: bot.agent.clone(), user: *user, needs: Needs::Theirs });
+                }
+            }
+        }
+    }
+    twins(&bots, &mut report);
+    for user in settings.humans.keys() {
+        person(&broker, *user, &mut report).await;
+    }
+    let mut guilds = BTreeMap::new();
+    for channel in &settings.channels {
+        place(&broker, *channel, &bots, &mut guilds, &mut report).await;
+    }
+    strangers(&bots, &mut report);
+    report
+}
+
+fn hint(error: &RestError) -> &'static str {
+    match error {
+        RestError::Refused { status: 401, .. } => {
+            "copy the token anew: developer portal, the application, Bot, Reset Token"
+        }
+        RestError::Refused { .. } | RestError::Limited => "",
+        RestError::Unreachable(_) => "is this machine on the network? `api` names another address of Discord",
+    }
+}
+
+/// The workspace: the human's token, the agents, the tokens of others.
+async fn lastword(settings: &Settings, report: &mut Report) {
+    const ABOUT: &str = "lastword";
+    let me = match named(settings, &settings.token).await {
+        Ok((name, Kind::Human)) => name,
+        Ok((name, Kind::Agent)) => {
+            let text = format!("the token is that of the agent {name}");
+            return report.bad(ABOUT, text, "give the bridge a human's token with --token-file");
+        }
+        Err(error) => {
+            return report.bad(ABOUT, error.to_string(), "start it with `lastword serve`, or name it with --url");
+        }
+    };
+    report.good(ABOUT, format!("{}, as {me}", settings.url));
+    for bot in &settings.bots {
+        match &bot.identity {
+            Identity::Ours { .. } => {
+                if let Err(error) = agent(settings, &bot.agent).await {
+                    let hint = format!("lastword agent add {0} > {0}.token", bot.agent);
+                    report.bad(&bot.agent, error.to_string(), &hint);
+                }
+            }
+            Identity::Theirs { token: Some(token), .. } => match named(settings, token).await {
+                Ok((name, _)) if name == bot.agent => {}
+                Ok((name, _)) => {
+                    report.bad(&bot.agent, format!("its Lastword token is that of {name}"), "give its own")
+                }
+                Err(error) => report.bad(&bot.agent, error.to_string(), "renew it: `lastword agent token NAME`"),
+            },
+            Identity::Theirs { token: None, .. } => {}
+        }
+    }
+    for (user, token) in settings.humans.iter().filter_map(|(user, token)| Some((user, token.as_ref()?))) {
+        match named(settings, token).await {
+            Ok((_, Kind::Human)) => {}
+            Ok((name, Kind::Agent)) => {
+                let text = format!("the Lastword token is that of the agent {name}");
+                report.bad(&user.to_string(), text, "lastword agent add NAME --kind human");
+            }
+            Err(error) => report.bad(&user.to_string(), error.to_string(), "renew it: `lastword agent token NAME`"),
+        }
+    }
+}
+
+/// Whose token it is.
+async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), ClientError> {
+    let client = Client::new(&settings.url, Some(Token::new(token.reveal())?))?;
+    client.agent(OWN_NAME).await.map(|me| (me.name, me.kind))
+}
+
+async fn agent(settings: &Settings, name: &str) -> Result<(), ClientError> {
+    let client = Client::new(&settings.url, Some(Token::new(settings.token.reveal())?))?;
+    client.agent(name).await.map(|_| ())
+}
+
+/// Without the message content intent the broker's bot would hear that something was said, and not what.
+async fn intents(broker: &Rest, report: &mut Report) {
+    match broker.call(Method::Get, "applications/@me", None).await {
+        Ok(application) if application["flags"].as_u64().unwrap_or_default() & CONTENT_ON != 0 => {
+            report.good(BROKER, format!("the Discord user {}, with the message content intent", broker.user));
+        }
+        Ok(_) => {
+            let hint = "developer portal, the application, Bot: switch on Message Content Intent";
+            report.bad(BROKER, "it may not read messages: the message content intent is off", hint);
+        }
+        Err(error) => report.bad(BROKER, error.to_string(), hint(&error)),
+    }
+}
+
+/// A bot that posts by itself: whether there is one.
+async fn foreign(broker: &Rest, agent: &str, user: u64, report: &mut Report) -> bool {
+    match broker.call(Method::Get, &format!("users/{user}"), None).await {
+        Ok(found) if found["bot"] == true => {
+            report.good(agent, format!("it posts by itself, as {}", text(&found["username"])));
+            true
+        }
+        Ok(found) => {
+            let what = format!("the Discord user {user} is {}, who is no bot", text(&found["username"]));
+            report.bad(agent, what, "copy the bot's id: Developer Mode, then Copy User ID on the bot");
+            false
+        }
+        Err(error) => {
+            report.bad(agent, format!("the Discord user {user}: {error}"), "copy the bot's id anew");
+            false
+        }
+    }
+}
+
+/// Two agents can't have one user: what it posts would be whose?
+fn twins(bots: &[Bot], report: &mut Report) {
+    for (place, bot) in bots.iter().enumerate() {
+        if let Some(first) = bots.iter().take(place).find(|first| first.user == bot.user) {
+            let what = format!("it is the same Discord user as {}", first.name);
+            report.bad(&bot.name, what, "make an application of its own for each bot");
+        }
+    }
+}
+
+async fn person(broker: &Rest, user: u64, report: &mut Report) {
+    match broker.call(Method::Get, &format!("users/{user}"), None).await {
+        Ok(found) if found["bot"] == true => {
+            let what = format!("{} is a bot: its word is no human's", text(&found["username"]));
+            report.bad(&user.to_string(), what, "take it out of humans; a bot stands in a [[discord.bot]]");
+        }
+        Ok(found) => report.good(text(&found["username"]), format!("may speak as a human ({user})")),
+        Err(error) => report.bad(&user.to_string(), error.to_string(), "copy the id anew: Copy User ID on the person"),
+    }
+}
+
+/// A channel: whether it is one, and what each bot may do in it.
+async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<String, Value>, report: &mut Report) {
+    let channel = match broker.call(Method::Get, &format!("channels/{id}"), None).await {
+        Ok(channel) => channel,
+        Err(error) => {
+            let hint =
+                "let the broker's bot see it: the channel's settings, Permissions, add the bot with View Channel";
+            return report.bad(&format!("channel {id}"), error.to_string(), hint);
+        }
+    };
+    let name = text(&channel["name"]).to_owned();
+    let about = format!("#{name}");
+    if !channel["type"].as_u64().is_some_and(|kind| KINDS.contains(&kind)) {
+        return report.bad(&about, "is no text channel", "list a text channel; its threads are part of it");
+    }
+    let guild = text(&channel["guild_id"]).to_owned();
+    if !guilds.contains_key(&guild) {
+        let roles = broker.call(Method::Get, &format!("guilds/{guild}/roles"), None).await.unwrap_or_default();
+        commands(broker, &guild, report).await;
+        guilds.insert(guild.clone(), roles);
+    }
+    let mut sight = Sight { channel: name, ..Sight::default() };
+    for bot in bots {
+        let path = format!("guilds/{guild}/members/{}", bot.user);
+        let Ok(member) = broker.call(Method::Get, &path, None).await else {
+            let what = format!("{} is not in the server of the channel", bot.name);
+            report.bad(&about, what, "invite it: docs/discord.md has the address");
+            continue;
+        };
+        let rights = held(&guild, &guilds[&guild], &member, &channel);
+        let lacks = missing(rights, bot.needs);
+        if rights & rights::VIEW != 0 {
+            sight.seen_by.push(bot.name.clone());
+        }
+        if !lacks.is_empty() {
+            let what = format!("{} may not: {}", bot.name, lacks.join(", "));
+            report.bad(
+                &about,
+                what,
+                "the channel's settings, Permissions; or invite the bot anew, with its permissions",
+            );
+        }
+        sight.missing.insert(bot.name.clone(), lacks);
+    }
+    if sight.missing.values().all(Vec::is_empty) && sight.missing.len() == bots.len() {
+        report.good(&about, "all bots may do there what they need");
+    }
+    report.channels.push(sight);
+}
+
+/// Whether `/lastword` can be registered.
+async fn commands(broker: &Rest, guild: &str, report: &mut Report) {
+    let path = format!("applications/{}/guilds/{guild}/commands", broker.user);
+    if let Err(error) = broker.call(Method::Get, &path, None).await {
+        let hint = "invite the broker's bot anew, with the scope applications.commands";
+        report.bad(BROKER, format!("/lastword can't be registered. {error}"), hint);
+    }
+}
+
+/// Two bots that share no channel never see one another.
+fn strangers(bots: &[Bot], report: &mut Report) {
+    let sees = |sight: &Sight, bot: &Bot| sight.seen_by.contains(&bot.name);
+    let agents: Vec<&Bot> = bots.iter().filter(|bot| bot.needs != Needs::Broker).collect();
+    let mut apart = Vec::new();
+    for (place, one) in agents.iter().enumerate() {
+        for other in agents.iter().skip(place + 1) {
+            if !report.channels.iter().any(|sight| sees(sight, one) && sees(sight, other)) {
+                apart.push((
+                    one.name.clone(),
+                    format!("it shares no channel with {}: they never see one another", other.name),
+                ));
+            }
+        }
+    }
+    for (about, what) in apart {
+        report.bad(&about, what, "let both see one of the channels");
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("?")
+}

@@ -1,0 +1,100 @@
+//! `lastword discord check` names what is missing, on both sides.
+
+use serde_json::Value;
+
+use crate::program::{Ended, lastword};
+use crate::town::Town;
+use crate::world::{intent, may};
+
+impl Town {
+    fn check(&self, more: &[&str]) -> Ended {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", ".lastword/operator.token"]).args(more).args(["discord", "check"]);
+        crate::program::finish(&mut command, "")
+    }
+}
+
+#[test]
+fn where_nothing_is_missing_it_says_who_sees_whom() {
+    let town = Town::quiet("");
+    let checked = town.check(&[]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    for line in [
+        ", as operator",
+        "with the message content intent",
+        "✓ kilo      we post for it, as the Discord user ",
+        "✓ hive      it posts by itself, as hive",
+        "✓ ann       may speak as a human",
+        "✓ #den      all bots may do there what they need",
+        "#den: broker, kilo, lima, hive see one another's messages",
+        "All is as it should be: run `lastword discord`.",
+    ] {
+        assert!(checked.stdout.contains(line), "{line} is not in\n{}", checked.stdout);
+    }
+    let json: Value = town.check(&["--json"]).json();
+    assert_eq!(json["channels"][0]["seen_by"].as_array().unwrap().len(), 4);
+}
+
+#[test]
+fn each_thing_that_is_missing_is_named_with_what_to_do() {
+    let town = Town::quiet("");
+    let world = &town.world;
+    world.without_intent(town.broker, intent::CONTENT);
+    world.deny(town.broker, town.channel, may::CREATE_THREADS);
+    world.deny(town.hive, town.channel, may::VIEW);
+    world.deny(town.hive, town.other, may::VIEW);
+    world.revoke(town.lima);
+    let checked = town.check(&[]);
+    assert_eq!(checked.code, 1, "{checked:?}");
+    for line in [
+        "✗ broker    it may not read messages: the message content intent is off",
+        "→ developer portal, the application, Bot: switch on Message Content Intent",
+        "✗ lima      Discord does not know this bot token",
+        "broker may not: Create Public Threads",
+        "hive may not: View Channel, Send Messages in Threads, Read Message History",
+        "✗ kilo      it shares no channel with hive: they never see one another",
+        "#den: broker, kilo see one another's messages",
+        "things are missing.",
+    ] {
+        assert!(checked.stdout.contains(line), "{line} is not in\n{}", checked.stdout);
+    }
+    assert!(!format!("{checked:?}").contains("token-"), "no token is shown");
+}
+
+#[test]
+fn a_channel_that_is_none_a_bot_among_the_humans_and_a_human_among_the_bots_are_named() {
+    let town = Town::quiet("");
+    let path = town.server.path().join("lastword.toml");
+    let text = std::fs::read_to_string(&path).unwrap();
+    let said = town.world.posts(town.ann, town.channel, "hello");
+    let thread = town.world.opens_thread(town.ann, said, "a thread");
+    let text = text.replace(&format!("{}]\n", town.other), &format!("{thread}, 77]\n"));
+    let text = text.replace(&format!("humans = [{}]", town.ann), &format!("humans = [{}, 78]", town.kilo));
+    let text = text.replace(&format!("user = {}", town.hive), &format!("user = {}", town.bob));
+    std::fs::write(&path, text).unwrap();
+    let checked = town.check(&[]);
+    for line in [
+        "#a thread is no text channel".replace("#a thread is", "is"),
+        "✗ channel 77".to_owned(),
+        "kilo is a bot: its word is no human's".to_owned(),
+        format!("the Discord user {} is bob, who is no bot", town.bob),
+        "✗ 78".to_owned(),
+    ] {
+        assert!(checked.stdout.contains(&line), "{line} is not in\n{}", checked.stdout);
+    }
+}
+
+#[test]
+fn a_lastword_side_that_is_not_ready_is_named() {
+    let town = Town::quiet("");
+    town.server.operator(&["agent", "remove", "lima"]).ok();
+    let checked = town.check(&[]);
+    assert!(
+        checked.code == 1 && checked.stdout.contains("→ lastword agent add lima > lima.token"),
+        "{}",
+        checked.stdout
+    );
+    let url = ["--url", "http://127.0.0.1:9"];
+    let away = town.check(&url);
+    assert!(away.stdout.contains("✗ lastword  no answer from http://127.0.0.1:9"), "{}", away.stdout);
+}
