@@ -136,7 +136,7 @@ fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
     }
 }
 
-/// How far it is to each limit of a conversation and of its grant; else the numbers in force.
+/// How far it is to each limit of a conversation and of its grants; else the numbers in force.
 pub(super) async fn limits(broker: &Broker, about: Option<&str>) -> Result<String, ClientError> {
     let rows = |limits: &[Distance]| -> Vec<String> {
         limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()
@@ -152,10 +152,10 @@ pub(super) async fn limits(broker: &Broker, about: Option<&str>) -> Result<Strin
     };
     let view = within(broker, broker.client.conversation(reference)).await?;
     let mut lines = rows(&view.limits);
-    if let Some(grant) = &view.grant {
+    for grant in &view.grants {
         let open =
             if grant.open { format!("can still cause {} messages", grant.can_still_cause) } else { "is over".into() };
-        lines.push(format!("\nits grant, of {}, {open}", grant.giver));
+        lines.push(format!("\n{}, of {}, {open}", grant.id, grant.giver));
         lines.extend(rows(&grant.limits));
     }
     Ok(format!("**{reference}**\n```\n{}\n```", lines.join("\n")))
