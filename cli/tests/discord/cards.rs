@@ -232,3 +232,22 @@ fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
     let cards = town.world.messages(thread).into_iter().filter(|m| m.content.contains("would call")).count();
     assert_eq!(cards, 2);
 }
+
+#[test]
+fn a_card_of_a_workspace_that_is_no_more_holds_up_no_other() {
+    let mut town = Town::start();
+    let old = town.held(town.taken("ship it"));
+    // It is noted under an id that the workspace does not have, as one of another workspace would be.
+    town.kill();
+    let book = town.server.path().join(".lastword/discord.sqlite");
+    let book = rusqlite::Connection::open(book).unwrap();
+    let renamed = book.execute("UPDATE cards SET id = 'apr-99', post = coalesce(post, 1)", []).unwrap();
+    assert_eq!(renamed, 1);
+    drop(book);
+    town.bridge();
+    let thread = old.channel;
+    town.call("kilo", "/approvals", &json!({"tool": "restart", "arguments": {}}));
+    let card = town.world.wait_message(thread, town.broker, "would call `restart`");
+    town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
+    town.wait_card(&card, "✅ Approved by operator");
+}

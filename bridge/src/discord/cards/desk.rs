@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::Event;
+use lastword_proto::Code;
 use lastword_proto::state::{ApprovalState, EscalationState};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -83,7 +84,14 @@ impl Desk {
             let mut ids = std::mem::take(&mut *desk.touched());
             ids.extend(shared.book.open_cards().map_err(lost)?);
             for id in ids {
-                look(shared, &id).await?;
+                match look(shared, &id).await {
+                    // What the broker does not know, or no longer, holds up no other card.
+                    Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => {
+                        shared.outbox.warn(&format!("the card of {id} is left as it is. {}", problem.detail));
+                        shared.book.settle_card(&id).map_err(lost)?;
+                    }
+                    looked => looked?,
+                }
             }
             sleep(PACE).await;
             desk.ring.notified().await;
