@@ -307,6 +307,24 @@ impl State {
         core::iter::successors(self.conversations.get(&conv), |c| self.conversations.get(&c.parent?))
     }
 
+    /// A conversation and those opened from it, at any remove, whatever they are called.
+    #[must_use]
+    pub fn lineage_below(&self, root: ConvId) -> Vec<ConvId> {
+        let mut found = BTreeSet::from([root]);
+        // A child is opened after its parent and so has a higher number: one pass finds all, and ends with the last of them.
+        let mut missing = u64::from(self.conversations.get(&root).map_or(0, |conv| conv.children));
+        for (id, conv) in self.conversations.range(root..) {
+            if missing == 0 {
+                break;
+            }
+            if conv.parent.is_some_and(|parent| found.contains(&parent)) {
+                found.insert(id);
+                missing = missing - 1 + u64::from(conv.children);
+            }
+        }
+        found.into_iter().collect()
+    }
+
     /// Whether an agent may take something at all: it and the workspace run.
     #[must_use]
     pub fn may_take(&self, agent: AgentId) -> bool {

@@ -11,7 +11,7 @@ mod notices;
 mod people;
 mod words;
 
-pub(crate) use self::conversations::{children_of, conversation, fullest, listed, standing, summary, tree};
+pub(crate) use self::conversations::{conversation, fullest, listed, standing, summary, tree};
 pub(crate) use self::desk::{approval, claim, escalation, incident, room};
 pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanation::{Standing, link, refused};

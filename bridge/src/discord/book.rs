@@ -142,15 +142,16 @@ impl Book {
         all.query_map([], id)?.collect()
     }
 
-    /// A post was dealt with, and what it was found to mean is done.
-    pub(crate) fn handle(&self, channel: u64, post: u64) -> Kept<()> {
+    /// The posts of a channel were dealt with up to this one, and what those from `first` on meant is done.
+    pub(crate) fn handle(&self, channel: u64, first: u64, post: u64) -> Kept<()> {
         let mut db = self.db();
         let change = db.transaction()?;
         change.execute(
             "INSERT INTO handled VALUES (?1, ?2) ON CONFLICT DO UPDATE SET post = max(post, ?2)",
             [channel.cast_signed(), post.cast_signed()],
         )?;
-        change.execute("DELETE FROM decided WHERE post <= ?1", [post.cast_signed()])?;
+        // Ids go up over all channels: what was noted for another one stays.
+        change.execute("DELETE FROM decided WHERE post = ?1", [first.cast_signed()])?;
         change.commit()
     }
 
@@ -351,7 +352,7 @@ mod tests {
         let book = Book::in_memory().unwrap();
         let nonce = book.nonce("12", 0);
         assert!(book.is_own(&nonce) && !book.is_own("other-12.0") && nonce.len() <= 25);
-        book.handle(5, 100).unwrap();
+        book.handle(5, 100, 100).unwrap();
         book.begin(&nonce, 5, "Look.").unwrap();
         assert_eq!(book.tried(&nonce).unwrap(), Some(Tried { floor: 100, id: None }));
         assert!(book.is_echo(5, 101, "Look.").unwrap());
@@ -401,8 +402,10 @@ mod tests {
         let book = Book::in_memory().unwrap();
         book.decide(9, &[]).unwrap();
         assert_eq!(book.decided(9).unwrap(), Some(Vec::new()));
-        book.handle(1, 9).unwrap();
-        book.handle(1, 4).unwrap();
+        book.handle(2, 12, 12).unwrap();
+        assert_eq!(book.decided(9).unwrap(), Some(Vec::new()), "another channel is ahead");
+        book.handle(1, 9, 9).unwrap();
+        book.handle(1, 4, 4).unwrap();
         assert_eq!((book.handled(1).unwrap(), book.decided(9).unwrap()), (Some(9), None));
     }
 }

@@ -104,6 +104,11 @@ impl Shared {
         }
     }
 
+    /// Whether what somebody posts in a room may be on Discord already: it comes from there.
+    pub(crate) fn posts_there(&self, name: &str) -> bool {
+        name == GUEST || self.is_human(name) || self.roster.foreign(name).is_some()
+    }
+
     /// The next post of this agent in this room comes from Discord.
     pub(crate) fn note_keyed(&self, room: Option<&str>, agent: Option<&str>) {
         if let (Some(room), Some(agent)) = (room, agent) {
@@ -155,11 +160,13 @@ impl Bridge {
         let mut roster = Roster::new(own.user);
         let (mut agents, mut takers) = (BTreeMap::new(), BTreeMap::new());
         for bot in &settings.bots {
+            no_human(&broker, &bot.agent).await?;
             let named = |error: RestError| Failed::Discord(format!("the bot of {}: {error}", bot.agent));
             match &bot.identity {
                 Identity::Ours { token } => {
                     let rest = Rest::start(token, api).await.map_err(named)?;
                     registered(&broker, &bot.agent).await?;
+                    known_once(&roster, rest.user, &bot.agent)?;
                     roster.add(rest.user, &bot.agent, true);
                     agents.insert(bot.agent.clone(), rest);
                 }
@@ -168,8 +175,15 @@ impl Bridge {
                         Some(token) => token.clone(),
                         None => agent_token(&broker, &bot.agent).await?,
                     };
+                    known_once(&roster, *user, &bot.agent)?;
                     roster.add(*user, &bot.agent, false);
-                    takers.insert(bot.agent.clone(), Taker::new(client(&settings, &token, &report)?));
+                    let taker = client(&settings, &token, &report)?;
+                    let whose = taker.client.agent(OWN_NAME).await?;
+                    if whose.name != bot.agent || whose.kind == Kind::Human {
+                        let what = format!("the lastword_token_file of {} is the token of {}", bot.agent, whose.name);
+                        return Err(Failed::Settings(what));
+                    }
+                    takers.insert(bot.agent.clone(), Taker::new(taker));
                 }
             }
         }
@@ -268,6 +282,31 @@ fn hearing(
 
 fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker, ClientError> {
     Broker::new(&settings.url, token.reveal(), report.clone())
+}
+
+/// A bot never speaks as a human, whatever the settings call it.
+async fn no_human(broker: &Broker, name: &str) -> Result<(), Failed> {
+    match broker.client.agent(name).await {
+        Ok(known) if known.kind == Kind::Human => Err(Failed::Settings(format!(
+            "{name} is a human, and a bot can't be one: give the bot an agent of its own"
+        ))),
+        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
+        Ok(_) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// One Discord user is one bot of one agent, and never the broker's.
+fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), Failed> {
+    match roster.get(user) {
+        Some(member) => {
+            Err(Failed::Settings(format!("{} and {agent} are the same bot: its user is {user}", member.agent)))
+        }
+        None if roster.is_broker(user) => {
+            Err(Failed::Settings(format!("the bot of {agent} is the broker's own: make a bot of its own for it")))
+        }
+        None => Ok(()),
+    }
 }
 
 /// An agent whose bot is ours is run by somebody, who has its token.

@@ -140,10 +140,10 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationCause::Asked => format!("❓ **{agent}** asks"),
         EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice: what shall be done?"),
     };
-    let mut text = format!("{asks} · {reference} · {id}\n{message}");
+    let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
     if options.len() > OPTIONS_MAX {
         for option in options {
-            text.push_str(&format!("\n- {option}"));
+            text.push_str(&format!("\n- {}", unmarked(option)));
         }
     }
     let answer = view.answer.as_deref().unwrap_or_default();
@@ -153,8 +153,9 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationState::Withdrawn => Some("⚪ The task that asked is over: no answer is needed.".to_owned()),
     };
     let few = options.iter().enumerate().filter(|_| options.len() <= OPTIONS_MAX);
-    let mut buttons: Vec<Value> =
-        few.map(|(number, option)| Button::Option { id: id.clone(), number }.picture(option, PRIMARY)).collect();
+    let mut buttons: Vec<Value> = few
+        .map(|(number, option)| Button::Option { id: id.clone(), number }.picture(&plain(option), PRIMARY))
+        .collect();
     buttons.push(Button::Answer { id: id.clone() }.picture("Answer…", SECONDARY));
     Card::new(&text, &buttons, outcome.as_deref())
 }
@@ -165,7 +166,7 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     let on = view.reference.as_ref().map(|reference| format!(" · {reference}")).unwrap_or_default();
     let mut text = format!("🔒 **{agent}** would call `{}`{on} · {id}", plain(tool).replace('`', "'"));
     if let Some(reason) = &view.reason {
-        text.push_str(&format!("\nbecause: {}", plain(reason)));
+        text.push_str(&format!("\nbecause: {}", unmarked(reason)));
     }
     text.push_str(&format!("\n```json\n{}\n```", arguments(&view.arguments)));
     let pending = view.state == ApprovalState::Pending;
@@ -224,6 +225,26 @@ fn arguments(value: &Value) -> String {
 /// A text on one line, in which nothing hides.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || hides(c) { ' ' } else { c }).collect()
+}
+
+/// On one line, and with nothing that Discord would take for a mark: a fence, a spoiler, a link.
+fn unmarked(text: &str) -> String {
+    let mut out = String::new();
+    for c in plain(text).chars() {
+        if c.is_ascii_punctuation()
+            && !matches!(c, '.' | ',' | ';' | '?' | '!' | '/' | '\'' | '"' | '%' | '&' | '=' | '+' | '$')
+        {
+            out.push('\\');
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// Several lines in which nothing is hidden and no block of code begins.
+fn shown(text: &str) -> String {
+    let seen = |c: char| if (c.is_control() && c != '\n') || hides(c) { ' ' } else { c };
+    text.chars().map(seen).collect::<String>().replace("```", "` ` `").replace("||", "| |")
 }
 
 /// Characters that have no picture, or that turn the direction of what follows.

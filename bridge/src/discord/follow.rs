@@ -86,7 +86,9 @@ async fn show(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         }
         "warned" => warned(shared, event).await,
         "post_keyed" => {
-            if event.data.get("admitted") == Some(&Value::Bool(true)) {
+            let ours = text(event, "key").and_then(post_of).is_some();
+            let there = event.agent.as_deref().is_some_and(|agent| shared.posts_there(agent));
+            if ours && there && event.data.get("admitted") == Some(&Value::Bool(true)) {
                 shared.note_keyed(text(event, "room"), event.agent.as_deref());
             }
             Ok(false)

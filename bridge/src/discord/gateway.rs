@@ -7,6 +7,7 @@ use tokio::sync::mpsc::Sender;
 use tokio::sync::watch;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
+use super::interactions;
 use super::seen::Post;
 use super::settings::Secret;
 use crate::event::{Event, Report};
@@ -88,6 +89,9 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &Report) {
                 ears.missed.send_modify(|count| *count += 1);
             }
         },
+        // Cards, forms and commands are the broker's bot's. Whoever else has an agent's token could make a form that looks
+        // like one of them.
+        Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
         Some("INTERACTION_CREATE") => {
             if ears.interactions.try_send(frame.d).is_err() {
                 report.tell(&Event::Warning { message: "more clicks than can be served: one was dropped".to_owned() });

@@ -69,7 +69,8 @@ impl Intake {
             }
             let last = outbox.persist(|| outbox.broker.last_post(channel)).await;
             let last = last.map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
-            book.handle(channel, last.unwrap_or_default()).map_err(|error| error.to_string())?;
+            book.handle(channel, last.unwrap_or_default(), last.unwrap_or_default())
+                .map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -206,7 +207,7 @@ impl Intake {
         for act in acts {
             self.perform(first, act).await?;
         }
-        shared.book.handle(first.channel, run.last_id()).map_err(lost)
+        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
     }
 
     async fn decided(&self, run: &Run, post: &Post) -> Result<Vec<Act>, ClientError> {
@@ -253,7 +254,15 @@ impl Intake {
                 self.explain(post, &voice, sent).await;
             }
             Act::Submit { voice, text } => {
-                let sent = self.submit(post, &voice, text).await?;
+                let sent = self.submit(post, &voice, text.clone()).await?;
+                if sent.is_err() && !matches!(voice, Voice::Human(_)) {
+                    // What is no message is a post like any other, and counts where it stands (R1).
+                    let plain = RoomPost { body: text, mentions: None, reference: None };
+                    let counted = self.post_under(&format!("{}.0", key(post.id)), post, &voice, &plain).await?;
+                    if is_silent(&counted) {
+                        return Ok(());
+                    }
+                }
                 self.explain(post, &voice, sent).await;
             }
             Act::Finish { agent, turn, answer } => {
@@ -304,13 +313,22 @@ impl Intake {
     }
 
     async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
+        self.post_under(&key(post.id), post, voice, said).await
+    }
+
+    async fn post_under(
+        &self,
+        key: &str,
+        post: &Post,
+        voice: &Voice,
+        said: &RoomPost,
+    ) -> Result<Result<(), ClientError>, ClientError> {
         let room = match self.room(post.channel).await {
             Ok(room) => room,
             Err(error) => return refused_or_fatal(Err(error)),
         };
         let broker = self.broker(voice);
-        let key = key(post.id);
-        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(key))).await.map(|_| ());
         refused_or_fatal(sent)
     }
 
@@ -328,7 +346,8 @@ impl Intake {
         let key = key(post.id);
         let sent = deliver(broker, || broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
-            book.unplace(reference, post.id).map_err(lost)?;
+            let root = lineage(reference).last().unwrap_or(reference);
+            book.unplace(root, post.id).map_err(lost)?;
         }
         refused_or_fatal(sent)
     }
@@ -367,7 +386,7 @@ impl Intake {
         let Err(error) = sent else { return };
         let Some(problem) = error.problem() else { return };
         // Beyond the limit of turns a room stays silent: its one warning was posted.
-        if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
+        if is_turns(problem.code) {
             return;
         }
         // A bot is named, and not mentioned: what explains a refusal must wake nobody.
@@ -423,6 +442,15 @@ where
         broker.fails(&error);
         sleep(backoff.grow()).await;
     }
+}
+
+const fn is_turns(code: Code) -> bool {
+    matches!(code, Code::TurnsSoft | Code::TurnsHard)
+}
+
+/// Whether it was refused because enough was said there since a human spoke.
+fn is_silent(sent: &Result<(), ClientError>) -> bool {
+    sent.as_ref().err().and_then(ClientError::problem).is_some_and(|problem| is_turns(problem.code))
 }
 
 /// A refusal is for whoever posted; anything else ends the bridge.

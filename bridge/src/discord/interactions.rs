@@ -101,12 +101,21 @@ fn deed(kind: Option<u64>, data: &Value) -> Deed {
             let mut fields = parts.flat_map(|row| row["components"].as_array().into_iter().flatten());
             let words = fields.find(|field| field["custom_id"] == WORDS).and_then(|field| field["value"].as_str());
             match (button(), words) {
-                (Some(button), Some(words)) => Deed::Form { button, words: words.trim().to_owned() },
+                // Other buttons open no form, so no form of ours comes back for them.
+                (Some(button @ (Button::Respond { .. } | Button::Answer { .. })), Some(words)) => {
+                    Deed::Form { button, words: words.trim().to_owned() }
+                }
                 (_, _) => Deed::Other,
             }
         }
         Some(_) | None => Deed::Other,
     }
+}
+
+/// Whether it only shows something: what may come by the bot of an agent, too.
+pub(crate) fn is_harmless(value: &Value) -> bool {
+    let button = value["data"]["custom_id"].as_str().and_then(Button::parse);
+    value["type"] == 3 && matches!(button, Some(Button::Envelope { .. }))
 }
 
 /// Serves, each in a task of its own. Ends with the gateway.

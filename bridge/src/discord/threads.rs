@@ -44,8 +44,8 @@ impl Threads {
             }
             Err(error) => {
                 self.outbox.warn(&format!("{} gets no thread and is shown in its channel. {error}", place.reference));
-                // Better there than nowhere.
-                self.book.set_thread(&place.reference, place.channel).is_ok().then_some(place.channel)
+                // Better there than nowhere; and not noted, or the whole channel would be about this conversation.
+                Some(place.channel)
             }
         }
     }

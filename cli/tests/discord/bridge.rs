@@ -126,6 +126,8 @@ fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once()
     assert_eq!(sent["message"]["from"], "hive");
     town.world.posts(town.hive, town.channel, &header.replace("FROM:hive", "FROM:kilo"));
     town.world.wait_message(town.channel, town.broker, "hive: not passed on.");
+    // It is no message, and counts like any other post.
+    town.until("heard", |event| event["agent"] == "hive" && event["data"]["room"].is_string());
     for _ in 0..3 {
         town.world.posts(town.hive, town.channel, "[FROM:hive][TYPE:INFO] hello");
     }

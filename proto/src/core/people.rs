@@ -2,7 +2,6 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Bound;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, MessageType};
@@ -261,11 +260,9 @@ impl Step<'_> {
     /// A human's post about a work item is heard in its conversation and in those that came of it (R4).
     fn rearm(&mut self, by: AgentId, reference: &Ref) {
         let state = self.state();
-        let children = alloc::format!("{reference}/");
-        let below = state.refs.range::<str, _>((Bound::Excluded(children.as_str()), Bound::Unbounded));
-        let below = below.take_while(|(name, _)| name.as_str().starts_with(&children)).map(|(_, conv)| *conv);
+        let Some(root) = state.refs.get(reference) else { return };
         let silent = |conv: &ConvId| state.turns_in(Place::Conversation(*conv)) > 0;
-        let convs: Vec<ConvId> = state.refs.get(reference).copied().into_iter().chain(below).filter(silent).collect();
+        let convs: Vec<ConvId> = state.lineage_below(*root).into_iter().filter(silent).collect();
         for conv in convs {
             self.lift_place(Place::Conversation(conv), by);
             self.record(Fact::Rearmed { conv, by });

@@ -135,6 +135,10 @@ impl<K: Number, T> Table<K, T> {
         while let Some(None) = self.pages.back() {
             self.pages.pop_back();
         }
+        if self.pages.is_empty() {
+            // Like a new one, also to whom they are compared.
+            self.first = 0;
+        }
     }
 
     /// The records, in the order of their numbers.
@@ -278,6 +282,14 @@ mod tests {
             (0..400_u64).prop_map(Step::Remove),
             (0..400_u64, 0..400_u64).prop_map(|(a, b)| Step::Range(a, b)),
         ]
+    }
+
+    #[test]
+    fn one_that_has_become_empty_is_like_a_new_one() {
+        let mut table: Table<TaskId, u8> = Table::new();
+        table.insert(TaskId(66), 0);
+        table.remove(&TaskId(66));
+        assert_eq!(table, Table::new());
     }
 
     proptest! {

@@ -91,7 +91,7 @@ pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) ->
         };
         let convs = match reference.as_deref() {
             None => None,
-            Some(text) => Some(views::children_of(live.state, *live.state.refs.get(text)?)),
+            Some(text) => Some(live.state.lineage_below(*live.state.refs.get(text)?)),
         };
         Some((convs, agent(from)?, agent(to)?))
     };

@@ -206,7 +206,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
     let conv = audit::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, conv, known), views::children_of(live.state, conv)))
+        Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
     let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))?;
     fresh(ctx).await;

@@ -25,7 +25,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     let conv = find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
-        Some((views::conversation(live.state, conv, known), views::children_of(live.state, conv)))
+        Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
     let found = ctx.handle.query(look).await?;
     let (mut view, convs) = found.ok_or_else(|| Fault::unknown(reference))?;

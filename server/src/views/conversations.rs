@@ -119,23 +119,6 @@ pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
     Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current) }
 }
 
-/// A conversation and those opened from it, at any remove.
-pub(crate) fn children_of(state: &State, root: ConvId) -> Vec<ConvId> {
-    let mut found = BTreeSet::from([root]);
-    // A child is opened after its parent and so has a higher number: one pass finds all, and ends with the last of them.
-    let mut missing = u64::from(state.conversations.get(&root).map_or(0, |conv| conv.children));
-    for (id, conv) in state.conversations.range(root..) {
-        if missing == 0 {
-            break;
-        }
-        if conv.parent.is_some_and(|parent| found.contains(&parent)) {
-            found.insert(id);
-            missing = missing - 1 + u64::from(conv.children);
-        }
-    }
-    found.into_iter().collect()
-}
-
 /// Deepest nesting of a tree; deeper messages stand beside their cause, so that every JSON parser reads it.
 const NESTING_MAX: usize = 24;
 

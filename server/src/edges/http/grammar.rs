@@ -26,6 +26,7 @@ const TEXT: &str = concat!(
     r"\[REF:[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}\]",
     r"\[DEPTH:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\]",
 );
+const GRANT_ID: &str = "^grant-[0-9]{1,19}$";
 const NOT_BLANK: &str = r"\S";
 
 /// What a member has to be like.
@@ -62,6 +63,9 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("NewRoom", "name", Form::Text(REF)),
     ("NewRoom", "members", Form::Own(NAME, RESERVED)),
     ("Post", "body", Form::Text(NOT_BLANK)),
+    ("Post", "mentions", Form::Own(NAME, RESERVED)),
+    ("Post", "ref", Form::Text(REF)),
+    ("Extend", "grant", Form::Text(GRANT_ID)),
     ("NewEscalation", "message", Form::Text(NOT_BLANK)),
     ("NewEscalation", "ref", Form::Text(REF)),
     ("HeldCall", "tool", Form::Text(NOT_BLANK)),
