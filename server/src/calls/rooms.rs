@@ -4,7 +4,7 @@ use lastword_proto::ids::{ClaimId, RoomId};
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId, Resource};
 use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Post, Posted, RoomView};
-use lastword_proto::{Input, Reply};
+use lastword_proto::{Code, Input, Reply};
 
 use super::registry::checked;
 use super::{Caller, Context, admitted};
@@ -13,7 +13,7 @@ use crate::edges::Fault;
 use crate::views::{self, Shown};
 
 /// Names that one post may mention.
-const MENTIONS_MAX: usize = 16;
+pub(crate) const MENTIONS_MAX: usize = 16;
 
 /// Opens a room, or sets its members.
 pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<RoomView, Fault> {
@@ -55,7 +55,8 @@ pub(crate) async fn post(
     }
     let human = caller.principal.is_human();
     if !human && (mentions.is_some() || reference.is_some()) {
-        return Err(FieldError::new("mentions", "and `ref` are for a human's post: an agent's asks nobody").into());
+        let text = "`mentions` and `ref` are for a human's post: an agent's asks nobody";
+        return Err(Fault::new(Code::Forbidden, text));
     }
     let id = find(ctx, room).await?;
     let mentions = match mentions {

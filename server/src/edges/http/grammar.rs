@@ -84,6 +84,9 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
         Form::Own(ADDRESS, NOBODY).add(many);
         many["minItems"] = json!(1);
     }
+    if let Some(mentions) = schemas.get_mut("Post").and_then(|post| member_of(post, "mentions")) {
+        mentions["maxItems"] = json!(crate::calls::rooms::MENTIONS_MAX);
+    }
     if let Some(parts) = schemas.get_mut("Envelope").and_then(|envelope| envelope["allOf"].as_array_mut()) {
         parts.push(addressed());
     }
