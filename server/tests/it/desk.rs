@@ -118,7 +118,7 @@ async fn a_post_with_a_key_is_one_however_often_it_is_tried() {
     let asked = world.get("operator", "/v1/messages?ref=LOGIN-1").await.is(200);
     assert_eq!(asked["items"].as_array().unwrap().len(), 2, "{asked}");
     for body in [json!({"body": "x", "mentions": ["hive"]}), json!({"body": "x", "ref": "LOGIN-2"})] {
-        world.post("kilo", path, body).await.refused(400, "malformed");
+        world.post("kilo", path, body).await.refused(403, "forbidden");
     }
     world.post("operator", path, json!({"body": "x", "ref": "a b"})).await.refused(400, "malformed");
 }
