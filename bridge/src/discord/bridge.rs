@@ -296,14 +296,11 @@ async fn no_human(broker: &Broker, name: &str) -> Result<(), Failed> {
     }
 }
 
-/// One Discord user is one bot of one agent, and never the broker's.
+/// One Discord user is one bot of one agent.
 fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), Failed> {
     match roster.get(user) {
         Some(member) => {
             Err(Failed::Settings(format!("{} and {agent} are the same bot: its user is {user}", member.agent)))
-        }
-        None if roster.is_broker(user) => {
-            Err(Failed::Settings(format!("the bot of {agent} is the broker's own: make a bot of its own for it")))
         }
         None => Ok(()),
     }
