@@ -5,17 +5,19 @@
 
 mod envelope;
 mod explanation;
+mod standing;
 mod time;
 mod views;
 mod work;
 
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use explanation::{Explanation, Hold, Link, RefusedSend, Subject};
+pub use standing::Standing;
 pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
     AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,
     Distance, Event, Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom,
-    Post, Posted, RequestView, RoomView, Standing, TreeNode,
+    Post, Posted, RequestView, RoomView, TreeNode,
 };
 pub use work::{
     ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,

@@ -255,8 +255,9 @@ impl Intake {
             }
             Act::Submit { voice, text } => {
                 let sent = self.submit(post, &voice, text.clone()).await?;
-                if sent.is_err() && !matches!(voice, Voice::Human(_)) {
-                    // What is no message is a post like any other, and counts where it stands (R1).
+                if sent.is_err() && !is_silent(&sent) && !matches!(voice, Voice::Human(_)) {
+                    // What is no message is a post like any other, and counts where it stands (R1). What was refused
+                    // for its turns was counted in its conversation.
                     let plain = RoomPost { body: text, mentions: None, reference: None };
                     let counted = self.post_under(&format!("{}.0", key(post.id)), post, &voice, &plain).await?;
                     if is_silent(&counted) {

@@ -25,6 +25,9 @@ const TEAM: usize = 20;
 const REQUESTS: usize = 10;
 /// Questions of each kind to a filled log.
 const QUESTIONS: usize = 100;
+/// How long agents may take to be connected, and how often that is looked at.
+const ATTACH_MAX: Duration = Duration::from_secs(60);
+const ATTACH_PACE: Duration = Duration::from_millis(50);
 /// Calls that are under way at once where something is set up.
 const AT_ONCE: usize = 64;
 
@@ -276,12 +279,16 @@ impl Served {
 
     /// Waits until so many agents are connected.
     async fn attached(&self, count: usize) -> Result<(), Failure> {
+        let begin = now();
         loop {
             let connected = self.human.agents().await?.items.iter().filter(|agent| agent.connected).count();
             if connected >= count {
                 return Ok(());
             }
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            if begin.elapsed() > ATTACH_MAX {
+                return Err(Failure::unavailable(format!("only {connected} of {count} agents are connected")));
+            }
+            tokio::time::sleep(ATTACH_PACE).await;
         }
     }
 

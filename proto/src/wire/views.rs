@@ -208,58 +208,6 @@ pub struct ConversationSummary {
     pub nearest: Option<Distance>,
 }
 
-/// How a conversation stands, in one word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// A human stopped it.
-    Stopped,
-    /// A limit holds it, or a grant that is open in it, until a human lifts it.
-    Latched,
-    /// A human paused it.
-    Paused,
-    /// A request is open in it.
-    Active,
-    /// Nothing is to be done in it.
-    Idle,
-}
-
-impl Standing {
-    /// All of them, what wants a human's eye first.
-    pub const ALL: [Self; 5] = [Self::Latched, Self::Active, Self::Paused, Self::Stopped, Self::Idle];
-
-    /// How something stands that runs so, is latched or not, and has open requests or not.
-    #[must_use]
-    pub const fn of(state: Running, latched: bool, open: bool) -> Self {
-        match (state, latched, open) {
-            (Running::Stopped, ..) => Self::Stopped,
-            (Running::Active | Running::Paused, true, _) => Self::Latched,
-            (Running::Paused, false, _) => Self::Paused,
-            (Running::Active, false, true) => Self::Active,
-            (Running::Active, false, false) => Self::Idle,
-        }
-    }
-
-    /// The word for it.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Stopped => "stopped",
-            Self::Latched => "latched",
-            Self::Paused => "paused",
-            Self::Active => "active",
-            Self::Idle => "idle",
-        }
-    }
-}
-
-impl ConversationSummary {
-    /// How it stands.
-    #[must_use]
-    pub const fn standing(&self) -> Standing {
-        Standing::of(self.state, self.latched, self.counters.open_tasks > 0)
-    }
-}
-
 impl ConversationView {
     /// The newest grant that is open in it, or the one of its last request.
     #[must_use]
