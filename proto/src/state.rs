@@ -23,7 +23,7 @@ mod work;
 mod workspace;
 
 pub use keys::{Keys, RequestNumber};
-pub use small::{Few, TaskSet};
+pub use small::{Few, Sorted, TaskSet};
 pub use table::{Number, Table};
 pub use work::*;
 pub use workspace::*;

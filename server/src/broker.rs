@@ -29,7 +29,7 @@ pub(crate) use self::handle::off_thread;
 pub use self::handle::{Failed, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
-pub(crate) use self::wakes::Subscription;
+pub(crate) use self::wakes::{Subscription, Wait};
 
 use self::handle::Shared;
 use self::writer::{Batch, Writing};

@@ -126,9 +126,7 @@ impl Step<'_> {
             return Ok(Reply::Delivery(None));
         };
         let crate::state::Asker::Task { task, .. } = child.asker else {
-            let unread =
-                self.state().agent(by.agent()).is_some_and(|a| a.notices.iter().any(|(seq, _)| *seq == answer));
-            if unread {
+            if self.state().agent(by.agent()).is_some_and(|agent| agent.notice(answer).is_some()) {
                 self.record(Fact::NoticeRead { agent: by.agent(), message: answer });
             }
             return Ok(Reply::Delivery(Some(Delivery { turn: None, message: answer, notices: [].into() })));

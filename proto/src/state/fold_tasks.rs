@@ -138,7 +138,10 @@ impl State {
     }
 
     pub(super) fn drop_notice(&mut self, agent: AgentId, message: Seq) {
-        self.agents[agent.0 as usize].notices.retain(|(seq, _)| *seq != message);
+        let agent = &mut self.agents[agent.0 as usize];
+        if let Some(place) = agent.notice(message) {
+            agent.notices.remove(place);
+        }
     }
 
     fn request_accepted(&mut self, at: Time, message: &Message, terms: &Terms) {
@@ -182,7 +185,9 @@ impl State {
         grant.wake(to);
         let server = &mut self.agents[to.0 as usize];
         server.grant_tasks.insert(task);
-        server.partners.extend(asker.agent().map(|partner| (partner, task)));
+        if let Some(partner) = asker.agent() {
+            server.partners.insert((partner, task));
+        }
         if asker.is_task() {
             grant.structure = grant.structure.saturating_sub(1);
         } else {

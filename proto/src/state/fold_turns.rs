@@ -204,7 +204,9 @@ impl State {
         self.step(id, RequestEvent::Requeued);
         let runner = &mut self.agents[agent.0 as usize];
         runner.grant_tasks.insert(id);
-        runner.partners.extend(self.tasks[&id].partners().map(|partner| (partner, id)));
+        for partner in self.tasks[&id].partners() {
+            runner.partners.insert((partner, id));
+        }
         if let Some(grant) = self.grants.get_mut(&grant) {
             grant.wake(agent);
         }

@@ -8,23 +8,34 @@ use crate::ids::TaskId;
 /// A list that holds up to `N` without an allocation.
 pub type Few<T, const N: usize> = SmallVec<[T; N]>;
 
-/// Tasks, each once, in the order of their numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TaskSet(Few<TaskId, 2>);
+/// Things in order, each once, in one piece of memory: for sets that mostly hold a few, and never more than a limit
+/// lets them. What is put in tends to come last, which is where it looks first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent, bound(serialize = "T: Serialize", deserialize = "T: Deserialize<'de>"))]
+pub struct Sorted<T, const N: usize>(Few<T, N>);
 
-impl TaskSet {
-    /// Puts one in; those minted last come last, which is where it looks first.
-    pub(crate) fn insert(&mut self, task: TaskId) {
-        if self.0.last().is_none_or(|last| *last < task) {
-            self.0.push(task);
-        } else if let Err(place) = self.0.binary_search(&task) {
-            self.0.insert(place, task);
+/// Tasks, in the order of their numbers.
+pub type TaskSet = Sorted<TaskId, 2>;
+
+impl<T, const N: usize> Default for Sorted<T, N> {
+    fn default() -> Self {
+        Self(Few::new())
+    }
+}
+
+impl<T: Ord, const N: usize> Sorted<T, N> {
+    /// Puts one in.
+    pub(crate) fn insert(&mut self, item: T) {
+        if self.0.last().is_none_or(|last| *last < item) {
+            self.0.push(item);
+        } else if let Err(place) = self.0.binary_search(&item) {
+            self.0.insert(place, item);
         }
     }
 
     /// Takes one out.
-    pub(crate) fn remove(&mut self, task: &TaskId) {
-        if let Ok(place) = self.0.binary_search(task) {
+    pub(crate) fn remove(&mut self, item: &T) {
+        if let Ok(place) = self.0.binary_search(item) {
             self.0.remove(place);
         }
         if self.0.is_empty() {
@@ -32,8 +43,26 @@ impl TaskSet {
         }
     }
 
-    /// Them, in the order of their numbers.
-    pub fn iter(&self) -> core::slice::Iter<'_, TaskId> {
+    /// Those that are not before `from` and not behind `through`.
+    pub(crate) fn within(&self, from: &T, through: &T) -> &[T] {
+        let (begin, end) = (self.0.partition_point(|item| item < from), self.0.partition_point(|item| item <= through));
+        self.0.get(begin..end).unwrap_or_default()
+    }
+
+    /// The first.
+    #[must_use]
+    pub fn first(&self) -> Option<&T> {
+        self.0.first()
+    }
+
+    /// The last.
+    #[must_use]
+    pub fn last(&self) -> Option<&T> {
+        self.0.last()
+    }
+
+    /// Them, in order.
+    pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.0.iter()
     }
 
@@ -50,21 +79,21 @@ impl TaskSet {
     }
 }
 
-impl IntoIterator for TaskSet {
-    type Item = TaskId;
-    type IntoIter = smallvec::IntoIter<[TaskId; 2]>;
+impl<T, const N: usize> IntoIterator for Sorted<T, N> {
+    type Item = T;
+    type IntoIter = smallvec::IntoIter<[T; N]>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.0.into_iter()
     }
 }
 
-impl<'a> IntoIterator for &'a TaskSet {
-    type Item = &'a TaskId;
-    type IntoIter = core::slice::Iter<'a, TaskId>;
+impl<'a, T, const N: usize> IntoIterator for &'a Sorted<T, N> {
+    type Item = &'a T;
+    type IntoIter = core::slice::Iter<'a, T>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.iter()
+        self.0.iter()
     }
 }
 
@@ -81,5 +110,8 @@ mod tests {
         set.remove(&TaskId(2));
         set.remove(&TaskId(7));
         assert_eq!(set.iter().map(|task| task.0).collect::<alloc::vec::Vec<_>>(), [1, 3, 9]);
+        assert_eq!(set.within(&TaskId(2), &TaskId(9)), [TaskId(3), TaskId(9)]);
+        assert_eq!(set.within(&TaskId(4), &TaskId(8)), []);
+        assert_eq!(set.within(&TaskId(10), &TaskId(11)), []);
     }
 }

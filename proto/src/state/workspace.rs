@@ -1,11 +1,11 @@
 //! Agents, conversations and grants: who is there, where they speak, and what work starts from.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeSet, VecDeque};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use super::{Few, Running, TaskSet};
+use super::{Few, Running, Sorted, TaskSet};
 use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
@@ -27,7 +27,7 @@ pub struct Agent {
     /// What it may do.
     pub profile: Profile,
     /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
-    pub queue: BTreeSet<(Time, TaskId)>,
+    pub queue: Sorted<(Time, TaskId), 1>,
     /// Its open turns.
     pub turns: Vec<TurnId>,
     /// What it is to be shown with its next delivery, oldest first.
@@ -39,9 +39,9 @@ pub struct Agent {
     /// What it used up today.
     pub day: DayUse,
     /// Its tasks in grants that are open, closed tasks included.
-    pub grant_tasks: BTreeSet<TaskId>,
+    pub grant_tasks: TaskSet,
     /// The agents that asked for those tasks or serve requests of them, each with the task.
-    pub partners: BTreeSet<(AgentId, TaskId)>,
+    pub partners: Sorted<(AgentId, TaskId), 1>,
     /// Its open escalations.
     pub escalations_open: u64,
     /// Its undecided approvals.
@@ -79,7 +79,7 @@ pub(crate) struct AckClock {
     /// Since when it is free.
     pub(crate) since: Option<Time>,
     /// Unacknowledged requests by the free time at which they are due.
-    pub(crate) due: BTreeSet<(u64, TaskId)>,
+    pub(crate) due: Sorted<(u64, TaskId), 1>,
     /// The moment of the timer that is set.
     pub(crate) timer: Option<Time>,
 }
@@ -241,14 +241,14 @@ impl Agent {
             live: false,
             running: Running::Active,
             profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
-            queue: BTreeSet::new(),
+            queue: Sorted::default(),
             turns: Vec::new(),
             notices: VecDeque::new(),
             recent: VecDeque::new(),
             roots: VecDeque::new(),
             day: DayUse::default(),
-            grant_tasks: BTreeSet::new(),
-            partners: BTreeSet::new(),
+            grant_tasks: TaskSet::default(),
+            partners: Sorted::default(),
             escalations_open: 0,
             approvals_open: 0,
             claims: 0,
@@ -263,11 +263,16 @@ impl Agent {
         self.name.as_ref().map_or("system", AgentName::as_str)
     }
 
+    /// Where among its notices a fact is.
+    pub(crate) fn notice(&self, seq: Seq) -> Option<usize> {
+        self.notices.binary_search_by_key(&seq, |(notice, _)| *notice).ok()
+    }
+
     /// Its newest task that `partner` asked for or serves a request of, and that is still its own.
     #[must_use]
     pub fn task_with(&self, partner: AgentId, own: impl Fn(TaskId) -> bool) -> Option<TaskId> {
-        let with = self.partners.range((partner, TaskId(0))..=(partner, TaskId(u64::MAX)));
-        with.rev().map(|(_, task)| *task).find(|task| own(*task))
+        let with = self.partners.within(&(partner, TaskId(0)), &(partner, TaskId(u64::MAX)));
+        with.iter().rev().map(|(_, task)| *task).find(|task| own(*task))
     }
 
     /// Whether it is a human.

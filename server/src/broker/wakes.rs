@@ -1,11 +1,12 @@
-//! Who waits for what: a hint channel for each agent that is connected, and for approvals.
+//! Who waits for what: a hint channel for each agent that is connected, for each answer that a send waits for,
+//! and for approvals.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use lastword_proto::Input;
 use lastword_proto::ids::AgentId;
-use tokio::sync::Notify;
+use lastword_proto::{Entry, Fact, Input, MessageType, Seq};
+use tokio::sync::{Notify, oneshot};
 
 use super::Handle;
 
@@ -13,6 +14,8 @@ use super::Handle;
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
+    /// Those whose sends wait, by the request: whoever waits for one answer is not woken by all the others.
+    answers: Mutex<BTreeMap<Seq, Vec<oneshot::Sender<()>>>>,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
 }
@@ -25,6 +28,18 @@ struct Slot {
 }
 
 impl Wakes {
+    /// Rings for whoever waits for this.
+    pub(super) fn durable(&self, entry: &Entry) {
+        if let Fact::Accepted { message } = &entry.fact
+            && message.kind == MessageType::Response
+        {
+            // Dropping the senders is the ring.
+            drop(message.in_reply_to.and_then(|request| self.answers().remove(&request)));
+        } else if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
+            self.approvals.notify_waiters();
+        }
+    }
+
     pub(crate) fn wake(&self, agent: AgentId) {
         if let Some(slot) = self.lock().get(&agent) {
             slot.bell.notify_waiters();
@@ -72,6 +87,10 @@ impl Wakes {
         }
     }
 
+    fn answers(&self) -> MutexGuard<'_, BTreeMap<Seq, Vec<oneshot::Sender<()>>>> {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,5 +129,39 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         let tell = || self.handle.cast(Input::Attach(self.agent, false));
         self.handle.wakes().leave(self.agent, self.attached, tell);
+    }
+}
+
+/// A send that waits for the answer to its request; ends when it is dropped.
+pub(crate) struct Wait {
+    handle: Handle,
+    request: Seq,
+    ring: oneshot::Receiver<()>,
+}
+
+impl Wait {
+    /// Waits for the answer to this message, from now on.
+    pub(crate) fn new(handle: &Handle, request: Seq) -> Self {
+        let (rings, ring) = oneshot::channel();
+        handle.wakes().answers().entry(request).or_default().push(rings);
+        Self { handle: handle.clone(), request, ring }
+    }
+
+    /// Comes back once the answer is durable.
+    pub(crate) async fn rings(&mut self) {
+        let _dropped = (&mut self.ring).await.is_err();
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.ring.close();
+        let mut answers = self.handle.wakes().answers();
+        if let Some(waiting) = answers.get_mut(&self.request) {
+            waiting.retain(|rings| !rings.is_closed());
+            if waiting.is_empty() {
+                answers.remove(&self.request);
+            }
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
-use lastword_proto::{Effect, Entry, Fact, Out, Reply, Seq, State};
+use lastword_proto::{Effect, Entry, Out, Reply, Seq, State};
 use lastword_store::{AppendError, Log};
 use tokio::sync::watch;
 
@@ -183,9 +183,7 @@ impl Writer {
         let mut recent = self.shared.recent();
         for entry in mem::take(&mut batch.entries) {
             self.shared.metrics.fact(&entry.fact);
-            if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
-                self.shared.wakes.approvals.notify_waiters();
-            }
+            self.shared.wakes.durable(&entry);
             recent.push(entry);
         }
         drop(recent);

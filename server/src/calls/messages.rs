@@ -7,8 +7,7 @@ use lastword_proto::wire::{EscalationView, Finished, StoredMessage};
 use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, desk, rang};
-use crate::broker::{Live, Subscription};
-use crate::clock::Stopwatch;
+use crate::broker::{Live, Wait};
 use crate::edges::Fault;
 use crate::views::{self, Shown};
 
@@ -38,24 +37,35 @@ pub(crate) async fn send(
     // Where nothing waits, nothing may count as waiting either (Q8).
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
-    // Before the send, so that no wake can come between it and the wait.
-    let subscription = wait.map(|_| Subscription::new(&ctx.handle, caller.principal.agent()));
     let input = Input::Send(caller.principal, Box::new(draft));
-    let then = |reply: Reply, live: &Live<'_>| match reply {
-        Reply::Sent(seqs) | Reply::Again(seqs) => Ok(views::shown(live, &seqs).ok_or(seqs)),
-        other => Err(other),
+    let handle = ctx.handle.clone();
+    let then = move |reply: Reply, live: &Live<'_>| {
+        // From the moment of the send: no answer can come before, and none is missed.
+        let fresh = matches!(reply, Reply::Sent(_));
+        match reply {
+            Reply::Sent(seqs) | Reply::Again(seqs) => {
+                let waits = wait.and_then(|_| Some(Wait::new(&handle, *seqs.first()?)));
+                Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh))
+            }
+            other => Err(other),
+        }
     };
-    let shown = match ctx.handle.submit_then(input, then).await? {
-        Ok(Ok(shown)) => shown,
-        Ok(Err(seqs)) => views::show(&ctx.handle, seqs).await?,
+    let (shown, waits, fresh) = match ctx.handle.submit_then(input, then).await? {
+        Ok((Ok(shown), waits, fresh)) => (shown, waits, fresh),
+        Ok((Err(seqs), waits, fresh)) => (views::show(&ctx.handle, seqs).await?, waits, fresh),
         Err(other) => return without_message(ctx, other).await,
     };
     if many {
         return Ok(Sent::Many(shown.into_iter().filter_map(Shown::stored).collect()));
     }
     let shown = shown.into_iter().next().ok_or_else(|| Fault::internal("nothing was stored"))?;
-    let response = match (wait, subscription, shown.request_id()) {
-        (Some(wait), Some(subscription), Some(id)) => collect(ctx, caller, id, wait, &subscription).await?,
+    let response = match (wait, waits, shown.request_id()) {
+        (Some(wait), Some(waits), Some(id)) => {
+            let request = RequestId::new(id).map_err(|_| Fault::internal("a request without a valid id"))?;
+            // What was sent just now has no answer yet.
+            let there = if fresh { None } else { collect_now(ctx, caller, request.clone()).await? };
+            if there.is_some() { there } else { collect(ctx, caller, request, wait, waits).await? }
+        }
         _ => None,
     };
     let stored = shown.stored().ok_or_else(|| Fault::internal("what was stored is no message"))?;
@@ -77,25 +87,22 @@ async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, Fault> {
 async fn collect(
     ctx: &Context,
     caller: Caller,
-    id: &str,
+    request: RequestId,
     wait: Duration,
-    subscription: &Subscription,
+    mut answer: Wait,
 ) -> Result<Option<StoredMessage>, Fault> {
-    let request = RequestId::new(id).map_err(|_| Fault::internal("a request without a valid id"))?;
-    let stopwatch = Stopwatch::start();
-    let bell = subscription.bell();
-    loop {
-        let mut ring = std::pin::pin!(bell.notified());
-        ring.as_mut().enable();
-        let reply = ctx.handle.submit(Input::Collect(caller.principal, request.clone())).await;
-        match admitted(reply)? {
-            Reply::Delivery(Some(delivery)) => return one(ctx, delivery.message).await.map(Some),
-            Reply::Delivery(None) => {}
-            other => return Err(Fault::unexpected(&other)),
-        }
-        if !rang(ctx, ring, wait.saturating_sub(stopwatch.elapsed())).await {
-            return Ok(None);
-        }
+    if !rang(ctx, answer.rings(), wait).await {
+        return Ok(None);
+    }
+    collect_now(ctx, caller, request).await
+}
+
+/// The answer to a request, where it is there and not on its way as a turn.
+async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, Fault> {
+    match admitted(ctx.handle.submit(Input::Collect(caller.principal, request)).await)? {
+        Reply::Delivery(Some(delivery)) => one(ctx, delivery.message).await.map(Some),
+        Reply::Delivery(None) => Ok(None),
+        other => Err(Fault::unexpected(&other)),
     }
 }
 

@@ -82,6 +82,40 @@ async fn a_send_can_wait_for_its_answer() {
 }
 
 #[tokio::test]
+async fn each_of_many_sends_that_wait_hears_its_own_answer() {
+    let world = World::with(&["a", "b", "c"]).await;
+    let ask = async |to: &'static str| {
+        let body = json!({"type":"request","to":to,"ref":format!("T-{to}"),"body":"?"});
+        let answered = world.post("operator", "/v1/messages?wait=20s", body).await.is(201);
+        assert_eq!(answered["response"]["body"], to);
+    };
+    let answer = async {
+        // Not in the order of the questions.
+        for name in ["c", "a", "b"] {
+            let task = world.take(name).await;
+            world.finish(name, &task, name).await.is(200);
+        }
+    };
+    tokio::join!(ask("a"), ask("b"), ask("c"), answer);
+}
+
+#[tokio::test]
+async fn a_send_that_is_tried_again_hears_the_answer_that_came_meanwhile() {
+    let world = World::with(&["kilo"]).await;
+    let ask = async |wait: &'static str| {
+        let body = json!({"type":"request","to":"kilo","ref":"T-1","body":"?","request_id":"r-1"});
+        world.post("operator", &format!("/v1/messages{wait}"), body).await.is(201)
+    };
+    let first = ask("").await;
+    // Nobody answers in time, and the wait ends.
+    assert_eq!(ask("?wait=1ms").await["response"], serde_json::Value::Null);
+    let task = world.take("kilo").await;
+    world.finish("kilo", &task, "42").await.is(200);
+    let again = ask("?wait=20s").await;
+    assert_eq!((&again["id"], &again["response"]["body"]), (&first["id"], &json!("42")));
+}
+
+#[tokio::test]
 async fn a_list_is_one_request_each() {
     let world = World::with(&["a", "b"]).await;
     let sent = world
