@@ -58,9 +58,11 @@ CREATE TABLE refusals (
   seq INTEGER PRIMARY KEY,
   agent INTEGER NOT NULL,
   code TEXT NOT NULL,
-  at INTEGER NOT NULL
+  at INTEGER NOT NULL,
+  conv INTEGER
 ) STRICT;
 CREATE INDEX refusals_by_agent ON refusals (agent);
+CREATE INDEX refusals_by_conv ON refusals (conv) WHERE conv IS NOT NULL;
 CREATE TABLE spends (
   turn INTEGER PRIMARY KEY,
   tokens INTEGER NOT NULL,
@@ -297,7 +299,10 @@ fn write(
     work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, Failed>,
 ) -> Result<Seq, Failed> {
     let transaction = db.transaction().map_err(Failed::Sqlite)?;
-    let reached = work(&mut Writing::new(&transaction, memory).map_err(Failed::Sqlite)?)?;
+    let mut writing = Writing::new(&transaction, memory).map_err(Failed::Sqlite)?;
+    let reached = work(&mut writing)?;
+    writing.lines.flush().map_err(Failed::Sqlite)?;
+    drop(writing);
     if reached > last {
         commit(transaction, reached).map_err(Failed::Sqlite)?;
     }
@@ -328,7 +333,7 @@ impl<'a> Writing<'a> {
             message: db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?,
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
-            refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4)")?,
+            refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
             // A turn closes once; a log that was written otherwise is `verify`'s to tell.
             spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?,
         })
@@ -337,7 +342,7 @@ impl<'a> Writing<'a> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are no messages and have nothing to look up here")]
     fn entry(&mut self, seq: Seq, entry: &Entry) -> rusqlite::Result<()> {
         let (seq, at) = (seq.0.cast_signed(), entry.at.0.cast_signed());
-        self.lines.index(seq, &entry.fact)?;
+        let conv = self.lines.index(seq, &entry.fact)?;
         self.sums.index(seq, entry.at, &entry.fact)?;
         match &entry.fact {
             Fact::Accepted { message } => self.message(seq, at, message),
@@ -346,7 +351,7 @@ impl<'a> Writing<'a> {
                 self.words(seq, body)
             }
             Fact::Refused { agent, refusal, .. } => {
-                self.refusal.execute((seq, agent.0, refusal.code.word(), at)).map(|_| ())
+                self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
             Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 || spend.cost_microusd > 0 => {
                 let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());

@@ -2,53 +2,97 @@
 //!
 //! A fact names what it is about by its number (a turn, a task, a grant), so the numbers' conversations are kept, too.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use lastword_proto::fact::{Latched, Part, Place, Scope};
 use lastword_proto::ids::ConvId;
-use lastword_proto::{Fact, Message};
+use lastword_proto::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
-/// Tables of their own, so that the messages' stay as small as they are.
+use crate::query::Cursor;
+
+/// Tables of their own, so that the messages' stay as small as they are; and one for each kind of number, for numbers grow,
+/// and what is put at a table's end is cheap.
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE lines (
   conv INTEGER NOT NULL,
-  seq INTEGER NOT NULL,
-  PRIMARY KEY (conv, seq)
+  -- The last of a few lines that came soon after each other.
+  last INTEGER NOT NULL,
+  -- Those before it: how far each is before the next.
+  earlier BLOB,
+  PRIMARY KEY (conv, last)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE places (
-  kind INTEGER NOT NULL,
-  id INTEGER NOT NULL,
-  conv INTEGER NOT NULL,
-  PRIMARY KEY (kind, id)
-) STRICT, WITHOUT ROWID;
+CREATE TABLE tasks (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
+CREATE TABLE turns (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
+CREATE TABLE grants (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
+CREATE TABLE escalations (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
+CREATE TABLE approvals (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
 CREATE TABLE refs (ref TEXT PRIMARY KEY, conv INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
 /// Deletes what [`SCHEMA`]'s tables hold.
-pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM places; DELETE FROM refs;";
+pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM tasks; DELETE FROM turns; DELETE FROM grants;
+DELETE FROM escalations; DELETE FROM approvals; DELETE FROM refs;";
+
+/// From the first line of a row to its last there are fewer facts than this.
+const SPAN: i64 = 4096;
 
 /// What a number counts.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
-    Task = 1,
-    Turn = 2,
-    Grant = 3,
-    Escalation = 4,
-    Approval = 5,
+    Task,
+    Turn,
+    Grant,
+    Escalation,
+    Approval,
 }
 
-/// Where numbers belong that came lately, so that their facts are not looked up again.
-#[derive(Default)]
-pub(crate) struct Lately(HashMap<(u8, u64), i64>);
+impl Kind {
+    const fn table(self) -> &'static str {
+        match self {
+            Self::Task => "tasks",
+            Self::Turn => "turns",
+            Self::Grant => "grants",
+            Self::Escalation => "escalations",
+            Self::Approval => "approvals",
+        }
+    }
+}
 
-/// Most of them; beyond it all are forgotten, and looked up.
+/// The statements for one kind of number.
+struct Places<'a> {
+    remember: CachedStatement<'a>,
+    find: CachedStatement<'a>,
+}
+
+impl<'a> Places<'a> {
+    fn new(db: &'a Connection, kind: Kind) -> rusqlite::Result<Self> {
+        let table = kind.table();
+        Ok(Self {
+            remember: db.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES (?1, ?2)"))?,
+            find: db.prepare_cached(&format!("SELECT conv FROM {table} WHERE id = ?1"))?,
+        })
+    }
+}
+
+/// What the writer knows without looking.
+#[derive(Default)]
+pub(crate) struct Lately {
+    /// Where numbers belong that came lately, so that their facts are not looked up again.
+    places: HashMap<(Kind, u64), i64>,
+    /// Lines that are not written yet, in order, by their conversation.
+    lines: BTreeMap<i64, Vec<i64>>,
+    /// The first of them.
+    first: i64,
+}
+
+/// Most places; beyond it all are forgotten, and looked up.
 const LATELY_MAX: usize = 50_000;
 
-/// Writes lines, in one transaction.
+/// Writes lines, in one transaction. What it was given is written only with [`Lines::flush`].
 pub(crate) struct Lines<'a> {
     line: CachedStatement<'a>,
-    remember: CachedStatement<'a>,
-    place: CachedStatement<'a>,
+    /// In the order of [`Kind`].
+    places: [Places<'a>; 5],
     refer: CachedStatement<'a>,
     referred: CachedStatement<'a>,
     lately: &'a mut Lately,
@@ -57,22 +101,52 @@ pub(crate) struct Lines<'a> {
 impl<'a> Lines<'a> {
     pub(crate) fn new(db: &'a Connection, lately: &'a mut Lately) -> rusqlite::Result<Self> {
         Ok(Self {
-            line: db.prepare_cached("INSERT INTO lines VALUES (?1, ?2)")?,
-            remember: db.prepare_cached("INSERT OR REPLACE INTO places VALUES (?1, ?2, ?3)")?,
-            place: db.prepare_cached("SELECT conv FROM places WHERE kind = ?1 AND id = ?2")?,
+            line: db.prepare_cached("INSERT INTO lines VALUES (?1, ?2, ?3)")?,
+            places: [
+                Places::new(db, Kind::Task)?,
+                Places::new(db, Kind::Turn)?,
+                Places::new(db, Kind::Grant)?,
+                Places::new(db, Kind::Escalation)?,
+                Places::new(db, Kind::Approval)?,
+            ],
             refer: db.prepare_cached("INSERT OR REPLACE INTO refs VALUES (?1, ?2)")?,
             referred: db.prepare_cached("SELECT conv FROM refs WHERE ref = ?1")?,
             lately,
         })
     }
 
-    /// Remembers where the numbers of `fact` belong, and lists it where it belongs itself.
-    pub(crate) fn index(&mut self, seq: i64, fact: &Fact) -> rusqlite::Result<()> {
+    /// Remembers where the numbers of `fact` belong, and lists it where it belongs itself, which it gives.
+    pub(crate) fn index(&mut self, seq: i64, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         if let Fact::Accepted { message } = fact {
-            return self.index_message(message);
+            self.index_message(message)?;
+            return Ok(None);
         }
-        let Some(conv) = self.conversation(fact)? else { return Ok(()) };
-        self.line.execute((conv, seq)).map(|_| ())
+        let conv = self.conversation(fact)?;
+        if let Some(conv) = conv {
+            self.list(conv, seq)?;
+        }
+        Ok(conv)
+    }
+
+    fn list(&mut self, conv: i64, seq: i64) -> rusqlite::Result<()> {
+        if seq - self.lately.first >= SPAN {
+            self.flush()?;
+        }
+        if self.lately.lines.is_empty() {
+            self.lately.first = seq;
+        }
+        self.lately.lines.entry(conv).or_default().push(seq);
+        Ok(())
+    }
+
+    /// Writes what waits for it: one row for each conversation.
+    pub(crate) fn flush(&mut self) -> rusqlite::Result<()> {
+        for (conv, seqs) in std::mem::take(&mut self.lately.lines) {
+            if let Some((last, earlier)) = packed(&seqs) {
+                self.line.execute((conv, last, earlier))?;
+            }
+        }
+        Ok(())
     }
 
     fn index_message(&mut self, message: &Message) -> rusqlite::Result<()> {
@@ -83,17 +157,17 @@ impl<'a> Lines<'a> {
     }
 
     fn remember(&mut self, kind: Kind, id: u64, conv: i64) -> rusqlite::Result<()> {
-        if self.lately.0.len() >= LATELY_MAX {
-            self.lately.0.clear();
+        if self.lately.places.len() >= LATELY_MAX {
+            self.lately.places.clear();
         }
-        self.lately.0.insert((kind as u8, id), conv);
-        self.remember.execute((kind as u8, id.cast_signed(), conv)).map(|_| ())
+        self.lately.places.insert((kind, id), conv);
+        self.places[kind as usize].remember.execute((id.cast_signed(), conv)).map(|_| ())
     }
 
     fn place(&mut self, kind: Kind, id: u64) -> rusqlite::Result<Option<i64>> {
-        match self.lately.0.get(&(kind as u8, id)) {
+        match self.lately.places.get(&(kind, id)) {
             Some(conv) => Ok(Some(*conv)),
-            None => self.place.query_row((kind as u8, id.cast_signed()), |row| row.get(0)).optional(),
+            None => self.places[kind as usize].find.query_row([id.cast_signed()], |row| row.get(0)).optional(),
         }
     }
 
@@ -181,4 +255,99 @@ impl<'a> Lines<'a> {
 
 fn of(conv: ConvId) -> Option<i64> {
     Some(conv.0.into())
+}
+
+/// Positions in order as a row has them: the last, and how far each is before the next, from there.
+fn packed(seqs: &[i64]) -> Option<(i64, Option<Vec<u8>>)> {
+    let last = *seqs.last()?;
+    let back: Vec<u16> =
+        seqs.windows(2).rev().map(|pair| u16::try_from(pair[1] - pair[0]).unwrap_or(u16::MAX)).collect();
+    debug_assert!(last - seqs[0] < SPAN, "what lies farther apart is not packed together");
+    Some((last, (!back.is_empty()).then(|| postcard::to_allocvec(&back).unwrap_or_default())))
+}
+
+/// Adds the positions of a row to `seqs`, the last first.
+fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> rusqlite::Result<()> {
+    let damaged = |error: postcard::Error| {
+        rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error))
+    };
+    let back: Vec<u16> = earlier.map_or(Ok(Vec::new()), |earlier| postcard::from_bytes(earlier).map_err(damaged))?;
+    let mut seq = last;
+    seqs.push(Seq(seq.cast_unsigned()));
+    for step in back {
+        seq -= i64::from(step);
+        seqs.push(Seq(seq.cast_unsigned()));
+    }
+    Ok(())
+}
+
+/// The lines of these conversations in a window, in its order.
+pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
+    let list: Vec<String> = convs.iter().map(|conv| conv.0.to_string()).collect();
+    let (after, before) = cursor.bounds();
+    let order = if cursor.ascending { "ASC" } else { "DESC" };
+    // A row may begin before the window, end behind it, or have the next position behind many of its last: in all three
+    // cases by less than its span.
+    let limit = i64::try_from(cursor.limit).unwrap_or(i64::MAX).saturating_add(2 * SPAN);
+    let sql = format!(
+        "SELECT last, earlier FROM lines WHERE conv IN ({}) AND last > ?1 AND last < ?2 ORDER BY last {order} LIMIT {limit}",
+        list.join(",")
+    );
+    let mut statement = db.prepare(&sql)?;
+    let mut rows = statement.query((after, before.saturating_add(SPAN)))?;
+    let mut seqs = Vec::new();
+    while let Some(row) = rows.next()? {
+        unpack(row.get(0)?, row.get_ref(1)?.as_blob_or_null()?, &mut seqs)?;
+    }
+    seqs.retain(|seq| (after + 1..before).contains(&seq.0.cast_signed()));
+    Ok(seqs)
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    use super::*;
+
+    #[test]
+    fn every_window_on_packed_lines_is_that_on_the_lines() {
+        let db = Connection::open_in_memory().unwrap();
+        db.execute_batch(SCHEMA).unwrap();
+        let mut rng = StdRng::seed_from_u64(7);
+        let (mut all, mut seq) = (Vec::new(), 0_i64);
+        let mut lately = Lately::default();
+        for _ in 0..40 {
+            let mut lines = Lines::new(&db, &mut lately).unwrap();
+            for _ in 0..rng.random_range(0..300) {
+                seq += rng.random_range(1..40);
+                let conv = rng.random_range(1..5);
+                lines.list(conv, seq).unwrap();
+                all.push((u32::try_from(conv).unwrap(), Seq(seq.cast_unsigned())));
+            }
+            lines.flush().unwrap();
+        }
+        let rows: u32 = db.query_row("SELECT count(*) FROM lines", [], |row| row.get(0)).unwrap();
+        assert!(rows > 100 && (rows as usize) < all.len() / 4, "{rows} rows for {} lines", all.len());
+        for round in 0..2_000 {
+            let convs: &[u32] = [&[1][..], &[2, 4], &[1, 2, 3, 4], &[9]][round % 4];
+            let mut edge = || rng.random_bool(0.7).then(|| Seq(rng.random_range(0..seq.cast_unsigned() + 10)));
+            let (after, before) = (edge(), edge());
+            let cursor = Cursor { after, before, ascending: rng.random_bool(0.5), limit: rng.random_range(0..50) };
+            let inside = |(conv, seq): &&(u32, Seq)| {
+                convs.contains(conv) && after.is_none_or(|a| *seq > a) && before.is_none_or(|b| *seq < b)
+            };
+            let mut expected: Vec<Seq> = all.iter().filter(inside).map(|(_, seq)| *seq).collect();
+            let convs: Vec<ConvId> = convs.iter().copied().map(ConvId).collect();
+            let mut found = of_conversations(&db, &convs, cursor).unwrap();
+            found.sort_unstable();
+            if !cursor.ascending {
+                expected.reverse();
+                found.reverse();
+            }
+            expected.truncate(cursor.limit);
+            found.truncate(cursor.limit);
+            assert_eq!(found, expected, "{cursor:?} {convs:?}");
+        }
+    }
 }

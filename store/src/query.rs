@@ -7,6 +7,7 @@ use lastword_proto::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
+use crate::lines;
 use crate::pool::Pool;
 
 /// A window on a list that is ordered by position.
@@ -20,6 +21,14 @@ pub struct Cursor {
     pub ascending: bool,
     /// At most so many.
     pub limit: usize,
+}
+
+impl Cursor {
+    /// The window as numbers: behind the first, before the second.
+    pub(crate) fn bounds(self) -> (i64, i64) {
+        let number = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
+        (self.after.map_or(-1, number), self.before.map_or(i64::MAX, number))
+    }
 }
 
 /// Which messages; a member that is absent admits all.
@@ -137,12 +146,10 @@ impl IndexReader {
     /// The file can't be read.
     pub fn history(&self, convs: &[ConvId], cursor: Cursor) -> Result<Vec<Seq>, rusqlite::Error> {
         self.0.with(|db| {
-            let mut seqs = Vec::new();
-            for table in ["messages", "lines"] {
-                let mut select = Select::new(table);
-                select.one_of("conv", convs.iter().map(|conv| conv.0));
-                seqs.extend(select.run(db, cursor)?);
-            }
+            let mut select = Select::new("messages");
+            select.one_of("conv", convs.iter().map(|conv| conv.0));
+            let mut seqs = select.run(db, cursor)?;
+            seqs.extend(lines::of_conversations(db, convs, cursor)?);
             seqs.sort_unstable();
             if !cursor.ascending {
                 seqs.reverse();
@@ -187,7 +194,7 @@ impl IndexReader {
         self.0.with(|db| {
             let mut select = Select::new("refusals");
             if let Some(convs) = &filter.convs {
-                select.in_history(convs);
+                select.one_of("conv", convs.iter().map(|conv| conv.0));
             }
             select.equal("agent", filter.agent.map(|agent| agent.0.into()));
             select.equal("code", filter.code.map(|code| code.word().to_owned().into()));
@@ -221,13 +228,6 @@ struct Select {
 impl Select {
     const fn new(table: &'static str) -> Self {
         Self { table, text: false, conditions: String::new(), values: Vec::new() }
-    }
-
-    /// What belongs to the history of a conversation.
-    fn in_history(&mut self, convs: &[ConvId]) {
-        self.conditions.push_str(" AND seq IN (SELECT seq FROM lines WHERE true");
-        self.one_of("conv", convs.iter().map(|conv| conv.0));
-        self.conditions.push(')');
     }
 
     /// Messages that pass the filter, but for its window.

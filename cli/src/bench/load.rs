@@ -144,7 +144,7 @@ pub(super) async fn fill(
     futures_util::future::try_join_all(workers).await.map(|_| ())
 }
 
-const WORDS: &str = "the release needs a look at the staging database before the deploy: please review what the tests \
+pub(super) const WORDS: &str = "the release needs a look at the staging database before the deploy: please review what the tests \
                      wrote into their logs, say what failed and why, and which part of it can wait until the next one";
 
 async fn exchange(

@@ -43,7 +43,7 @@ pub(crate) struct Figure {
 }
 
 impl Figure {
-    fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
+    pub(super) fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
         Self { what: what.into(), value, unit }
     }
 
@@ -86,13 +86,13 @@ async fn watch_lag(
     }
 }
 
-/// Resident memory for each open conversation: a request of a human that nobody has taken, all of the server included.
+/// Resident memory for each open conversation: a request of a human that nobody has taken, all of the server included. A
+/// fifth of them comes first and is not counted: it fills what has a bound, the caches and the newest entries.
 pub(crate) async fn memory(dir: &Path, conversations: usize) -> Result<Vec<Figure>, Failure> {
     let child = Served::start(&dir.join("memory"), conversations).await?;
     let idle = child.resident()?;
     let agents = child.agents(TEAM).await?;
     let human = &child.human;
-    let before = child.resident()?;
     let one = |n: usize| {
         let to = agents[n % TEAM].0.clone();
         async move {
@@ -102,12 +102,19 @@ pub(crate) async fn memory(dir: &Path, conversations: usize) -> Result<Vec<Figur
                 .map_err(Failure::from)
         }
     };
-    at_once((0..conversations).map(one)).await?;
+    let first = conversations / 5;
+    at_once((0..first).map(one)).await?;
+    let before = child.resident()?;
+    at_once((first..conversations).map(one)).await?;
     let grown = child.resident()?.saturating_sub(before) as f64;
     child.end().await?;
     Ok(vec![
         Figure::new("idle server, resident", idle as f64 / 1024.0 / 1024.0, "MiB"),
-        Figure::new(format!("{conversations} open conversations, resident, each"), grown / conversations as f64, "B"),
+        Figure::new(
+            format!("{conversations} open conversations, resident, each"),
+            grown / (conversations - first) as f64,
+            "B",
+        ),
     ])
 }
 
@@ -238,7 +245,7 @@ pub(crate) async fn command(dir: &Path) -> Result<Vec<Figure>, Failure> {
 }
 
 /// A server of its own process.
-struct Served {
+pub(super) struct Served {
     child: Child,
     addr: String,
     human: Client,
@@ -246,7 +253,7 @@ struct Served {
 }
 
 impl Served {
-    async fn start(data: &Path, room: usize) -> Result<Self, Failure> {
+    pub(super) async fn start(data: &Path, room: usize) -> Result<Self, Failure> {
         let config = data.with_extension("toml");
         let room = room.max(1_000) * 2;
         let text = format!("[limits]\nagents_max = {room}\ninbox_max = {room}\n");
@@ -292,7 +299,7 @@ impl Served {
         }
     }
 
-    async fn end(mut self) -> Result<(), Failure> {
+    pub(super) async fn end(mut self) -> Result<(), Failure> {
         // Nothing is to be saved of it.
         self.child.kill().await.map_err(Failure::unavailable)
     }
@@ -352,6 +359,6 @@ async fn at_once<T>(work: impl Iterator<Item = impl Future<Output = Result<T, Fa
     Ok(done)
 }
 
-fn ms(time: Duration) -> f64 {
+pub(super) fn ms(time: Duration) -> f64 {
     time.as_secs_f64() * 1e3
 }

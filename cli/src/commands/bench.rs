@@ -31,6 +31,9 @@ pub(crate) struct Args {
     /// Messages of a long log
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
+    /// Facts of a log that grew over ten weeks
+    #[arg(long, default_value_t = 1_000_000)]
+    facts: u64,
     /// Where to put the data, on the disk to be measured
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
@@ -48,6 +51,8 @@ enum What {
     Idle,
     /// Audits of a long log, and starts on it
     Long,
+    /// A start on a log that grew over ten weeks
+    Start,
     /// `lastword send`, from its start to its exit
     Command,
     /// All of it
@@ -107,6 +112,10 @@ async fn measure(args: &Args, cx: &Context) -> Result<Report, Failure> {
     if wanted(What::Long) {
         bar.set_length(args.messages as u64);
         report.figures.extend(bench::long(dir.path(), args.messages, |done| bar.set_position(done as u64)).await?);
+    }
+    if wanted(What::Start) {
+        bar.set_length(args.facts);
+        report.figures.extend(bench::start(dir.path(), args.facts, |done| bar.set_position(done)).await?);
     }
     if wanted(What::Command) {
         report.figures.extend(bench::command(dir.path()).await?);

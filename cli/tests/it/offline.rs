@@ -196,6 +196,7 @@ fn the_bench_measures_what_a_server_holds_and_how_it_stands() {
             ["8 agents in a long poll, resident, each", "one of them is sent something and hears, p50"],
         ),
         (["long", "--messages", "400"], ["audit of 400 messages by REF, p50", "start without one"]),
+        (["start", "--facts", "400"], ["start with a snapshot, 400 facts of 10 weeks", "the snapshot"]),
     ] {
         let told = run(dir.path(), &[["--json", "bench", "--dir", "."].as_slice(), &what].concat()).json();
         let figures = told["figures"].as_array().unwrap();

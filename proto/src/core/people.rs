@@ -58,7 +58,7 @@ impl Step<'_> {
             Some(_) => Err(Refusal::new(Code::RefInUse).about(reference)),
             None => {
                 let plan = Plan::Open(reference.clone(), None);
-                Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 })))
+                Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 }, false)))
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Agent, Known, Principal, RequestNumber, Task};
+use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 
 /// A draft with everything that was found out about it.
 struct Sending {
@@ -182,7 +182,7 @@ impl Step<'_> {
         if sending.standing == Standing::Human {
             return None;
         }
-        let mut convs: Vec<ConvId> = Vec::new();
+        let mut convs: Few<ConvId, 2> = Few::new();
         // What will be refused for its REF counts where the task is, or new REFs would hide a loop.
         let own = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.conv);
         for (_, line) in &sending.targets {
@@ -228,25 +228,27 @@ impl Step<'_> {
     /// Asks every guard for every recipient; the first refusal wins, and nothing is charged.
     fn judge(&mut self, sending: &Sending, heard: &Option<(Place, u64)>) -> Option<Refusal> {
         let human = sending.standing == Standing::Human;
-        let targets: Vec<AgentId> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
+        let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
         let mut refusal = None;
         let asked = |guard: &Guard| (guard.humans || !human) && self.has_guard(guard.name);
+        let views: Few<View<'_>, 1> = (sending.targets.iter().enumerate())
+            .map(|(i, (to, line))| View {
+                state: self.state(),
+                now: self.now,
+                sender: sending.sender,
+                draft: &sending.draft,
+                standing: sending.standing,
+                unresolved: sending.unresolved.as_ref(),
+                to: *to,
+                line,
+                heard: *heard,
+                ahead: Ahead { targets: &targets[..i.min(targets.len())] },
+            })
+            .collect();
         'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
-            for (i, (to, line)) in sending.targets.iter().enumerate() {
-                let view = View {
-                    state: self.state(),
-                    now: self.now,
-                    sender: sending.sender,
-                    draft: &sending.draft,
-                    standing: sending.standing,
-                    unresolved: sending.unresolved.as_ref(),
-                    to: *to,
-                    line,
-                    heard: *heard,
-                    ahead: Ahead { targets: &targets[..i.min(targets.len())] },
-                };
-                let Some(found) = (guard.judge)(&view) else { continue };
+            for view in &views {
+                let Some(found) = (guard.judge)(view) else { continue };
                 if guard.observable && view.state.limits.observed.contains(index) {
                     observed.push(found);
                 } else {
@@ -255,6 +257,7 @@ impl Step<'_> {
                 }
             }
         }
+        drop(views);
         for refusal in observed {
             self.record(Fact::Observed { agent: sending.sender, refusal });
         }
@@ -298,7 +301,7 @@ impl Step<'_> {
         }
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, line)) in targets.into_iter().enumerate() {
-            let conv = self.open(sender, &line);
+            let conv = self.open(sender, &line, i > 0);
             let wakes = draft.kind == MessageType::Request;
             if standing == Standing::Root && root.is_none() {
                 root = Some(self.start_root(sender, conv));
@@ -329,14 +332,15 @@ impl Step<'_> {
         }
     }
 
-    /// The conversation of a line, opened where it isn't there yet; its first message counts too (R1).
-    pub(super) fn open(&mut self, opener: AgentId, line: &Line) -> ConvId {
+    /// The conversation of a line, opened where it isn't there yet: since the line was planned, only another one of the
+    /// same send can have opened it (`again`). Its first message counts too (R1).
+    pub(super) fn open(&mut self, opener: AgentId, line: &Line, again: bool) -> ConvId {
         let (reference, parent): (&Ref, _) = match &line.plan {
             Plan::Existing(conv) => return *conv,
             Plan::Open(reference, parent) => (reference, *parent),
             Plan::None => unreachable!("a line without a plan has a fault, which is always refused"),
         };
-        if let Some(conv) = self.state().refs.get(reference) {
+        if again && let Some(conv) = self.state().refs.get(reference) {
             return *conv;
         }
         let conv = ConvId(self.state().minted_conversations() + 1);

@@ -1,11 +1,10 @@
 //! G1: sliding windows. In every window, wherever it starts, there are at most so many messages.
 
-use alloc::vec::Vec;
-
 use super::View;
 use crate::fact::SYSTEM;
 use crate::ids::{AgentId, Time};
 use crate::refusal::{Code, Refusal};
+use crate::state::Few;
 
 /// From one sender to one recipient.
 pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
@@ -21,16 +20,15 @@ pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
 
 fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
     let window = view.state.limits.window_ms;
-    let recent = view.sender()?.recent.iter();
-    let inside: Vec<Time> =
-        recent.filter(|(at, to)| view.now.since(*at) < window && counts(*to)).map(|(at, _)| *at).collect();
-    let would_be = inside.len() as u64 + ahead + 1;
+    let recent = &view.sender()?.recent;
+    let inside = || recent.iter().filter(|(at, to)| view.now.since(*at) < window && counts(*to));
+    let would_be = inside().count() as u64 + ahead + 1;
     if would_be <= max {
         return None;
     }
     // Free again when so many of the oldest have left the window that this one fits.
-    let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX).min(inside.len().saturating_sub(1));
-    let wait = inside.get(leave).map_or(window, |at| at.plus(window).since(view.now));
+    let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX).min(inside().count().saturating_sub(1));
+    let wait = inside().nth(leave).map_or(window, |(at, _)| at.plus(window).since(view.now));
     Some(Refusal::new(code).numbers(max, would_be).retry_after(wait.max(1)))
 }
 
@@ -39,7 +37,7 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
     let limits = &view.state.limits;
     let to = view.to?;
     let window = limits.fan_out_window_ms;
-    let mut targets: Vec<(AgentId, Time)> = Vec::new();
+    let mut targets: Few<(AgentId, Time), 8> = Few::new();
     for (at, target) in view.sender()?.recent.iter().filter(|(at, _)| view.now.since(*at) < window) {
         match targets.iter_mut().find(|(known, _)| known == target) {
             Some((_, last)) => *last = *at,
