@@ -9,9 +9,8 @@ use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
 use serde::Serialize;
 use serde_json::Value;
-use twilight_http::request::Method;
 
-use super::rest::{Rest, RestError};
+use super::rest::{Method, Rest, RestError};
 use super::settings::{Identity, Secret, Settings};
 use rights::{Needs, held, missing};
 
@@ -157,7 +156,7 @@ fn hint(error: &RestError) -> &'static str {
         RestError::Refused { status: 401, .. } => {
             "copy the token anew: developer portal, the application, Bot, Reset Token"
         }
-        RestError::Refused { .. } | RestError::Limited => "",
+        RestError::Refused { .. } => "",
         RestError::Unreachable(_) => "is this machine on the network? `api` names another address of Discord",
     }
 }

@@ -10,11 +10,10 @@ use std::time::Duration;
 use lastword_client::{ClientError, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
-use twilight_http::request::Method;
 
 use super::bridge::Shared;
 use super::interactions::{FOR_ONE, Interaction, failure, within};
-use super::rest::RestError;
+use super::rest::{Method, RestError};
 use crate::broker::Broker;
 
 /// How the command is called.

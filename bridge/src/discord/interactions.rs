@@ -11,13 +11,12 @@ use lastword_proto::fact::Decision;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
-use twilight_http::request::Method;
 
 use super::bridge::Shared;
 use super::cards::{Button, WORDS, form};
 use super::commands;
 use super::outbound::header;
-use super::rest::RestError;
+use super::rest::{Method, RestError};
 use super::text::{MESSAGE_CHARS_MAX, split};
 use crate::broker::Broker;
 

@@ -1,27 +1,18 @@
 //! Discord's REST calls, as one bot.
-//!
-//! The library keeps to the limits that Discord tells of; what is refused with 429 all the same is made again, later.
+
+mod line;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::sleep;
-use twilight_http::Client;
-use twilight_http::error::ErrorType;
-use twilight_http::request::{Method, RequestBuilder};
-use twilight_http::response::marker::EmptyBody;
+pub(crate) use twilight_http_ratelimiting::Method;
 
+use self::line::Line;
 use super::seen::{Channel, Post};
 use super::settings::Secret;
-use crate::broker::Backoff;
 
 /// Most posts that one call lists.
 pub(crate) const PAGE: usize = 100;
-/// Pause after a 429, at first and at last. The limit of a whole bot is one of a second.
-const LIMITED_PAUSE_MIN: Duration = Duration::from_secs(1);
-const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(60);
 /// Minutes without a word after which Discord puts a thread away.
 const ARCHIVE_MINUTES: u32 = 10_080;
 /// A thread was started from this post before.
@@ -29,7 +20,7 @@ const CODE_THREAD_EXISTS: u64 = 160_004;
 
 /// Discord, as one bot.
 pub(crate) struct Rest {
-    client: Client,
+    line: Line,
     /// Its Discord user.
     pub(crate) user: u64,
 }
@@ -52,8 +43,6 @@ pub(crate) enum RestError {
         /// In which words.
         message: String,
     },
-    /// Too many calls; nothing was done.
-    Limited,
     /// No answer; what was asked may have been done.
     Unreachable(String),
 }
@@ -63,7 +52,7 @@ impl RestError {
     pub(crate) const fn may_pass(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status >= 500 || *status == 429,
-            Self::Limited | Self::Unreachable(_) => true,
+            Self::Unreachable(_) => true,
         }
     }
 }
@@ -73,7 +62,6 @@ impl fmt::Display for RestError {
         match self {
             Self::Refused { status: 401, .. } => f.write_str("Discord does not know this bot token"),
             Self::Refused { status, message, .. } => write!(f, "Discord refuses: {message} ({status})"),
-            Self::Limited => f.write_str("too many calls of Discord"),
             Self::Unreachable(reason) => write!(f, "Discord does not answer: {reason}"),
         }
     }
@@ -82,15 +70,7 @@ impl fmt::Display for RestError {
 impl Rest {
     /// Signs in.
     pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
-        let mut client = Client::builder().token(token.reveal().to_owned());
-        if let Some(api) = api {
-            let (plain, host) = match api.strip_prefix("http://") {
-                Some(host) => (true, host),
-                None => (false, api.strip_prefix("https://").unwrap_or(api)),
-            };
-            client = client.proxy(host.trim_end_matches('/').to_owned(), plain);
-        }
-        let mut rest = Self { client: client.build(), user: 0 };
+        let mut rest = Self { line: Line::new(token, api)?, user: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
         rest.user = me["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
         Ok(rest)
@@ -98,33 +78,12 @@ impl Rest {
 
     /// One call; its answer as JSON, nothing where there is none. One that is refused with 429 is made again, later.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
-        let mut pauses = Backoff::new(LIMITED_PAUSE_MIN, LIMITED_PAUSE_MAX);
-        loop {
-            match self.once(method, path, body).await {
-                Err(RestError::Limited) => sleep(pauses.grow()).await,
-                answer => return answer,
-            }
-        }
+        self.line.call(method, path, body).await
     }
 
-    async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
-        let mut request = RequestBuilder::raw(method, path.to_owned());
-        if let Some(body) = body {
-            request = request.body(body.to_string().into_bytes());
-        }
-        let request = request.build().map_err(|error| RestError::Unreachable(error.to_string()))?;
-        let mut response = self.client.request::<EmptyBody>(request);
-        // The library itself tries again after a 429: in time where a bucket is empty, but at once where the limit is that
-        // of the whole bot. So it flies once.
-        let flown = AtomicBool::new(false);
-        response.set_pre_flight(move || !flown.swap(true, Ordering::Relaxed));
-        let response = response.await.map_err(refusal)?;
-        let bytes = response.bytes().await.map_err(|error| RestError::Unreachable(error.to_string()))?;
-        if bytes.is_empty() {
-            return Ok(Value::Null);
-        }
-        serde_json::from_slice(&bytes)
-            .map_err(|error| RestError::Unreachable(format!("an answer that is none: {error}")))
+    /// What time it is on Discord, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> Option<u64> {
+        self.line.now_ms()
     }
 
     /// A channel or thread.
@@ -182,21 +141,6 @@ impl Rest {
         let emoji: String = emoji.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let path = format!("channels/{channel}/messages/{post}/reactions/{emoji}/@me");
         self.call(Method::Put, &path, None).await.map(|_| ())
-    }
-}
-
-fn refusal(error: twilight_http::Error) -> RestError {
-    let words = error.to_string();
-    match error.into_parts() {
-        (ErrorType::Response { body, status, .. }, _) => {
-            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
-            let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
-            RestError::Refused { status: status.get(), code: body["code"].as_u64().unwrap_or_default(), message }
-        }
-        (ErrorType::RequestCanceled, _) => RestError::Limited,
-        (ErrorType::Unauthorized, _) => RestError::Refused { status: 401, code: 0, message: words },
-        (_, Some(source)) => RestError::Unreachable(source.to_string()),
-        (_, None) => RestError::Unreachable(words),
     }
 }
 

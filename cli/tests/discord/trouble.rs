@@ -145,7 +145,7 @@ fn a_long_answer_keeps_its_order_and_its_parts_within_discords_limits() {
 fn a_limit_of_the_whole_bot_is_waited_for_and_not_run_into_again() {
     let town = Town::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
-    let limited = Mishap::Limited { retry_after_ms: 900, global: true };
+    let limited = Mishap::Limited { retry_after_ms: 2_400, global: true };
     town.world.next_call_of(Some(town.kilo), "POST", "/messages", limited);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> slowly", town.kilo));
     let thread = town.world.wait_thread(asked).id;
@@ -156,7 +156,29 @@ fn a_limit_of_the_whole_bot_is_waited_for_and_not_run_into_again() {
         (posts.len() == 2).then_some(posts)
     });
     assert_eq!(posts.iter().map(|call| call.status).collect::<Vec<_>>(), [429, 200]);
-    assert!(posts[1].at - posts[0].at >= Duration::from_millis(900), "{posts:?}");
+    assert!(posts[1].at - posts[0].at >= Duration::from_millis(2_400), "{posts:?}");
+}
+
+#[test]
+fn a_limit_of_the_whole_bot_keeps_all_of_its_calls_back() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    let limited = Mishap::Limited { retry_after_ms: 2_400, global: true };
+    town.world.next_call_of(Some(town.broker), "POST", "/threads", limited);
+    town.world.posts(town.ann, town.channel, &format!("<@{}> slowly", town.kilo));
+    let of_broker = |calls: &[Call]| -> Vec<Call> {
+        let calls = calls.iter().skip_while(|call| call.status != 429);
+        calls.filter(|call| call.bot == Some(town.broker)).cloned().collect()
+    };
+    town.world.wait("a 429", |discord| discord.calls.iter().any(|call| call.status == 429).then_some(()));
+    // It would explain this at once.
+    town.world.posts(town.ann, town.channel, "[FROM:ann][TYPE:INFO] hello");
+    let calls = town.world.wait("the calls that waited", |discord| {
+        let calls = of_broker(&discord.calls);
+        calls.iter().any(|call| call.path.ends_with("/messages")).then_some(calls)
+    });
+    let early = calls[1..].iter().filter(|call| call.at - calls[0].at < Duration::from_millis(2_400));
+    assert_eq!(early.count(), 0, "{calls:#?}");
 }
 
 #[test]

@@ -14,14 +14,13 @@ use lastword_proto::state::{ApprovalState, EscalationState};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::sleep;
-use twilight_http::request::Method;
 
 use super::kept::Posted;
 use super::{Card, held_call, question};
 use crate::discord::book::{Book, lost};
 use crate::discord::bridge::Shared;
 use crate::discord::outbox::message;
-use crate::discord::rest::RestError;
+use crate::discord::rest::{Method, RestError};
 
 /// Rest after a look, so that a busy workspace is not asked at each of its events.
 const PACE: Duration = Duration::from_millis(200);
