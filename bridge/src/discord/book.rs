@@ -14,6 +14,8 @@ CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STR
 CREATE TABLE IF NOT EXISTS handled (channel INTEGER PRIMARY KEY, post INTEGER NOT NULL) STRICT;
 -- What a post was found to mean, before it was done: a second try does the same.
 CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL) STRICT;
+-- Posts that were too old to ask for anything, of which the humans there are not told yet.
+CREATE TABLE IF NOT EXISTS late (post INTEGER PRIMARY KEY, channel INTEGER NOT NULL) STRICT;
 -- The threads, and whether one is inside of a channel of ours.
 CREATE TABLE IF NOT EXISTS channels (id INTEGER PRIMARY KEY, parent INTEGER) STRICT;
 CREATE TABLE IF NOT EXISTS threads (
@@ -169,6 +171,28 @@ impl Book {
         db.prepare_cached("INSERT OR REPLACE INTO decided VALUES (?1, ?2)")?
             .execute(params![post.cast_signed(), text])
             .map(|_| ())
+    }
+
+    /// A post was too old to ask for anything.
+    pub(crate) fn miss(&self, post: u64, channel: u64) -> Kept<()> {
+        let db = self.db();
+        let mut add = db.prepare_cached("INSERT OR IGNORE INTO late VALUES (?1, ?2)")?;
+        add.execute(params![post.cast_signed(), channel.cast_signed()]).map(|_| ())
+    }
+
+    /// Where humans are to be told of posts that were too old: the channel, how many, and the last one.
+    pub(crate) fn missed(&self) -> Kept<Vec<(u64, u64, u64)>> {
+        let db = self.db();
+        let mut all = db.prepare_cached("SELECT channel, count(*), max(post) FROM late GROUP BY channel")?;
+        let number = |row: &rusqlite::Row<'_>, at: usize| row.get::<_, i64>(at).map(i64::cast_unsigned);
+        all.query_map([], |row| Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?)))?.collect()
+    }
+
+    /// They were told of those up to this one.
+    pub(crate) fn told(&self, channel: u64, last: u64) -> Kept<()> {
+        let db = self.db();
+        let mut drop = db.prepare_cached("DELETE FROM late WHERE channel = ?1 AND post <= ?2")?;
+        drop.execute(params![channel.cast_signed(), last.cast_signed()]).map(|_| ())
     }
 
     /// The channel in which a thread is, if that is known: `Some(None)` for what is no thread.

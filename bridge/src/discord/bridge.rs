@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::NewAgent;
@@ -33,6 +34,9 @@ const POSTS_MAX: usize = 1_000;
 const INTERACTIONS_MAX: usize = 100;
 /// Whoever has the token, as a name.
 const OWN_NAME: &str = "me";
+/// The broker's limit for what nobody took, and what it usually is.
+const AGE_LIMIT: &str = "delivery_age_ms";
+const AGE_USUAL_MS: u64 = 86_400_000;
 
 /// Why a bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
@@ -64,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// The cards for what waits for a human.
     pub(crate) desk: Desk,
+    /// Age at which a post asks nobody any more: the broker's own limit for what nobody took.
+    pub(crate) age_max: Duration,
     /// Whether events are followed.
     pub(crate) following: watch::Sender<bool>,
     known: Mutex<Noted>,
@@ -199,9 +205,23 @@ impl Bridge {
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads { book: book.clone(), outbox: Arc::clone(&outbox) };
         let known = Mutex::new(Noted { humans: known, ..Noted::default() });
-        let following = watch::Sender::new(false);
-        let shared =
-            Shared { settings, roster, book, outbox, threads, broker, humans, guest, takers, desk, following, known };
+        let limits = broker.client.limits().await?.items;
+        let age_ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);
+        let shared = Shared {
+            settings,
+            roster,
+            book,
+            outbox,
+            threads,
+            broker,
+            humans,
+            guest,
+            takers,
+            desk,
+            age_max: Duration::from_millis(age_ms),
+            following: watch::Sender::new(false),
+            known,
+        };
         Ok(Self { shared: Arc::new(shared), report })
     }
 

@@ -43,6 +43,8 @@ pub(crate) struct Den {
     pub(crate) policy: BotPolicy,
     pub(crate) trusted: BTreeSet<u64>,
     pub(crate) thread: Option<Thread>,
+    /// What is posted is read only long after.
+    pub(crate) old: bool,
     /// Warnings, by whom, where, and in which words.
     pub(crate) warned: Vec<(Poster, u64, String)>,
     /// All facts.
@@ -63,6 +65,7 @@ impl Den {
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             thread: None,
+            old: false,
             warned: Vec::new(),
             facts: Vec::new(),
         };
@@ -151,6 +154,7 @@ impl Den {
             human: post.author.id == ANN,
             inside: is_inside(&[DEN].into(), post.channel, None, self.fixes),
             echo,
+            old: self.old,
             thread: thread.as_ref(),
             turn: None,
             fixes: self.fixes,
@@ -166,7 +170,7 @@ impl Den {
         let (voice, body, mentions, about) = match act {
             Act::Post { voice, body } | Act::Submit { voice, text: body } => (voice.clone(), body, &Vec::new(), None),
             Act::Say { user, mentions, about, body, .. } => (Voice::Human(*user), body, mentions, about.as_deref()),
-            Act::Finish { .. } | Act::Hint { .. } => return,
+            Act::Finish { .. } | Act::Hint { .. } | Act::Late => return,
         };
         let name = match &voice {
             Voice::Agent(agent) => agent.as_str(),

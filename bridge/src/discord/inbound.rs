@@ -46,6 +46,8 @@ pub(crate) enum Fix {
     NumbersOfTheBroker,
     /// The parts of a long answer are one post.
     PartsAreOnePost,
+    /// What was posted long ago asks nobody.
+    OldAsksNobody,
 }
 
 /// Which fixes hold: all of them, but in the tests.
@@ -94,6 +96,8 @@ pub(crate) enum Act {
     Say { user: u64, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
     /// One word of explanation to the humans here, never repeated.
     Hint { about: String, text: String },
+    /// It asked for something and is too old for that: the humans here are told, once for all such posts.
+    Late,
 }
 
 /// A thread that shows a conversation.
@@ -117,6 +121,8 @@ pub(crate) struct Known<'a> {
     pub(crate) inside: bool,
     /// Its words are those of a message that we posted.
     pub(crate) echo: bool,
+    /// It was posted so long ago that it asks nobody any more.
+    pub(crate) old: bool,
     pub(crate) thread: Option<&'a Thread>,
     /// The open turn that was shown to the author's bot in this thread.
     pub(crate) turn: Option<&'a str>,
@@ -136,6 +142,40 @@ pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> u64
 
 /// What a run of posts by one author means.
 pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
+    let acts = meaning(run, known);
+    if known.old && known.fixes.has(Fix::OldAsksNobody) { outdated(acts) } else { acts }
+}
+
+/// What is left of what a post meant when it was read long after: its words are counted and can be read, and ask nobody.
+pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
+    let mut left = Vec::new();
+    let mut late = false;
+    for act in acts {
+        let read = |user, body| Act::Say { user, mentions: Vec::new(), about: None, opens: false, body };
+        match act {
+            Act::Submit { voice: Voice::Human(user), text } => {
+                late = true;
+                left.push(read(user, text));
+            }
+            Act::Submit { voice, text } => {
+                late = true;
+                left.push(Act::Post { voice, body: text });
+            }
+            Act::Say { user, mentions, body, .. } => {
+                late |= !mentions.is_empty();
+                left.push(read(user, body));
+            }
+            Act::Late => late = true,
+            // An answer ends a turn that is open now, however long it took.
+            Act::Post { .. } | Act::Finish { .. } => left.push(act),
+            Act::Hint { .. } => {}
+        }
+    }
+    left.extend(late.then_some(Act::Late));
+    left
+}
+
+fn meaning(run: &Run, known: &Known<'_>) -> Vec<Act> {
     let Some(post) = run.first().filter(|_| known.inside) else { return Vec::new() };
     let author = post.author.id;
     if known.roster.is_ours(author) {
@@ -284,6 +324,7 @@ mod tests {
             human: post.author.id == ANN,
             inside: true,
             echo: false,
+            old: false,
             thread: None,
             turn: None,
             fixes: Fixes::default(),
@@ -319,6 +360,7 @@ mod tests {
                 human: true,
                 inside: true,
                 echo: false,
+                old: false,
                 thread: Some(&thread),
                 turn: None,
                 fixes: Fixes::default(),
@@ -373,6 +415,21 @@ mod tests {
         }
         // Who holds a turn and asks somebody else does not answer with it.
         assert!(submitted(&meant(said(HIVE, text), |known| known.turn = Some("turn-1"))));
+    }
+
+    #[test]
+    fn what_is_old_is_counted_and_read_and_asks_nobody() {
+        let old = |post| meant(post, |known| known.old = true);
+        let mut asked = say(&[], None, false, "@kilo look");
+        asked.push(Act::Late);
+        assert_eq!(old(said(ANN, &format!("<@{KILO}> look"))), asked);
+        assert_eq!(old(said(ANN, "nice weather")), say(&[], None, false, "nice weather"), "nobody misses anything");
+        let text = "[FROM:hive][TO:kilo][TYPE:REQUEST][REF:X-1][DEPTH:0] look";
+        let body = text.to_owned();
+        let counted = vec![Act::Post { voice: Voice::Agent("hive".into()), body }, Act::Late];
+        assert_eq!(old(said(HIVE, text)), counted);
+        assert_eq!(outdated(counted.clone()), counted, "it does not get older than old");
+        assert!(matches!(old(said(STRANGER, "hello")).as_slice(), [Act::Post { .. }]));
     }
 
     #[test]

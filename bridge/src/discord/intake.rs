@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
@@ -12,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::book::{Place, lost};
 use super::bridge::Shared;
-use super::inbound::{Act, Fixes, Known, Voice, decide, turn_place};
+use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
@@ -31,11 +32,13 @@ pub(crate) struct Intake {
     shared: Arc<Shared>,
     /// Posts of which another part may come, by channel, and until when.
     tails: BTreeMap<u64, (Run, Instant)>,
+    /// Humans may have to be told of posts that were too old.
+    late: AtomicBool,
 }
 
 impl Intake {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, tails: BTreeMap::new() }
+        Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true) }
     }
 
     /// Serves. Ends only where the broker refuses for good, or the bridge's own file can't be written.
@@ -54,7 +57,12 @@ impl Intake {
                 },
                 () = reached(due) => self.flush_due(due).await,
             };
-            if let Err(error) = done {
+            // Once for all of them: not before everything is read that waits.
+            let told = match done {
+                Ok(()) if posts.is_empty() => self.tell_late().await,
+                done => done,
+            };
+            if let Err(error) = told {
                 return error.to_string();
             }
         }
@@ -195,6 +203,8 @@ impl Intake {
         let shared = &self.shared;
         let Some(first) = run.first() else { return Ok(()) };
         let acts = match shared.book.decided(first.id).map_err(lost)? {
+            // Nobody knows whether it was done. What was done is not done again: the key is taken.
+            Some(acts) if self.is_old(first) => outdated(acts),
             Some(acts) => acts,
             None => {
                 let acts = self.decided(run, first).await?;
@@ -205,9 +215,40 @@ impl Intake {
             }
         };
         for act in acts {
-            self.perform(first, act).await?;
+            if !self.perform(first, act).await? {
+                break;
+            }
         }
         shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+    }
+
+    /// Whether a post is so old that it asks nobody any more, by Discord's own clock.
+    fn is_old(&self, post: &Post) -> bool {
+        let age_ms = self.shared.outbox.broker.now_ms().map(|now| now.saturating_sub(post.unix_ms()));
+        age_ms.is_some_and(|age| u128::from(age) > self.shared.age_max.as_millis())
+    }
+
+    /// Tells the humans of posts that were too old, where they posted them.
+    async fn tell_late(&self) -> Result<(), ClientError> {
+        if !self.late.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let Shared { book, outbox, age_max, .. } = &*self.shared;
+        for (channel, posts, last) in book.missed().map_err(lost)? {
+            if self.tails.contains_key(&channel) {
+                self.late.store(true, Ordering::Relaxed);
+                continue;
+            }
+            let what = if posts == 1 { "1 post was".to_owned() } else { format!("{posts} posts were") };
+            let hours = age_max.as_secs_f64() / 3_600.0;
+            let text = format!(
+                "⏳ {what} not passed on: when Lastword could read here again, more than {hours} h had passed. Post again \
+                 what still matters."
+            );
+            outbox.send(&format!("l{}", short(last)), channel, &Posting::of_broker(text), None).await;
+            book.told(channel, last).map_err(lost)?;
+        }
+        Ok(())
     }
 
     async fn decided(&self, run: &Run, post: &Post) -> Result<Vec<Act>, ClientError> {
@@ -224,6 +265,7 @@ impl Intake {
             human: shared.settings.humans.contains_key(&post.author.id),
             inside: true,
             echo,
+            old: self.is_old(post),
             thread: thread.as_ref(),
             turn: turn.as_deref(),
             fixes: Fixes::default(),
@@ -246,11 +288,15 @@ impl Intake {
         Ok(held.map(|_| turn))
     }
 
-    async fn perform(&self, post: &Post, act: Act) -> Result<(), ClientError> {
+    /// Does it; says whether what comes after it is still to be done.
+    async fn perform(&self, post: &Post, act: Act) -> Result<bool, ClientError> {
         match act {
             Act::Post { voice, body } => {
                 let plain = RoomPost { body, mentions: None, reference: None };
                 let sent = self.post(post, &voice, &plain).await?;
+                if was_done(&sent) && self.is_old(post) {
+                    return Ok(false);
+                }
                 self.explain(post, &voice, sent).await;
             }
             Act::Submit { voice, text } => {
@@ -261,26 +307,30 @@ impl Intake {
                     let plain = RoomPost { body: text, mentions: None, reference: None };
                     let counted = self.post_under(&format!("{}.0", key(post.id)), post, &voice, &plain).await?;
                     if is_silent(&counted) {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
                 self.explain(post, &voice, sent).await;
             }
             Act::Finish { agent, turn, answer } => {
-                let Some(taker) = self.shared.takers.get(&agent) else { return Ok(()) };
+                let Some(taker) = self.shared.takers.get(&agent) else { return Ok(true) };
                 // A turn that is over was ended by this very answer, before the bridge was.
-                let Some(held) = taker.held(&turn).await else { return Ok(()) };
+                let Some(held) = taker.held(&turn).await else { return Ok(true) };
                 if let Err(reason) = taker.finish(&held, answer).await {
                     self.hint(post, &format!("{agent}:late"), &format!("{agent}: {reason}")).await;
                 }
                 self.shared.book.end_turn(&turn).map_err(lost)?;
             }
             Act::Say { user, mentions, about, opens, body } => {
-                self.say(post, user, mentions, about, opens, body).await?;
+                return self.say(post, user, mentions, about, opens, body).await;
             }
             Act::Hint { about, text } => self.hint(post, &about, &text).await,
+            Act::Late => {
+                self.shared.book.miss(post.id, post.channel).map_err(lost)?;
+                self.late.store(true, Ordering::Relaxed);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 
     async fn say(
@@ -291,7 +341,7 @@ impl Intake {
         about: Option<String>,
         opens: bool,
         body: String,
-    ) -> Result<(), ClientError> {
+    ) -> Result<bool, ClientError> {
         let book = &self.shared.book;
         if let Some(reference) = about.as_deref().filter(|_| opens) {
             book.place(&self.place(post, reference).await).map_err(lost)?;
@@ -309,8 +359,11 @@ impl Intake {
         let said = RoomPost { body, mentions: Some(mentions), reference: about };
         let voice = Voice::Human(user);
         let sent = self.post(post, &voice, &said).await?;
+        if was_done(&sent) && self.is_old(post) {
+            return Ok(false);
+        }
         self.explain(post, &voice, sent).await;
-        Ok(())
+        Ok(true)
     }
 
     async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
@@ -452,6 +505,11 @@ const fn is_turns(code: Code) -> bool {
 /// Whether it was refused because enough was said there since a human spoke.
 fn is_silent(sent: &Result<(), ClientError>) -> bool {
     sent.as_ref().err().and_then(ClientError::problem).is_some_and(|problem| is_turns(problem.code))
+}
+
+/// Whether it was done before in other words: as it was meant before it was too old.
+fn was_done(sent: &Result<(), ClientError>) -> bool {
+    sent.as_ref().err().and_then(ClientError::problem).is_some_and(|problem| problem.code == Code::IdempotencyConflict)
 }
 
 /// A refusal is for whoever posted; anything else ends the bridge.

@@ -4,6 +4,8 @@ use serde::Deserialize;
 
 /// Milliseconds per step of a snowflake's time, as a shift.
 const SNOWFLAKE_TIME_SHIFT: u32 = 22;
+/// When Discord's time begins, in milliseconds since 1970.
+const EPOCH_MS: u64 = 1_420_070_400_000;
 
 /// A post, as Discord has it.
 #[derive(Clone, Debug, Deserialize)]
@@ -97,6 +99,11 @@ impl Post {
         self.id >> SNOWFLAKE_TIME_SHIFT
     }
 
+    /// The same since 1970.
+    pub(crate) const fn unix_ms(&self) -> u64 {
+        self.at_ms() + EPOCH_MS
+    }
+
     /// The words, and the files by their addresses.
     pub(crate) fn text(&self) -> String {
         let mut text = self.content.clone();
@@ -130,6 +137,11 @@ impl Post {
     pub(crate) fn mentions(&self, user: u64) -> bool {
         self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
     }
+}
+
+/// The first id of a moment, which is in milliseconds since 1970.
+pub(crate) const fn first_id(unix_ms: u64) -> u64 {
+    unix_ms.saturating_sub(EPOCH_MS) << SNOWFLAKE_TIME_SHIFT
 }
 
 /// Discord writes its ids as text.
@@ -174,6 +186,7 @@ pub(crate) mod tests {
         assert!(post.mentions(5) && !post.mentions(3) && post.is_said());
         assert_eq!(post.text(), "hi <@!5>\n[file a.txt] https://x/a");
         assert_eq!(post.at_ms(), 41_944_705_796);
+        assert_eq!(first_id(post.unix_ms()), post.id & !0x3f_ffff);
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! The bug trail of a Discord broker (openab), each as a test that fails when its fix is taken out.
 
+use lastword_proto::fact::Fact;
+
 use super::book::Book;
 use super::den::{ANN, BOB, BROKER, DEN, Den, HIVE, KILO, OUTSIDE, STRANGER};
 use super::inbound::{Act, Fix, Fixes, turn_place};
@@ -170,6 +172,18 @@ fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
         let answer = den.draft(HIVE, ENVELOPE);
         let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
         !acts.iter().any(|act| matches!(act, Act::Submit { .. }))
+    });
+}
+
+#[test]
+fn what_was_posted_long_ago_asks_nobody_and_counts() {
+    needs(Fix::OldAsksNobody, |fixes| {
+        let mut den = Den::new(fixes);
+        den.old = true;
+        den.posts(ANN, &format!("<@{KILO}> deploy"));
+        den.posts(HIVE, ENVELOPE);
+        let asked = den.facts.iter().any(|fact| matches!(fact, Fact::Accepted { .. }));
+        !asked && den.turns() == 1
     });
 }
 

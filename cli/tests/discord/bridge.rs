@@ -1,5 +1,7 @@
 //! What is said on Discord reaches the workspace, and what is said there is posted.
 
+use std::time::Duration;
+
 use crate::town::Town;
 use crate::world::Mishap;
 
@@ -90,6 +92,36 @@ fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
     assert_eq!(in_room, 121, "each post counted once: {heard:?}");
     let said = town.events("posted").into_iter().filter(|event| event["agent"] == "operator").count();
     assert_eq!(said, 5, "the question, two, three, four and five");
+}
+
+#[test]
+fn what_was_asked_a_day_before_the_end_of_an_outage_is_not_passed_on_and_its_humans_are_told_once() {
+    let mut town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.kill();
+    let world = &town.world;
+    world.posts(town.ann, town.channel, &format!("<@{}> deploy", town.kilo));
+    world.posts(town.ann, town.channel, "nice weather");
+    world.posts(town.hive, town.channel, "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] from yesterday");
+    world.posts(town.ann, town.other, &format!("<@{}> deploy the attic", town.kilo));
+    world.pass(Duration::from_secs(24 * 3_600 + 1));
+    let asked = world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
+    town.bridge();
+    let thread = town.world.wait_thread(asked);
+    town.world.wait_message(thread.id, town.kilo, "ARE YOU THERE");
+    town.world.wait_message(town.channel, town.broker, "2 posts were not passed on: ");
+    town.world.wait_message(town.other, town.broker, "1 post was not passed on: ");
+    town.kill();
+    town.bridge();
+    town.world.posts(town.ann, town.channel, "the end");
+    town.until("posted", |event| event["data"]["body"] == "the end");
+    let notices = town.world.spoken().into_iter().filter(|line| line.contains("not passed on"));
+    assert_eq!(notices.count(), 2, "once in each channel: {:#?}", town.world.spoken());
+    let sent: Vec<String> = town.events("accepted").iter().map(|event| event["message"]["body"].to_string()).collect();
+    assert!(sent.iter().all(|body| body.to_lowercase().contains("are you there")), "{sent:?}");
+    let counted = town.events("heard").into_iter().filter(|event| event["data"]["room"].is_string()).count();
+    assert_eq!(counted, 1, "what hive said is counted all the same");
+    assert!(town.events("posted").iter().any(|event| event["data"]["body"] == "@kilo deploy"), "and can be read");
 }
 
 #[test]

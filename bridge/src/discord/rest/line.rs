@@ -207,7 +207,11 @@ fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, 
         body => {
             let body = body.unwrap_or_default();
             let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
-            Err(RestError::Refused { status: status.as_u16(), code: body["code"].as_u64().unwrap_or_default(), message })
+            Err(RestError::Refused {
+                status: status.as_u16(),
+                code: body["code"].as_u64().unwrap_or_default(),
+                message,
+            })
         }
     }
 }

@@ -10,7 +10,7 @@ mod webhooks;
 pub(crate) use messages::pinned;
 pub(crate) use reactions::reacts;
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -193,6 +193,10 @@ async fn pass(State(shared): State<Shared>, matched: Option<MatchedPath>, reques
     if !response.headers().contains_key("x-ratelimit-global") {
         let bucket = limited.unwrap_or_else(|(_, bucket)| bucket);
         response.headers_mut().extend(bucket.into_iter().map(|(name, value)| (HeaderName::from_static(name), value)));
+    }
+    let now = UNIX_EPOCH + Duration::from_millis(shared.with(|discord| discord.now_ms));
+    if let Ok(date) = HeaderValue::try_from(httpdate::fmt_http_date(now)) {
+        response.headers_mut().insert(header::DATE, date);
     }
     let status = response.status().as_u16();
     shared.with(|discord| discord.calls.push(Call { method, path, bot, status, at: Instant::now() }));
