@@ -3,6 +3,7 @@
 //! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
 //! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
 
+mod behind;
 mod book;
 mod bridge;
 mod cards;

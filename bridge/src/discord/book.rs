@@ -12,6 +12,9 @@ const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
 -- The last post of a channel or thread that was dealt with.
 CREATE TABLE IF NOT EXISTS handled (channel INTEGER PRIMARY KEY, post INTEGER NOT NULL) STRICT;
+-- The id from which on what is posted in a channel's threads is for the bridge, and up to when threads that were put away
+-- have been looked through.
+CREATE TABLE IF NOT EXISTS began (channel INTEGER PRIMARY KEY, post INTEGER NOT NULL, put_away TEXT NOT NULL) STRICT;
 -- What a post was found to mean, before it was done: a second try does the same.
 CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL) STRICT;
 -- Posts that were too old to ask for anything, of which the humans there are not told yet.
@@ -137,11 +140,33 @@ impl Book {
         look.query_row([channel.cast_signed()], id).optional()
     }
 
-    /// Channels of which posts were dealt with, the newest first.
+    /// Channels and threads of which posts were dealt with, the newest first.
     pub(crate) fn followed(&self) -> Kept<Vec<u64>> {
         let db = self.db();
-        let mut all = db.prepare_cached("SELECT channel FROM handled ORDER BY post DESC LIMIT 200")?;
+        let mut all = db.prepare_cached("SELECT channel FROM handled ORDER BY post DESC")?;
         all.query_map([], id)?.collect()
+    }
+
+    /// Where the bridge began in a channel, and up to when threads that were put away have been looked through.
+    pub(crate) fn began(&self, channel: u64) -> Kept<Option<(u64, String)>> {
+        let db = self.db();
+        let mut look = db.prepare_cached("SELECT post, put_away FROM began WHERE channel = ?1")?;
+        look.query_row([channel.cast_signed()], |row| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get(1)?)))
+            .optional()
+    }
+
+    /// The bridge begins in a channel; the first word on it stays.
+    pub(crate) fn begin_in(&self, channel: u64, post: u64, put_away: &str) -> Kept<()> {
+        let db = self.db();
+        let mut add = db.prepare_cached("INSERT OR IGNORE INTO began VALUES (?1, ?2, ?3)")?;
+        add.execute(params![channel.cast_signed(), post.cast_signed(), put_away]).map(|_| ())
+    }
+
+    /// The threads of a channel that were put away up to this moment have been looked through.
+    pub(crate) fn looked_through(&self, channel: u64, put_away: &str) -> Kept<()> {
+        let db = self.db();
+        let mut set = db.prepare_cached("UPDATE began SET put_away = max(put_away, ?2) WHERE channel = ?1")?;
+        set.execute(params![channel.cast_signed(), put_away]).map(|_| ())
     }
 
     /// The posts of a channel were dealt with up to this one, and what those from `first` on meant is done.

@@ -1,16 +1,18 @@
 //! What is posted on Discord, one post after another: decided, noted, and only then done.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_client::wire::{NewRoom, Post as RoomPost};
-use lastword_proto::{Code, header};
+use lastword_proto::wire::rfc3339;
+use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::behind::Behind;
 use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
@@ -18,7 +20,7 @@ use super::names::{GUEST, key, lineage, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
-use super::seen::Post;
+use super::seen::{Post, first_id, moment};
 use crate::broker::{Backoff, Broker};
 
 /// Pause before a call is tried again, at first and at last.
@@ -72,13 +74,20 @@ impl Intake {
     pub(crate) async fn begin(&self) -> Result<(), String> {
         let Shared { settings, book, outbox, .. } = &*self.shared;
         for channel in settings.channels.iter().copied() {
-            if book.handled(channel).map_err(|error| error.to_string())?.is_some() {
-                continue;
-            }
-            let last = outbox.persist(|| outbox.broker.last_post(channel)).await;
-            let last = last.map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
-            book.handle(channel, last.unwrap_or_default(), last.unwrap_or_default())
-                .map_err(|error| error.to_string())?;
+            let since = match book.handled(channel).map_err(|error| error.to_string())? {
+                Some(post) => post,
+                None => {
+                    let last = outbox
+                        .persist(|| outbox.broker.last_post(channel))
+                        .await
+                        .map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
+                    let last = last.unwrap_or_default();
+                    book.handle(channel, last, last).map_err(|error| error.to_string())?;
+                    last.max(outbox.broker.now_ms().map_or(0, first_id))
+                }
+            };
+            let away = rfc3339(Time(moment(since)));
+            book.begin_in(channel, since, &away).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -86,60 +95,25 @@ impl Intake {
     /// Reads what was posted while nobody listened.
     async fn catch_up(&mut self) -> Result<(), ClientError> {
         let shared = Arc::clone(&self.shared);
-        let mut channels: Vec<u64> = shared.settings.channels.iter().copied().collect();
-        let threads = shared.book.followed().map_err(lost)?;
-        channels.extend(threads.into_iter().filter(|id| !shared.settings.channels.contains(id)));
-        for thread in self.new_threads().await {
-            if !channels.contains(&thread) {
-                channels.push(thread);
-            }
-        }
-        for channel in channels {
-            if let Err(error) = self.catch_up_in(channel).await? {
+        let behind = Behind::look(&shared).await?;
+        let channels = shared.settings.channels.iter().map(|channel| (*channel, 0));
+        for (channel, since) in channels.chain(behind.threads) {
+            if let Err(error) = self.catch_up_in(channel, since).await? {
                 shared.outbox.warn(&format!("{channel} can't be read. {error}"));
             }
+        }
+        // Only now: whoever is killed on the way looks for the same threads again.
+        for (channel, moment) in behind.looked {
+            shared.book.looked_through(channel, &moment).map_err(lost)?;
         }
         Ok(())
     }
 
-    /// Threads in our channels in which nothing was heard yet: somebody may have begun them while nobody listened.
-    async fn new_threads(&self) -> Vec<u64> {
-        let Shared { settings, outbox, threads, book, .. } = &*self.shared;
-        let mut guilds = BTreeSet::new();
-        for channel in &settings.channels {
-            if let Ok(known) = outbox.persist(|| outbox.broker.channel(*channel)).await {
-                guilds.extend(known.guild());
-            }
-        }
-        let mut found = Vec::new();
-        for guild in guilds {
-            let open = match outbox.persist(|| outbox.broker.open_threads(guild)).await {
-                Ok(open) => open,
-                Err(error) => {
-                    outbox.warn(&format!("the open threads can't be listed. {error}"));
-                    continue;
-                }
-            };
-            for thread in open {
-                let Some(parent) = thread.parent().filter(|parent| settings.channels.contains(parent)) else {
-                    continue;
-                };
-                // A thread that is older than the bridge is not for it.
-                let since = book.handled(parent).ok().flatten().unwrap_or(u64::MAX);
-                let unheard = matches!(book.handled(thread.id), Ok(None));
-                if unheard && (thread.id >= since || matches!(book.thread(thread.id), Ok(Some(_)))) {
-                    found.push(thread.id);
-                    threads.note_parent(thread.id, Some(parent));
-                }
-            }
-        }
-        found
-    }
-
-    async fn catch_up_in(&mut self, channel: u64) -> Result<Result<(), RestError>, ClientError> {
+    /// Reads what is behind the last post that was dealt with, or behind `since` where none was.
+    async fn catch_up_in(&mut self, channel: u64, since: u64) -> Result<Result<(), RestError>, ClientError> {
         let shared = Arc::clone(&self.shared);
         let rest = &shared.outbox.broker;
-        let mut after = shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
+        let mut after = shared.book.handled(channel).map_err(lost)?.unwrap_or(since);
         if let Some((run, _)) = self.tails.get(&channel) {
             after = after.max(run.last_id());
         }

@@ -107,6 +107,14 @@ impl Rest {
         read(answer["threads"].clone())
     }
 
+    /// A page of the threads of a channel that were put away before a moment, the last one first; and whether there are more.
+    pub(crate) async fn put_away(&self, channel: u64, before: Option<&str>) -> Result<(Vec<Channel>, bool), RestError> {
+        let before = before.map(|moment| format!("&before={}", moment.replace('+', "%2B"))).unwrap_or_default();
+        let path = format!("channels/{channel}/threads/archived/public?limit={PAGE}{before}");
+        let answer = self.call(Method::Get, &path, None).await?;
+        Ok((read(answer["threads"].clone())?, answer["has_more"] == true))
+    }
+
     /// The last post of a channel.
     pub(crate) async fn last_post(&self, channel: u64) -> Result<Option<u64>, RestError> {
         let posts = self.call(Method::Get, &format!("channels/{channel}/messages?limit=1"), None).await?;

@@ -70,9 +70,29 @@ pub(crate) struct Channel {
     parent_id: Option<String>,
     #[serde(rename = "type", default)]
     kind: u16,
+    #[serde(default)]
+    last_message_id: Option<String>,
+    #[serde(default)]
+    thread_metadata: Option<Metadata>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Metadata {
+    #[serde(default)]
+    archive_timestamp: String,
 }
 
 impl Channel {
+    /// Its last post, which may be deleted; nothing where Discord does not say.
+    pub(crate) fn last(&self) -> Option<u64> {
+        self.last_message_id.as_ref()?.parse().ok()
+    }
+
+    /// When a thread was put away or taken out again, in Discord's words, which are in the order of time.
+    pub(crate) fn put_away(&self) -> &str {
+        self.thread_metadata.as_ref().map_or("", |known| &known.archive_timestamp)
+    }
+
     pub(crate) fn guild(&self) -> Option<u64> {
         self.guild_id.as_ref()?.parse().ok()
     }
@@ -101,7 +121,7 @@ impl Post {
 
     /// The same since 1970.
     pub(crate) const fn unix_ms(&self) -> u64 {
-        self.at_ms() + EPOCH_MS
+        moment(self.id)
     }
 
     /// The words, and the files by their addresses.
@@ -137,6 +157,11 @@ impl Post {
     pub(crate) fn mentions(&self, user: u64) -> bool {
         self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
     }
+}
+
+/// The moment of an id, in milliseconds since 1970.
+pub(crate) const fn moment(id: u64) -> u64 {
+    (id >> SNOWFLAKE_TIME_SHIFT) + EPOCH_MS
 }
 
 /// The first id of a moment, which is in milliseconds since 1970.

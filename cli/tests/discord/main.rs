@@ -11,6 +11,8 @@ mod commands;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod outage;
+#[cfg(test)]
 #[path = "../it/program.rs"]
 #[expect(dead_code, reason = "the other tests of the program use more of it")]
 mod program;

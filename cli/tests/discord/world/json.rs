@@ -147,7 +147,8 @@ pub(crate) fn channel(discord: &Discord, id: Id, bot: Option<Id>) -> Value {
     value["total_message_sent"] = json!(channel.messages.len());
     value["member_count"] = json!(channel.members.len());
     value["thread_metadata"] = json!({
-        "archived": channel.archived, "auto_archive_duration": 1440, "archive_timestamp": since, "locked": channel.locked,
+        "archived": channel.archived, "auto_archive_duration": 1440, "archive_timestamp": time(channel.archive_ms),
+        "locked": channel.locked,
         "create_timestamp": since,
     });
     if let Some(bot) = bot.filter(|bot| channel.members.contains(bot)) {

@@ -90,6 +90,8 @@ pub(crate) struct Channel {
     pub(crate) parent: Option<Id>,
     pub(crate) owner: Id,
     pub(crate) archived: bool,
+    /// When it was archived or taken out again.
+    pub(crate) archive_ms: u64,
     pub(crate) locked: bool,
     /// Who takes part in a thread.
     pub(crate) members: BTreeSet<Id>,
@@ -124,6 +126,15 @@ pub(crate) struct Message {
     pub(crate) reactions: BTreeMap<String, BTreeSet<Id>>,
     /// For whom alone it is visible, as the answer to an interaction may be.
     pub(crate) only_for: Option<Id>,
+}
+
+impl Channel {
+    /// Archives a thread, or takes it out again.
+    pub(crate) fn archive(&mut self, archived: bool, now_ms: u64) {
+        if self.archived != archived {
+            (self.archived, self.archive_ms) = (archived, now_ms);
+        }
+    }
 }
 
 impl Message {

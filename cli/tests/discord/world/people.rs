@@ -107,6 +107,7 @@ impl World {
                 parent: None,
                 owner: 1,
                 archived: false,
+                archive_ms: 0,
                 locked: false,
                 members: BTreeSet::new(),
                 denied: BTreeMap::new(),
@@ -205,6 +206,14 @@ impl World {
             let parent = discord.messages[&message].channel;
             discord.open_thread(parent, Some(message), name, user)
         })
+    }
+
+    /// Somebody archives a thread.
+    pub(crate) fn archives(&self, thread: Id) {
+        self.with(|discord| {
+            let now = discord.now_ms;
+            discord.channels.get_mut(&thread).unwrap().archive(true, now);
+        });
     }
 
     /// Somebody presses a button; gives the interaction.

@@ -92,7 +92,7 @@ impl Discord {
         };
         if let Some(channel) = self.channels.get_mut(&message.channel) {
             channel.messages.push(id);
-            channel.archived = false;
+            channel.archive(false, time_ms(id));
             if channel.kind == PUBLIC_THREAD {
                 channel.members.insert(message.author.id);
             }
@@ -155,6 +155,7 @@ impl Discord {
             parent: Some(parent),
             owner,
             archived: false,
+            archive_ms: self.now_ms,
             locked: false,
             members: BTreeSet::from([owner]),
             denied: BTreeMap::new(),

@@ -1,14 +1,15 @@
 //! Channels and threads.
 
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::{Answer, Caller, Discord, No, Reply, number, payload};
 use crate::world::Shared;
 use crate::world::json as object;
-use crate::world::model::{Id, PUBLIC_THREAD, TEXT, intent, may};
+use crate::world::model::{Channel, Id, PUBLIC_THREAD, TEXT, intent, may};
 
 /// The channel, where the bot may do this in it.
 pub(crate) fn place(discord: &Discord, bot: Id, channel: Id, what: u64) -> Result<(), No> {
@@ -43,8 +44,9 @@ pub(crate) async fn change(
     shared.with(|discord| {
         let own = discord.channels.get(&id).is_some_and(|c| c.owner == bot);
         place(discord, bot, id, if own { may::VIEW } else { may::MANAGE_THREADS })?;
+        let now = discord.now_ms;
         if let Some(channel) = discord.channels.get_mut(&id) {
-            channel.archived = change["archived"].as_bool().unwrap_or(channel.archived);
+            channel.archive(change["archived"].as_bool().unwrap_or(channel.archived), now);
             channel.locked = change["locked"].as_bool().unwrap_or(channel.locked);
             if let Some(name) = change["name"].as_str() {
                 name.clone_into(&mut channel.name);
@@ -112,13 +114,32 @@ pub(crate) async fn thread(
     })
 }
 
-pub(crate) async fn archived(State(shared): State<Shared>, Caller(bot): Caller, Path(channel): Path<String>) -> Answer {
+/// Which of the archived threads.
+#[derive(Debug, Deserialize)]
+pub(crate) struct Page {
+    before: Option<String>,
+    limit: Option<usize>,
+}
+
+/// The last that was archived first.
+pub(crate) async fn archived(
+    State(shared): State<Shared>,
+    Caller(bot): Caller,
+    Path(channel): Path<String>,
+    Query(page): Query<Page>,
+) -> Answer {
     let parent = number(&channel)?;
     shared.with(|discord| {
         place(discord, bot, parent, may::HISTORY)?;
+        let earlier = |c: &&Channel| {
+            page.before.as_ref().is_none_or(|before| object::time(c.archive_ms).as_str() < before.as_str())
+        };
         let closed = discord.channels.values().filter(|c| c.parent == Some(parent) && c.archived);
-        let threads: Vec<Value> = closed.map(|c| object::channel(discord, c.id, Some(bot))).collect();
-        Ok(Reply(json!({"threads": threads, "members": [], "has_more": false})))
+        let mut closed: Vec<&Channel> = closed.filter(earlier).collect();
+        closed.sort_by_key(|c| std::cmp::Reverse(c.archive_ms));
+        let most = page.limit.unwrap_or(50);
+        let threads: Vec<Value> = closed.iter().take(most).map(|c| object::channel(discord, c.id, Some(bot))).collect();
+        Ok(Reply(json!({"threads": threads, "members": [], "has_more": closed.len() > most})))
     })
 }
 

@@ -1,0 +1,92 @@
+//! Threads in which something was said while the bridge was not there.
+
+use std::time::Duration;
+
+use crate::town::Town;
+use crate::world::Id;
+
+/// More threads than were ever followed at once.
+const THREADS: usize = 205;
+
+impl Town {
+    /// Ann posts; waits until that is heard.
+    fn hears(&self, channel: Id, text: &str) -> Id {
+        let post = self.world.posts(self.ann, channel, text);
+        self.until("posted", |event| event["data"]["body"] == text);
+        post
+    }
+}
+
+#[test]
+fn the_oldest_of_many_threads_is_read_after_an_outage() {
+    let mut town = Town::start();
+    let threads: Vec<Id> = (0..THREADS)
+        .map(|n| {
+            let about = town.world.posts(town.ann, town.channel, &format!("about {n}"));
+            let thread = town.world.opens_thread(town.ann, about, &format!("about {n}"));
+            town.world.posts(town.ann, thread, &format!("in {n}"));
+            thread
+        })
+        .collect();
+    town.until("posted", |event| event["data"]["body"] == format!("in {}", THREADS - 1));
+    town.kill();
+    town.world.posts(town.ann, threads[0], "and this");
+    let before = town.world.calls().len();
+    town.bridge();
+    town.until("posted", |event| event["data"]["body"] == "and this");
+    let reads = town.world.calls().into_iter().skip(before).filter(|call| call.path.ends_with("/messages"));
+    assert_eq!(reads.count(), 3, "both channels are read, and the one thread in which there was something");
+}
+
+#[test]
+fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
+    let mut town = Town::start();
+    let [first, second] = ["first", "second"].map(|text| town.hears(town.channel, text));
+    town.hears(town.channel, "before");
+    town.kill();
+    let [open, shut] = [first, second].map(|about| town.world.opens_thread(town.bob, about, "later"));
+    town.world.posts(town.ann, open, "in the open one");
+    town.world.posts(town.ann, shut, "in the one that is shut");
+    town.world.pass(Duration::from_secs(3_600));
+    town.world.archives(shut);
+    town.bridge();
+    town.until("posted", |event| event["data"]["body"] == "in the open one");
+    town.until("posted", |event| event["data"]["body"] == "in the one that is shut");
+}
+
+#[test]
+fn a_thread_that_was_there_before_the_bridge_is_heard_from_then_on() {
+    let mut town = Town::quiet("");
+    let about = town.world.posts(town.ann, town.channel, "long ago");
+    let thread = town.world.opens_thread(town.ann, about, "long ago");
+    town.world.posts(town.ann, thread, "nobody was there");
+    town.world.pass(Duration::from_secs(60));
+    town.bridge();
+    town.hears(town.channel, "hello");
+    town.kill();
+    town.world.posts(town.ann, thread, "are you there now");
+    town.bridge();
+    town.until("posted", |event| event["data"]["body"] == "are you there now");
+    assert!(town.events("posted").iter().all(|event| event["data"]["body"] != "nobody was there"));
+}
+
+#[test]
+fn a_bridge_that_is_killed_before_it_has_read_a_new_thread_reads_it_the_next_time() {
+    let mut town = Town::start();
+    town.hears(town.channel, "before");
+    town.kill();
+    let about = town.world.posts(town.ann, town.channel, "a new thing");
+    let thread = town.world.opens_thread(town.ann, about, "a new thing");
+    town.world.posts(town.ann, thread, "in the thread");
+    town.world.posts(town.ann, town.channel, "in the channel");
+    let messages = format!("/channels/{thread}/messages");
+    town.world.hold("GET", &messages);
+    town.spawn();
+    town.until("posted", |event| event["data"]["body"] == "in the channel");
+    town.world
+        .wait("a look into the thread", |discord| discord.holds.iter().any(|hold| hold.waiting > 0).then_some(()));
+    town.kill();
+    town.world.release();
+    town.bridge();
+    town.until("posted", |event| event["data"]["body"] == "in the thread");
+}
