@@ -30,6 +30,8 @@ CREATE TABLE IF NOT EXISTS threads (
   agent TEXT
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS threads_by_thread ON threads (thread);
+-- Conversations that are shown in the thread of the one from which they came, under REFs that don't tell.
+CREATE TABLE IF NOT EXISTS kin (ref TEXT PRIMARY KEY, root TEXT NOT NULL) STRICT, WITHOUT ROWID;
 -- What was posted, or may have been: then it has no id yet.
 CREATE TABLE IF NOT EXISTS posts (
   nonce TEXT PRIMARY KEY,
@@ -243,6 +245,11 @@ impl Book {
             .map(|_| ())
     }
 
+    /// A conversation is shown where another one is.
+    pub(crate) fn join(&self, reference: &str, root: &str) -> Kept<()> {
+        self.db().prepare_cached("INSERT OR IGNORE INTO kin VALUES (?1, ?2)")?.execute([reference, root]).map(|_| ())
+    }
+
     /// Takes back what was noted of a conversation that did not come to be.
     pub(crate) fn unplace(&self, reference: &str, origin: u64) -> Kept<()> {
         let db = self.db();
@@ -263,9 +270,13 @@ impl Book {
         look.query_row([request], id).optional()
     }
 
+    /// Where a conversation is shown: in a place of its own, or in that of the one from which it came.
     pub(crate) fn placed(&self, reference: &str) -> Kept<Option<Place>> {
         let db = self.db();
-        let mut look = db.prepare_cached("SELECT ref, channel, origin, thread FROM threads WHERE ref = ?1")?;
+        let mut look = db.prepare_cached(
+            "SELECT ref, channel, origin, thread FROM threads
+             WHERE ref = ?1 OR ref = (SELECT root FROM kin WHERE ref = ?1) ORDER BY ref = ?1 DESC LIMIT 1",
+        )?;
         let place = |row: &rusqlite::Row<'_>| {
             Ok(Place {
                 reference: row.get(0)?,
@@ -422,8 +433,11 @@ mod tests {
         book.involve("D-1", "kilo").unwrap();
         book.place(&Place { reference: "X-1".into(), channel: 1, origin: 9, thread: Some(7) }).unwrap();
         let thread = Thread { reference: "D-1".into(), agent: Some("kilo".into()) };
-        assert_eq!(book.thread(7).unwrap(), Some(thread));
+        assert_eq!(book.thread(7).unwrap(), Some(thread.clone()));
         assert_eq!(book.thread(8).unwrap(), None);
+        book.join("Y-1", "D-1").unwrap();
+        assert_eq!(book.placed("Y-1").unwrap(), book.placed("D-1").unwrap());
+        assert_eq!(book.thread(7).unwrap(), Some(thread), "it is about the first, whatever else it shows");
     }
 
     #[test]

@@ -139,8 +139,13 @@ async fn send(shared: &Shared, event: &Event, message: &StoredMessage, thread: u
 
 /// The thread that shows a message's conversation, opened where that is ours to do.
 async fn place(shared: &Shared, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
-    let parent = message.parent_ref.as_deref();
-    let place = match shared.threads.place(&message.reference, parent).map_err(lost)? {
+    let Shared { threads, broker, .. } = shared;
+    let known = match message.parent_ref.as_deref() {
+        // Nothing is asked about a conversation that came from no other.
+        None => threads.place(&message.reference, None).map_err(lost)?,
+        parent => threads.find(broker, &message.reference, parent).await?,
+    };
+    let place = match known {
         Some(place) => place,
         None => match begin(shared, message).await? {
             Some(place) => place,
@@ -236,7 +241,7 @@ async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
     let room = text(event, "room").and_then(|room| room.strip_prefix("discord:")?.parse().ok());
     let (channel, what) = match (room, &event.reference) {
         (Some(channel), _) => (channel, "here".to_owned()),
-        (None, Some(reference)) => match shared.threads.place(reference, None).map_err(lost)? {
+        (None, Some(reference)) => match shared.threads.find(&shared.broker, reference, None).await? {
             Some(place) => (place.thread.unwrap_or(place.channel), format!("on {reference}")),
             None => return Ok(false),
         },

@@ -2,14 +2,20 @@
 
 use std::sync::Arc;
 
-use super::book::{Book, Place};
+use lastword_client::ClientError;
+use lastword_proto::Code;
+
+use super::book::{Book, Place, lost};
 use super::names::lineage;
 use super::outbox::Outbox;
 use super::rest::RestError;
 use super::text::title;
+use crate::broker::Broker;
 
 /// Longest name of a thread.
 const NAME_CHARS_MAX: usize = 100;
+/// Most conversations through which a thread is looked for, from a child to whom it came from.
+const PARENTS_MAX: usize = 8;
 
 /// Where conversations are shown.
 #[derive(Clone, Debug)]
@@ -24,6 +30,39 @@ impl Threads {
         for name in lineage(reference).chain(parent.into_iter().flat_map(lineage)) {
             if let Some(place) = self.book.placed(name)? {
                 return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The same, looked for up to the conversation from which it all came, which the broker knows. What is found is noted:
+    /// a REF of its own does not tell from where it came.
+    pub(crate) async fn find(
+        &self,
+        broker: &Broker,
+        reference: &str,
+        parent: Option<&str>,
+    ) -> Result<Option<Place>, ClientError> {
+        let mut next = reference.to_owned();
+        let mut parent = parent.map(str::to_owned);
+        for _ in 0..PARENTS_MAX {
+            if let Some(place) = self.place(&next, parent.as_deref()).map_err(lost)? {
+                if self.place(reference, None).map_err(lost)?.is_none() {
+                    self.book.join(reference, &place.reference).map_err(lost)?;
+                }
+                return Ok(Some(place));
+            }
+            if let Some(parent) = parent.take() {
+                next = parent;
+            }
+            let known = match broker.persist(|| broker.client.conversation(&next)).await {
+                // A conversation that is forgotten came from nowhere.
+                Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => return Ok(None),
+                known => known?,
+            };
+            match known.summary.parent_ref {
+                Some(parent) => next = parent,
+                None => return Ok(None),
             }
         }
         Ok(None)

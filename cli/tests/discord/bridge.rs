@@ -282,6 +282,30 @@ fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() 
 }
 
 #[test]
+fn a_grandchild_under_a_child_with_a_ref_of_its_own_is_shown_in_the_thread_of_it_all_and_warned_about_there() {
+    let mut town = Town::limited("turns_soft_max = 2", "");
+    town.bridge();
+    let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
+    let run = |agent: &str, send: &str| {
+        let script = format!(r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send {send} >/dev/null; else cat; fi"#);
+        crate::running::Running::start(&town.server, agent, &["--env", &program, "--", "sh", "-c", &script])
+    };
+    let _kilo = run("kilo", "lima 'which paint' --ref PAINT-9");
+    let _lima = run("lima", "hive 'which colour'");
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> paint the shed", town.kilo));
+    let thread = town.world.wait_thread(asked).id;
+    town.world.wait_message(thread, town.kilo, "[TO:lima][TYPE:REQUEST][REF:PAINT-9]");
+    let question = town.world.wait_message(thread, town.lima, "which colour");
+    assert!(question.content.contains("[REF:PAINT-9/1]"), "{}", question.content);
+    assert_eq!(question.mentions, [town.hive]);
+    town.world.posts(town.hive, thread, "red");
+    town.world.wait_message(thread, town.kilo, "red");
+    for child in ["PAINT-9/1", "PAINT-9"] {
+        town.world.wait_message(thread, town.broker, &format!("2 messages of agents on {child} "));
+    }
+}
+
+#[test]
 fn a_stopped_workspace_says_so_and_holds_up_nothing() {
     let town = Town::start();
     assert_eq!(town.server.operator(&["stop", "--workspace"]).code, 0);

@@ -24,8 +24,6 @@ use crate::discord::rest::{Method, RestError};
 
 /// Rest after a look, so that a busy workspace is not asked at each of its events.
 const PACE: Duration = Duration::from_millis(200);
-/// Most conversations through which a thread is looked for, from a child to whom it came from.
-const PARENTS_MAX: usize = 8;
 
 /// What is to be looked at.
 #[derive(Debug, Default)]
@@ -184,15 +182,10 @@ fn told(shared: &Shared, id: &str, done: Result<(), RestError>) {
 
 /// Where a card goes: into the thread of its conversation, or of one from which that came; else into the home channel.
 async fn place(shared: &Shared, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
-    let mut next = reference.map(str::to_owned);
-    for _ in 0..PARENTS_MAX {
-        let Some(reference) = next else { break };
-        if let Some(place) = shared.threads.place(&reference, None).map_err(lost)? {
-            let thread = shared.threads.thread(&place, "").await;
-            return Ok(thread.filter(|_| shared.settings.channels.contains(&place.channel)));
-        }
-        let broker = &shared.broker;
-        next = broker.persist(|| broker.client.conversation(&reference)).await?.summary.parent_ref;
+    let Some(reference) = reference else { return Ok(shared.settings.home) };
+    if let Some(place) = shared.threads.find(&shared.broker, reference, None).await? {
+        let thread = shared.threads.thread(&place, "").await;
+        return Ok(thread.filter(|_| shared.settings.channels.contains(&place.channel)));
     }
     Ok(shared.settings.home)
 }
