@@ -203,7 +203,7 @@ impl Bridge {
         let everybody = broker.client.agents().await?.items;
         let known = everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect();
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
-        let threads = Threads { book: book.clone(), outbox: Arc::clone(&outbox) };
+        let threads = Threads::new(book.clone(), Arc::clone(&outbox));
         let known = Mutex::new(Noted { humans: known, ..Noted::default() });
         let limits = broker.client.limits().await?.items;
         let age_ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);

@@ -1,9 +1,12 @@
 //! Conversations and the threads that show them.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use lastword_client::ClientError;
 use lastword_proto::Code;
+use tokio::time::Instant;
 
 use super::book::{Book, Place, lost};
 use super::names::lineage;
@@ -17,14 +20,38 @@ const NAME_CHARS_MAX: usize = 100;
 /// Most conversations through which a thread is looked for, from a child to whom it came from.
 const PARENTS_MAX: usize = 8;
 
+/// How long Discord is not asked again for a thread that it refused: a human may give the permission meanwhile.
+const REFUSED: Duration = Duration::from_secs(600);
+
 /// Where conversations are shown.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(crate) struct Threads {
-    pub(crate) book: Book,
-    pub(crate) outbox: Arc<Outbox>,
+    book: Book,
+    outbox: Arc<Outbox>,
+    refused: Refusals,
+}
+
+/// The posts from which Discord would start no thread, and when it is asked again.
+#[derive(Debug, Default)]
+struct Refusals(Mutex<BTreeMap<u64, Instant>>);
+
+impl Refusals {
+    fn note(&self, origin: u64, now: Instant) {
+        let mut refused = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|_, again| *again > now);
+        refused.insert(origin, now + REFUSED);
+    }
+
+    fn holds(&self, origin: u64, now: Instant) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&origin).is_some_and(|again| *again > now)
+    }
 }
 
 impl Threads {
+    pub(crate) fn new(book: Book, outbox: Arc<Outbox>) -> Self {
+        Self { book, outbox, refused: Refusals::default() }
+    }
+
     /// Where a conversation is shown: its own thread, or that of the one from which it came.
     pub(crate) fn place(&self, reference: &str, parent: Option<&str>) -> rusqlite::Result<Option<Place>> {
         for name in lineage(reference).chain(parent.into_iter().flat_map(lineage)) {
@@ -68,10 +95,13 @@ impl Threads {
         Ok(None)
     }
 
-    /// The thread of a place, started where it isn't there yet; nothing where Discord refuses it.
+    /// The thread of a place, started where it isn't there yet; its channel where Discord refuses that.
     pub(crate) async fn thread(&self, place: &Place, about: &str) -> Option<u64> {
         if let Some(thread) = place.thread {
             return Some(thread);
+        }
+        if self.refused.holds(place.origin, Instant::now()) {
+            return Some(place.channel);
         }
         let name = title(&format!("{} · {}", place.reference, title(about, NAME_CHARS_MAX)), NAME_CHARS_MAX);
         let start = || self.outbox.broker.start_thread(place.channel, place.origin, &name);
@@ -83,6 +113,7 @@ impl Threads {
             }
             Err(error) => {
                 self.outbox.warn(&format!("{} gets no thread and is shown in its channel. {error}", place.reference));
+                self.refused.note(place.origin, Instant::now());
                 // Better there than nowhere; and not noted, or the whole channel would be about this conversation.
                 Some(place.channel)
             }
@@ -102,5 +133,21 @@ impl Threads {
     pub(crate) fn note_parent(&self, channel: u64, parent: Option<u64>) {
         // What can't be noted is asked again.
         let _noted = self.book.set_parent(channel, parent).is_ok();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_that_was_refused_is_asked_for_again_after_a_while() {
+        let (refused, now) = (Refusals::default(), Instant::now());
+        assert!(!refused.holds(7, now));
+        refused.note(7, now);
+        assert!(refused.holds(7, now) && !refused.holds(8, now));
+        assert!(!refused.holds(7, now + REFUSED));
+        refused.note(8, now + REFUSED);
+        assert_eq!(refused.0.lock().unwrap().len(), 1, "what is over is forgotten");
     }
 }

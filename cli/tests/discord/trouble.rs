@@ -123,6 +123,22 @@ fn where_a_bot_may_not_post_its_answer_is_left_out_and_all_else_goes_on() {
 }
 
 #[test]
+fn a_thread_that_discord_refuses_is_asked_for_once_and_all_is_shown_in_the_channel() {
+    let town = Town::start();
+    let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
+    town.world.deny(town.broker, town.channel, may::CREATE_THREADS);
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.kilo));
+    let first = town.world.wait_message(town.channel, town.kilo, "FIRST");
+    assert_eq!(first.reply_to, Some(asked));
+    // The same conversation goes on at the terminal.
+    let reference = first.content.split("[REF:").nth(1).unwrap().split(']').next().unwrap();
+    assert_eq!(town.server.operator(&["ask", "kilo", "second", "--ref", reference, "--wait", "30s"]).code, 0);
+    town.world.wait_message(town.channel, town.kilo, "SECOND");
+    let tries = town.world.calls().into_iter().filter(|call| call.path.ends_with("/threads"));
+    assert_eq!(tries.map(|call| call.status).collect::<Vec<_>>(), [403]);
+}
+
+#[test]
 fn a_long_answer_keeps_its_order_and_its_parts_within_discords_limits() {
     let town = Town::start();
     let script = "for i in $(seq 1 60); do printf 'line %s %0200d\\n' $i 0; done";
