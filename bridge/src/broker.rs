@@ -253,7 +253,7 @@ impl Broker {
     }
 }
 
-fn is_late(problem: &Problem) -> bool {
+pub(crate) fn is_late(problem: &Problem) -> bool {
     matches!(problem.code, Code::LeaseLost | Code::AlreadySettled)
 }
 

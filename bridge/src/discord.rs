@@ -6,6 +6,7 @@
 mod behind;
 mod book;
 mod bridge;
+mod calls;
 mod cards;
 mod check;
 mod commands;

@@ -1,5 +1,6 @@
 //! What the bridge has done, in a file of its own: so that nothing is lost or done twice over restarts.
 
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,6 +18,8 @@ CREATE TABLE IF NOT EXISTS handled (channel INTEGER PRIMARY KEY, post INTEGER NO
 CREATE TABLE IF NOT EXISTS began (channel INTEGER PRIMARY KEY, post INTEGER NOT NULL, put_away TEXT NOT NULL) STRICT;
 -- What a post was found to mean, before it was done: a second try does the same.
 CREATE TABLE IF NOT EXISTS decided (post INTEGER PRIMARY KEY, acts TEXT NOT NULL) STRICT;
+-- Where the log ended before it was done.
+CREATE TABLE IF NOT EXISTS heads (post INTEGER PRIMARY KEY, seq INTEGER NOT NULL) STRICT;
 -- Posts that were too old to ask for anything, of which the humans there are not told yet.
 CREATE TABLE IF NOT EXISTS late (post INTEGER PRIMARY KEY, channel INTEGER NOT NULL) STRICT;
 -- The threads, and whether one is inside of a channel of ours.
@@ -181,23 +184,32 @@ impl Book {
         )?;
         // Ids go up over all channels: what was noted for another one stays.
         change.execute("DELETE FROM decided WHERE post = ?1", [first.cast_signed()])?;
+        change.execute("DELETE FROM heads WHERE post = ?1", [first.cast_signed()])?;
         change.commit()
     }
 
-    /// What a post was found to mean by an earlier try.
-    pub(crate) fn decided(&self, post: u64) -> Kept<Option<Vec<Act>>> {
+    /// What a post was found to mean by an earlier try, as much of it as is left, and where the log ended before.
+    pub(crate) fn decided(&self, post: u64) -> Kept<Option<(Vec<Act>, u64)>> {
         let db = self.db();
-        let mut look = db.prepare_cached("SELECT acts FROM decided WHERE post = ?1")?;
-        let text: Option<String> = look.query_row([post.cast_signed()], |row| row.get(0)).optional()?;
-        Ok(text.and_then(|text| serde_json::from_str(&text).ok()))
+        let mut look = db.prepare_cached(
+            "SELECT acts, coalesce((SELECT seq FROM heads WHERE post = ?1), 0) FROM decided WHERE post = ?1",
+        )?;
+        let found = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?.cast_unsigned()));
+        let found = look.query_row([post.cast_signed()], found).optional()?;
+        Ok(found.and_then(|(text, head)| Some((serde_json::from_str(&text).ok()?, head))))
     }
 
-    pub(crate) fn decide(&self, post: u64, acts: &[Act]) -> Kept<()> {
+    pub(crate) fn decide(&self, post: u64, acts: &VecDeque<Act>, head: u64) -> Kept<()> {
         let text = serde_json::to_string(acts).unwrap_or_default();
-        let db = self.db();
-        db.prepare_cached("INSERT OR REPLACE INTO decided VALUES (?1, ?2)")?
-            .execute(params![post.cast_signed(), text])
-            .map(|_| ())
+        let mut db = self.db();
+        let change = db.transaction()?;
+        change
+            .prepare_cached("INSERT OR REPLACE INTO decided VALUES (?1, ?2)")?
+            .execute(params![post.cast_signed(), text])?;
+        change
+            .prepare_cached("INSERT OR REPLACE INTO heads VALUES (?1, ?2)")?
+            .execute(params![post.cast_signed(), head.cast_signed()])?;
+        change.commit()
     }
 
     /// A post was too old to ask for anything.
@@ -378,7 +390,11 @@ impl Book {
     /// A turn was shown to a foreign bot in a thread.
     pub(crate) fn show_turn(&self, agent: &str, thread: u64, turn: &str) -> Kept<()> {
         let db = self.db();
-        let mut set = db.prepare_cached("INSERT OR REPLACE INTO turns VALUES (?1, ?2, ?3)")?;
+        // Turns are numbered as they open: when the log is read again, an old one does not come back.
+        let mut set = db.prepare_cached(
+            "INSERT INTO turns VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET turn = ?3
+             WHERE CAST(ltrim(turn, 'turn-') AS INTEGER) < CAST(ltrim(?3, 'turn-') AS INTEGER)",
+        )?;
         set.execute(params![agent, thread.cast_signed(), turn]).map(|_| ())
     }
 
@@ -441,6 +457,19 @@ mod tests {
     }
 
     #[test]
+    fn an_old_turn_does_not_come_back_when_the_log_is_read_again() {
+        let book = Book::in_memory().unwrap();
+        for turn in ["turn-9", "turn-10", "turn-9"] {
+            book.show_turn("hive", 5, turn).unwrap();
+        }
+        assert_eq!(book.turn("hive", 5).unwrap().as_deref(), Some("turn-10"));
+        book.end_turn("turn-9").unwrap();
+        assert_eq!(book.turn("hive", 5).unwrap().as_deref(), Some("turn-10"));
+        book.end_turn("turn-10").unwrap();
+        assert_eq!(book.turn("hive", 5).unwrap(), None);
+    }
+
+    #[test]
     fn the_file_is_its_owners_alone() {
         use std::os::unix::fs::PermissionsExt as _;
         let path = std::env::temp_dir().join(format!("lastword-book-{}.sqlite", std::process::id()));
@@ -463,10 +492,10 @@ mod tests {
     #[test]
     fn what_was_dealt_with_never_goes_back() {
         let book = Book::in_memory().unwrap();
-        book.decide(9, &[]).unwrap();
-        assert_eq!(book.decided(9).unwrap(), Some(Vec::new()));
+        book.decide(9, &VecDeque::new(), 30).unwrap();
+        assert_eq!(book.decided(9).unwrap(), Some((Vec::new(), 30)));
         book.handle(2, 12, 12).unwrap();
-        assert_eq!(book.decided(9).unwrap(), Some(Vec::new()), "another channel is ahead");
+        assert_eq!(book.decided(9).unwrap(), Some((Vec::new(), 30)), "another channel is ahead");
         book.handle(1, 9, 9).unwrap();
         book.handle(1, 4, 4).unwrap();
         assert_eq!((book.handled(1).unwrap(), book.decided(9).unwrap()), (Some(9), None));

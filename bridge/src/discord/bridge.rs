@@ -52,6 +52,17 @@ pub enum Failed {
     Discord(String),
 }
 
+/// How far what happens in the workspace is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Following {
+    /// The broker was not heard yet.
+    Not,
+    /// What happened meanwhile is being shown.
+    Begun,
+    /// All that was in the log is shown.
+    Live,
+}
+
 /// What the parts of a bridge share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -70,8 +81,8 @@ pub(crate) struct Shared {
     pub(crate) desk: Desk,
     /// Age at which a post asks nobody any more: the broker's own limit for what nobody took.
     pub(crate) age_max: Duration,
-    /// Whether events are followed.
-    pub(crate) following: watch::Sender<bool>,
+    /// How far events are followed.
+    pub(crate) following: watch::Sender<Following>,
     known: Mutex<Noted>,
 }
 
@@ -219,7 +230,7 @@ impl Bridge {
             takers,
             desk,
             age_max: Duration::from_millis(age_ms),
-            following: watch::Sender::new(false),
+            following: watch::Sender::new(Following::Not),
             known,
         };
         Ok(Self { shared: Arc::new(shared), report })
@@ -243,9 +254,8 @@ impl Bridge {
             let shared = Arc::clone(&shared);
             async move { follow(shared).await.into() }
         });
-        // What is answered on Discord is about what was shown there: so that is followed first.
         let mut following = shared.following.subscribe();
-        let ready = async { following.wait_for(|following| *following).await.is_ok() };
+        let ready = async { following.wait_for(|following| *following != Following::Not).await.is_ok() };
         tokio::select! {
             _ready = ready => {}
             Some(ended) = parts.join_next() => return Err(over(ended)),
@@ -253,7 +263,13 @@ impl Bridge {
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(Failed::Discord)?;
         let ears = Arc::new(Ears { posts, interactions, missed });
-        parts.spawn(async move { Failed::Discord(intake.run(heard, behind).await) });
+        // What is answered on Discord is about what was shown there: so all of that is shown first. Clicks and commands wait
+        // for nothing.
+        let mut following = shared.following.subscribe();
+        parts.spawn(async move {
+            let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
+            Failed::Discord(intake.run(heard, behind).await)
+        });
         parts.spawn(hearing(Arc::clone(&shared), shared.settings.broker.clone(), Role::Reader, &ears, &report));
         for bot in &shared.settings.bots {
             if let Identity::Ours { token } = &bot.identity {

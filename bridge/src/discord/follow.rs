@@ -3,15 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_client::ClientError;
 use lastword_client::wire::{Event, StoredMessage};
+use lastword_client::{ClientError, Events};
 use lastword_proto::MessageType;
 use lastword_proto::fact::Kind;
 use serde_json::Value;
 use tokio::time::sleep;
 
 use super::book::{Place, lost};
-use super::bridge::Shared;
+use super::bridge::{Following, Shared};
 use super::inbound::Fixes;
 use super::names::{lineage, post_of};
 use super::outbound::{Posting, header, posting, warners, warning, warns};
@@ -42,18 +42,44 @@ pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
     }
 }
 
-/// One connection's worth of events.
+/// One connection's worth of events: at first what is in the log, and then what happens.
 async fn listen(shared: &Shared, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
-    let cursor = after.map_or_else(|| shared.book.cursor().map_err(lost), |after| Ok(Some(after)))?;
-    let mut events = shared.broker.client.events(cursor).await?;
-    shared.broker.works();
-    let mut noted = cursor.unwrap_or_else(|| events.position());
-    *after = Some(noted);
-    if cursor.is_none() {
-        // What was said before the bridge was there is not shown.
-        shared.book.set_cursor(noted).map_err(lost)?;
+    let client = &shared.broker.client;
+    let cursor = match *after {
+        Some(after) => after,
+        None => begin_at(shared).await?,
+    };
+    *after = Some(cursor);
+    if *shared.following.borrow() != Following::Live {
+        // With no end in sight the stream ends where the log does.
+        let mut events = client.events_until(Some(cursor), Some(u64::MAX)).await?;
+        shared.broker.works();
+        shared.following.send_replace(Following::Begun);
+        show_all(shared, &mut events, after, backoff).await?;
+        shared.following.send_replace(Following::Live);
     }
-    shared.following.send_replace(true);
+    let mut events = client.events(*after).await?;
+    shared.broker.works();
+    show_all(shared, &mut events, after, backoff).await
+}
+
+/// Where to begin: what was said before the bridge was there is not shown.
+async fn begin_at(shared: &Shared) -> Result<u64, ClientError> {
+    if let Some(cursor) = shared.book.cursor().map_err(lost)? {
+        return Ok(cursor);
+    }
+    let head = shared.broker.client.events(None).await?.position();
+    shared.book.set_cursor(head).map_err(lost)?;
+    Ok(head)
+}
+
+async fn show_all(
+    shared: &Shared,
+    events: &mut Events,
+    after: &mut Option<u64>,
+    backoff: &mut Backoff,
+) -> Result<(), ClientError> {
+    let mut noted = after.unwrap_or_default();
     while let Some(event) = events.next().await? {
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let posted = show(shared, &event).await?;

@@ -1,6 +1,6 @@
 //! What is posted on Discord, one post after another: decided, noted, and only then done.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use super::behind::Behind;
 use super::book::{Place, lost};
 use super::bridge::Shared;
+use super::calls::{self, Call, Done, Then, call, doubles, refused};
 use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
 use super::outbound::Posting;
@@ -176,24 +177,50 @@ impl Intake {
     async fn deal_with(&self, run: &Run) -> Result<(), ClientError> {
         let shared = &self.shared;
         let Some(first) = run.first() else { return Ok(()) };
-        let acts = match shared.book.decided(first.id).map_err(lost)? {
+        let (acts, tried) = match shared.book.decided(first.id).map_err(lost)? {
             // Nobody knows whether it was done. What was done is not done again: the key is taken.
-            Some(acts) if self.is_old(first) => outdated(acts),
-            Some(acts) => acts,
-            None => {
-                let acts = self.decided(run, first).await?;
-                if !acts.is_empty() {
-                    shared.book.decide(first.id, &acts).map_err(lost)?;
-                }
-                acts
-            }
+            Some((acts, head)) => (if self.is_old(first) { outdated(acts) } else { acts }, Some(head)),
+            None => (self.decided(run, first).await?, None),
         };
-        for act in acts {
-            if !self.perform(first, act).await? {
-                break;
+        let mut acts = VecDeque::from(acts);
+        if tried.is_none() && !acts.is_empty() {
+            self.note(first, &acts).await?;
+        }
+        while let Some(act) = acts.pop_front() {
+            match self.perform(first, &act, tried).await? {
+                Then::GoOn => {}
+                Then::Stop => break,
+                Then::Also(more) => {
+                    more.into_iter().rev().for_each(|act| acts.push_front(act));
+                    // What was refused counts once: it is not tried again.
+                    self.note(first, &acts).await?;
+                }
             }
         }
         shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+    }
+
+    /// Notes what is to be done, and where the log ends before it: where a second try finds what the first has done.
+    async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
+        let broker = &self.shared.broker;
+        let head =
+            if acts.iter().any(doubles) { broker.persist(|| broker.client.events(None)).await?.position() } else { 0 };
+        self.shared.book.decide(post.id, acts, head).map_err(lost)
+    }
+
+    /// What an earlier try has done, as far as the log behind `head` tells.
+    async fn done(&self, act: &Act, head: u64) -> Result<Option<Done>, ClientError> {
+        let broker = &self.shared.broker;
+        let look = async || {
+            let mut events = broker.client.events_until(Some(head), Some(u64::MAX)).await?;
+            while let Some(event) = events.next().await? {
+                if let Some(done) = calls::done(act, &event) {
+                    return Ok(Some(done));
+                }
+            }
+            Ok(None)
+        };
+        broker.persist(look).await
     }
 
     /// Whether a post is so old that it asks nobody any more, by Discord's own clock.
@@ -255,72 +282,73 @@ impl Intake {
         let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
         let place = turn_place(post.channel, parent, Fixes::default());
         let Some(turn) = self.shared.book.turn(&member.agent, place).map_err(lost)? else { return Ok(None) };
-        let held = match self.shared.takers.get(&member.agent) {
-            Some(taker) => taker.held(&turn).await,
+        // Whether its delivery is here already or not: what it says is its answer.
+        let open = match self.shared.takers.get(&member.agent) {
+            Some(taker) => taker.is_open(&turn).await,
+            None => false,
+        };
+        Ok(open.then_some(turn))
+    }
+
+    /// Does it; says what is left to do. `tried` is where the log ended before an earlier try.
+    async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<Then, ClientError> {
+        let Some(call) = call(act) else {
+            match act {
+                Act::Hint { about, text } => self.hint(post, about, text).await,
+                Act::Late => {
+                    self.shared.book.miss(post.id, post.channel).map_err(lost)?;
+                    self.late.store(true, Ordering::Relaxed);
+                }
+                Act::Post { .. } | Act::Submit { .. } | Act::Finish { .. } | Act::Say { .. } => {}
+            }
+            return Ok(Then::GoOn);
+        };
+        let before = match tried.filter(|_| doubles(act)) {
+            Some(head) => self.done(act, head).await?,
             None => None,
         };
-        Ok(held.map(|_| turn))
+        let sent = match (before, &call) {
+            (Some(Done::All), _) => return Ok(Then::GoOn),
+            (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
+            (None, Call::Post { voice, said }) => {
+                if let Act::Say { mentions, about, opens, .. } = act {
+                    self.prepare(post, mentions, about.as_deref(), *opens).await?;
+                }
+                self.post(post, voice, said).await?
+            }
+            (None, Call::Send { voice, text }) => self.submit(post, voice, text).await?,
+            (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
+        };
+        let problem = sent.as_ref().err().and_then(ClientError::problem);
+        Ok(problem.map_or(Then::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
     }
 
-    /// Does it; says whether what comes after it is still to be done.
-    async fn perform(&self, post: &Post, act: Act) -> Result<bool, ClientError> {
-        match act {
-            Act::Post { voice, body } => {
-                let plain = RoomPost { body, mentions: None, reference: None };
-                let sent = self.post(post, &voice, &plain).await?;
-                if was_done(&sent) && self.is_old(post) {
-                    return Ok(false);
-                }
-                self.explain(post, &voice, sent).await;
+    async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<Then, ClientError> {
+        let Some(taker) = self.shared.takers.get(agent) else { return Ok(Then::GoOn) };
+        let ended = taker.finish(turn, answer).await;
+        self.shared.book.end_turn(turn).map_err(lost)?;
+        Ok(match ended {
+            Ok(()) => Then::GoOn,
+            Err(reason) => {
+                let (about, text) = (format!("{agent}:late"), format!("{agent}: {reason}"));
+                Then::Also(vec![Act::Hint { about, text }])
             }
-            Act::Submit { voice, text } => {
-                let sent = self.submit(post, &voice, text.clone()).await?;
-                if sent.is_err() && !is_silent(&sent) && !matches!(voice, Voice::Human(_)) {
-                    // What is no message is a post like any other, and counts where it stands (R1). What was refused
-                    // for its turns was counted in its conversation.
-                    let plain = RoomPost { body: text, mentions: None, reference: None };
-                    let counted = self.post_under(&format!("{}.0", key(post.id)), post, &voice, &plain).await?;
-                    if is_silent(&counted) {
-                        return Ok(true);
-                    }
-                }
-                self.explain(post, &voice, sent).await;
-            }
-            Act::Finish { agent, turn, answer } => {
-                let Some(taker) = self.shared.takers.get(&agent) else { return Ok(true) };
-                // A turn that is over was ended by this very answer, before the bridge was.
-                let Some(held) = taker.held(&turn).await else { return Ok(true) };
-                if let Err(reason) = taker.finish(&held, answer).await {
-                    self.hint(post, &format!("{agent}:late"), &format!("{agent}: {reason}")).await;
-                }
-                self.shared.book.end_turn(&turn).map_err(lost)?;
-            }
-            Act::Say { user, mentions, about, opens, body } => {
-                return self.say(post, user, mentions, about, opens, body).await;
-            }
-            Act::Hint { about, text } => self.hint(post, &about, &text).await,
-            Act::Late => {
-                self.shared.book.miss(post.id, post.channel).map_err(lost)?;
-                self.late.store(true, Ordering::Relaxed);
-            }
-        }
-        Ok(true)
+        })
     }
 
-    async fn say(
+    /// Notes what a human's word is about, before it is passed on.
+    async fn prepare(
         &self,
         post: &Post,
-        user: u64,
-        mentions: Vec<String>,
-        about: Option<String>,
+        mentions: &[String],
+        about: Option<&str>,
         opens: bool,
-        body: String,
-    ) -> Result<bool, ClientError> {
+    ) -> Result<(), ClientError> {
         let book = &self.shared.book;
-        if let Some(reference) = about.as_deref().filter(|_| opens) {
+        if let Some(reference) = about.filter(|_| opens) {
             book.place(&self.place(post, reference).await).map_err(lost)?;
         }
-        if let (Some(reference), Some(agent)) = (&about, mentions.first()) {
+        if let (Some(reference), Some(agent)) = (about, mentions.first()) {
             book.involve(reference, agent).map_err(lost)?;
         }
         let named = self.shared.roster.mentioned(post);
@@ -330,39 +358,22 @@ impl Intake {
                 book.ask(&format!("{}.{}", key(post.id), number + 1), post.channel).map_err(lost)?;
             }
         }
-        let said = RoomPost { body, mentions: Some(mentions), reference: about };
-        let voice = Voice::Human(user);
-        let sent = self.post(post, &voice, &said).await?;
-        if was_done(&sent) && self.is_old(post) {
-            return Ok(false);
-        }
-        self.explain(post, &voice, sent).await;
-        Ok(true)
+        Ok(())
     }
 
     async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
-        self.post_under(&key(post.id), post, voice, said).await
-    }
-
-    async fn post_under(
-        &self,
-        key: &str,
-        post: &Post,
-        voice: &Voice,
-        said: &RoomPost,
-    ) -> Result<Result<(), ClientError>, ClientError> {
         let room = match self.room(post.channel).await {
             Ok(room) => room,
             Err(error) => return refused_or_fatal(Err(error)),
         };
-        let broker = self.broker(voice);
-        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(key))).await.map(|_| ());
+        let (broker, key) = (self.broker(voice), key(post.id));
+        let sent = deliver(broker, || broker.client.post_in_room(&room, said, Some(&key))).await.map(|_| ());
         refused_or_fatal(sent)
     }
 
-    async fn submit(&self, post: &Post, voice: &Voice, text: String) -> Result<Result<(), ClientError>, ClientError> {
+    async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
         let book = &self.shared.book;
-        let reference = header::parse(&text).ok().map(|(header, _)| header.reference.to_string());
+        let reference = header::parse(text).ok().map(|(header, _)| header.reference.to_string());
         let mut fresh = None;
         if let Some(reference) = reference
             && self.shared.threads.place(&reference, None).map_err(lost)?.is_none()
@@ -372,7 +383,7 @@ impl Intake {
         }
         let broker = self.broker(voice);
         let key = key(post.id);
-        let sent = deliver(broker, || broker.client.send_text_keyed(text.clone(), Some(&key))).await.map(|_| ());
+        let sent = deliver(broker, || broker.client.send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
         if let (Some(reference), Err(_)) = (&fresh, &sent) {
             let root = lineage(reference).last().unwrap_or(reference);
             book.unplace(root, post.id).map_err(lost)?;
@@ -407,25 +418,6 @@ impl Intake {
             Voice::Guest => &self.shared.guest,
             Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),
         }
-    }
-
-    /// Says to the humans why something was not passed on: to a human each time, of a bot once for each reason.
-    async fn explain(&self, post: &Post, voice: &Voice, sent: Result<(), ClientError>) {
-        let Err(error) = sent else { return };
-        let Some(problem) = error.problem() else { return };
-        // Beyond the limit of turns a room stays silent: its one warning was posted.
-        if is_turns(problem.code) {
-            return;
-        }
-        // A bot is named, and not mentioned: what explains a refusal must wake nobody.
-        let (who, about) = match voice {
-            Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
-            Voice::Agent(agent) => (agent.clone(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
-            Voice::Guest => ("a bot".to_owned(), format!("{}:{}:{}", post.author.id, post.channel, problem.code)),
-        };
-        let detail = problem.detail.trim_end_matches('.');
-        let text = format!("{who}: not passed on. {detail}. {}", problem.hint);
-        self.hint(post, &about, &text).await;
     }
 
     async fn hint(&self, post: &Post, about: &str, text: &str) {
@@ -470,20 +462,6 @@ where
         broker.fails(&error);
         sleep(backoff.grow()).await;
     }
-}
-
-const fn is_turns(code: Code) -> bool {
-    matches!(code, Code::TurnsSoft | Code::TurnsHard)
-}
-
-/// Whether it was refused because enough was said there since a human spoke.
-fn is_silent(sent: &Result<(), ClientError>) -> bool {
-    sent.as_ref().err().and_then(ClientError::problem).is_some_and(|problem| is_turns(problem.code))
-}
-
-/// Whether it was done before in other words: as it was meant before it was too old.
-fn was_done(sent: &Result<(), ClientError>) -> bool {
-    sent.as_ref().err().and_then(ClientError::problem).is_some_and(|problem| problem.code == Code::IdempotencyConflict)
 }
 
 /// A refusal is for whoever posted; anything else ends the bridge.

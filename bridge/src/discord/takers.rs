@@ -5,16 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_client::ClientError;
-use lastword_client::wire::{Delivery, Finish, TurnView};
+use lastword_client::wire::{Delivery, Finish, Finished, TurnView};
 use tokio::sync::watch;
-use tokio::time::timeout;
 
-use crate::broker::{Broker, Outcome};
+use crate::broker::{Broker, Outcome, is_late};
 
 /// Time that an answer of the broker gets.
 const ANSWER: Duration = Duration::from_secs(15);
-/// Longest wait for a delivery that is on its way to us, while its turn is open.
-const ON_ITS_WAY: Duration = Duration::from_secs(5);
 
 /// A turn that a foreign bot has.
 #[derive(Clone, Debug)]
@@ -89,33 +86,48 @@ impl Taker {
         self.held.send_if_modified(|held| held.remove(turn).is_some());
     }
 
-    /// The turn, once it is here; nothing where it is over.
-    pub(crate) async fn held(&self, turn: &str) -> Option<Held> {
-        let mut held = self.held.subscribe();
-        if let Some(found) = held.borrow().get(turn) {
-            return Some(found.clone());
-        }
-        let open = self.broker.persist(|| self.broker.is_open(turn)).await.unwrap_or(false);
-        if !open {
-            return None;
-        }
-        let here = timeout(ON_ITS_WAY, held.wait_for(|held| held.contains_key(turn))).await;
-        here.ok()?.ok()?.get(turn).cloned()
+    /// Whether a turn is open.
+    pub(crate) async fn is_open(&self, turn: &str) -> bool {
+        self.held.borrow().contains_key(turn)
+            || self.broker.persist(|| self.broker.is_open(turn)).await.unwrap_or(false)
     }
 
-    /// Ends a turn with its final answer; says what was refused.
-    pub(crate) async fn finish(&self, held: &Held, answer: String) -> Result<(), String> {
-        let finish = Finish { answer, ..Finish::default() };
-        match self.broker.finish(&held.delivery, &held.turn, &finish).await {
+    /// Ends a turn with its final answer; says what was refused. The delivery may still be on its way here, and a turn that
+    /// was lost has its answer on record as late: whichever it is, the broker hears it.
+    pub(crate) async fn finish(&self, turn: &str, answer: &str) -> Result<(), String> {
+        let finish = Finish { answer: answer.to_owned(), ..Finish::default() };
+        let held = self.held.borrow().get(turn).cloned();
+        let outcome = match &held {
+            Some(held) => self.broker.finish(&held.delivery, &held.turn, &finish).await,
+            None => self.finish_unheld(turn, &finish).await,
+        };
+        match outcome {
             Outcome::Finished(_) => {
-                self.end(&held.turn.id);
+                self.end(turn);
                 Ok(())
             }
             Outcome::Late => {
-                self.end(&held.turn.id);
+                self.end(turn);
                 Err("the turn was over: the answer is on record as late".to_owned())
             }
             Outcome::Refused(reason) => Err(reason),
+        }
+    }
+
+    async fn finish_unheld(&self, turn: &str, finish: &Finish) -> Outcome {
+        let mut tries = 0;
+        let sent = self.broker.persist(|| {
+            tries += 1;
+            self.broker.within(ANSWER, self.broker.client.finish(turn, finish))
+        });
+        match sent.await {
+            Ok(finished) => Outcome::Finished(finished),
+            // An earlier try was heard, and its answer lost.
+            Err(ClientError::Refused(problem)) if is_late(&problem) && tries > 1 => {
+                Outcome::Finished(Finished { turn: Some(turn.to_owned()), open: false, answer: None })
+            }
+            Err(ClientError::Refused(problem)) if is_late(&problem) => Outcome::Late,
+            Err(error) => Outcome::Refused(error.to_string()),
         }
     }
 }

@@ -330,15 +330,7 @@ fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown()
     // A post in the room that was made by another way than Discord; one that came from there is shown no second time.
     town.world.posts(town.hive, town.channel, "hello");
     town.until("posted", |event| event["data"]["body"] == "hello");
-    let url =
-        format!("{}/v1/rooms/discord:{}/messages", town.server.first_line["listening"].as_str().unwrap(), town.channel);
-    let token = std::fs::read_to_string(town.server.path().join(".lastword/operator.token")).unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let posted = runtime.block_on(async {
-        let body = serde_json::json!({ "body": "from the console" });
-        reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
-    });
-    assert_eq!(posted, 201);
+    town.says("from the console");
     town.world.wait_message(town.channel, town.broker, "**operator**: from the console");
     assert_eq!(town.world.spoken().iter().filter(|line| line.contains("hello")).count(), 1);
 }

@@ -130,3 +130,27 @@ fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
     let plain = town.events("posted").into_iter().filter(|event| event["agent"] == "hive").count();
     assert_eq!(plain, 0, "no answer was taken for a mere post");
 }
+
+#[test]
+fn a_refused_message_counts_once_however_the_bridge_is_killed_after_it() {
+    let mut town = Town::start();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
+    let thread = town.world.wait_thread(asked);
+    let reference = thread.name.split(' ').next().unwrap().to_owned();
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    // What is said after the refusal does not get through until the bridge is dead.
+    let place = format!("/channels/{}/messages", thread.id);
+    town.world.hold("POST", &place);
+    let header = format!("[FROM:hive][TO:hive][TYPE:REQUEST][REF:{reference}][DEPTH:0]");
+    town.world.posts(town.hive, thread.id, &format!("{header} think about it"));
+    town.world.wait("its refusal", |discord| discord.holds.iter().any(|hold| hold.waiting > 0).then_some(()));
+    town.kill();
+    town.world.release();
+    town.bridge();
+    town.world.posts(town.ann, town.other, "the end");
+    town.until("posted", |event| event["data"]["body"] == "the end");
+    town.world.wait_message(thread.id, town.broker, "hive: not passed on.");
+    assert_eq!(town.events("refused").len(), 1, "{:#?}", town.events("refused"));
+    let turns: Vec<bool> = town.events("heard").iter().map(|event| event["data"]["room"].is_string()).collect();
+    assert_eq!(turns, [false, true], "once in its conversation, and its post once in the thread");
+}

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use crate::town::Town;
-use crate::world::Id;
+use crate::world::{Call, Id};
 
 /// More threads than were ever followed at once.
 const THREADS: usize = 205;
+/// How long is looked for what must not happen.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Town {
     /// Ann posts; waits until that is heard.
@@ -52,6 +54,32 @@ fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
     town.bridge();
     town.until("posted", |event| event["data"]["body"] == "in the open one");
     town.until("posted", |event| event["data"]["body"] == "in the one that is shut");
+}
+
+#[test]
+fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
+    let mut town = Town::start();
+    // What is said at the terminal can't be shown, and what happens after it waits.
+    let place = format!("/channels/{}/messages", town.channel);
+    town.world.hold("POST", &place);
+    town.hears(town.channel, "hello");
+    town.says("for the record");
+    town.world.wait("a try to show it", |discord| (discord.holds.first()?.waiting > 0).then_some(()));
+    town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    town.kill();
+    town.world.posts(town.hive, town.channel, "shipped");
+    let before = town.world.calls().len();
+    town.spawn();
+    town.world.wait("another try to show it", |discord| (discord.holds.first()?.waiting > 1).then_some(()));
+    town.world.wait_connected(town.broker);
+    let reads = |calls: &[Call]| calls.iter().any(|call| call.path.contains(&format!("{}/messages", town.other)));
+    let early = town.world.wait_for(PATIENCE, |discord| reads(&discord.calls[before..]).then_some(()));
+    assert!(early.is_none(), "what was posted is read before it is known what it answers");
+    town.world.release();
+    let answer = town.until("accepted", |event| event["message"]["from"] == "hive");
+    assert_eq!(answer["message"]["body"], "shipped");
+    assert!(town.events("posted").iter().all(|event| event["agent"] != "hive"));
 }
 
 #[test]

@@ -129,6 +129,19 @@ impl Town {
         }
     }
 
+    /// The operator posts in the room of the channel, but not on Discord.
+    pub(crate) fn says(&self, body: &str) {
+        let server = self.server.first_line["listening"].as_str().unwrap();
+        let url = format!("{server}/v1/rooms/discord:{}/messages", self.channel);
+        let token = fs::read_to_string(self.server.path().join(".lastword/operator.token")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let posted = runtime.block_on(async {
+            let body = serde_json::json!({ "body": body });
+            reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
+        });
+        assert_eq!(posted, 201);
+    }
+
     /// An agent that answers each request with what this command prints.
     pub(crate) fn runs(&self, agent: &str, command: &[&str]) -> Running {
         Running::start(&self.server, agent, &[&["--"], command].concat())

@@ -1,0 +1,137 @@
+//! What an act is to the broker, what its refusal leads to, and what a try that was cut off has done; without any I/O.
+
+use lastword_client::wire::{Event, Post as RoomPost, Problem};
+use lastword_proto::refusal::Refusal;
+use lastword_proto::{Code, header};
+use serde_json::Value;
+
+use super::inbound::{Act, Voice};
+use super::names::GUEST;
+use super::seen::Post;
+
+/// What the broker is asked, under the key of the post from which it comes.
+#[derive(Clone, Debug)]
+pub(crate) enum Call {
+    /// A post in the room of its channel.
+    Post { voice: Voice, said: RoomPost },
+    /// A message with its header.
+    Send { voice: Voice, text: String },
+    /// The end of a turn.
+    Finish { agent: String, turn: String, answer: String },
+}
+
+/// What is left to do when an act is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Then {
+    /// What comes after it.
+    GoOn,
+    /// Nothing.
+    Stop,
+    /// These, and then what comes after it.
+    Also(Vec<Act>),
+}
+
+/// What a try has done of which nobody noted the end.
+#[derive(Clone, Debug)]
+pub(crate) enum Done {
+    /// What it should.
+    All,
+    /// It was refused.
+    Refused(Box<Problem>),
+}
+
+/// The call that carries out an act; none for what the broker has no part in.
+pub(crate) fn call(act: &Act) -> Option<Call> {
+    match act {
+        Act::Post { voice, body } => {
+            let said = RoomPost { body: body.clone(), mentions: None, reference: None };
+            Some(Call::Post { voice: voice.clone(), said })
+        }
+        Act::Say { user, mentions, about, body, .. } => {
+            let said = RoomPost { body: body.clone(), mentions: Some(mentions.clone()), reference: about.clone() };
+            Some(Call::Post { voice: Voice::Human(*user), said })
+        }
+        Act::Submit { voice, text } => Some(Call::Send { voice: voice.clone(), text: text.clone() }),
+        Act::Finish { agent, turn, answer } => {
+            Some(Call::Finish { agent: agent.clone(), turn: turn.clone(), answer: answer.clone() })
+        }
+        Act::Hint { .. } | Act::Late => None,
+    }
+}
+
+/// What the refusal of a call leads to; `old` is a post that means less by now than at an earlier try.
+pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) -> Then {
+    // Beyond the limit of turns a room stays silent: its one warning was posted.
+    if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
+        return Then::Stop;
+    }
+    // It was done when it was not old yet.
+    if old && problem.code == Code::IdempotencyConflict {
+        return Then::Stop;
+    }
+    match call {
+        // What is no message is a post like any other, and counts where it stands (R1).
+        Call::Send { voice, text } if !matches!(voice, Voice::Human(_)) => {
+            let counted = Act::Post { voice: voice.clone(), body: text.clone() };
+            Then::Also(vec![counted, explanation(post, voice, problem)])
+        }
+        Call::Send { voice, .. } | Call::Post { voice, .. } => Then::Also(vec![explanation(post, voice, problem)]),
+        Call::Finish { .. } => Then::GoOn,
+    }
+}
+
+/// Says to the humans why something was not passed on: to a human each time, of a bot once for each reason.
+fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
+    // A bot is named, and not mentioned: what explains a refusal must wake nobody.
+    let once = || format!("{}:{}:{}", post.author.id, post.channel, problem.code);
+    let (who, about) = match voice {
+        Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
+        Voice::Agent(agent) => (agent.clone(), once()),
+        Voice::Guest => ("a bot".to_owned(), once()),
+    };
+    let detail = problem.detail.trim_end_matches('.');
+    Act::Hint { about, text: format!("{who}: not passed on. {detail}. {}", problem.hint) }
+}
+
+/// Whether a call that is made a second time would do something a second time: posts have keys that are remembered however
+/// they end, other calls have not.
+pub(crate) fn doubles(act: &Act) -> bool {
+    match act {
+        Act::Submit { .. } | Act::Finish { .. } => true,
+        Act::Post { .. } | Act::Say { .. } | Act::Hint { .. } | Act::Late => false,
+    }
+}
+
+/// What an event tells of an earlier try of an act, where it tells of it.
+pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
+    let told = |name: &str| event.data.get(name).and_then(Value::as_str);
+    match act {
+        Act::Finish { turn, .. } => {
+            let ended = event.kind == "turn_closed" && told("turn") == Some(turn) && told("end") == Some("finished");
+            ended.then_some(Done::All)
+        }
+        Act::Submit { voice, text } => {
+            let (header, body) = header::parse(text).ok()?;
+            let by = |name: &str| match voice {
+                Voice::Agent(agent) => name == agent,
+                Voice::Guest => name == GUEST,
+                // Whose token it was is not known here, but that it is no bot's.
+                Voice::Human(_) => true,
+            };
+            let message = event.message.as_ref().filter(|_| event.kind == "accepted");
+            if message.is_some_and(|m| by(&m.from) && m.kind == header.kind && m.body == body) {
+                return Some(Done::All);
+            }
+            let refused = event.kind == "refused"
+                && event.agent.as_deref().is_some_and(by)
+                && told("type") == Some(header.kind.word())
+                && told("to") == Some(&header.to.to_string());
+            let code = Code::from_word(told("code").filter(|_| refused)?)?;
+            let subject = told("subject").unwrap_or_default();
+            let refusal = Refusal::new(code);
+            let refusal = if subject.is_empty() { refusal } else { refusal.about(subject) };
+            Some(Done::Refused(Box::new(Problem::new(&refusal))))
+        }
+        Act::Post { .. } | Act::Say { .. } | Act::Hint { .. } | Act::Late => None,
+    }
+}
