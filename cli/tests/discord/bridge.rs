@@ -330,7 +330,7 @@ fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown()
     // A post in the room that was made by another way than Discord; one that came from there is shown no second time.
     town.world.posts(town.hive, town.channel, "hello");
     town.until("posted", |event| event["data"]["body"] == "hello");
-    town.says("from the console");
+    town.says(town.channel, "from the console");
     town.world.wait_message(town.channel, town.broker, "**operator**: from the console");
     assert_eq!(town.world.spoken().iter().filter(|line| line.contains("hello")).count(), 1);
 }

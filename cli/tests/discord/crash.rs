@@ -132,24 +132,26 @@ fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
 }
 
 #[test]
-fn a_refused_message_counts_once_however_the_bridge_is_killed_after_it() {
+fn a_refused_message_whose_bridge_was_killed_before_it_heard_of_that_counts_once() {
     let mut town = Town::start();
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
     let thread = town.world.wait_thread(asked);
     let reference = thread.name.split(' ').next().unwrap().to_owned();
     town.until("turn_opened", |event| event["agent"] == "hive");
-    // What is said after the refusal does not get through until the bridge is dead.
-    let place = format!("/channels/{}/messages", thread.id);
-    town.world.hold("POST", &place);
-    let header = format!("[FROM:hive][TO:hive][TYPE:REQUEST][REF:{reference}][DEPTH:0]");
-    town.world.posts(town.hive, thread.id, &format!("{header} think about it"));
-    town.world.wait("its refusal", |discord| discord.holds.iter().any(|hold| hold.waiting > 0).then_some(()));
     town.kill();
-    town.world.release();
+    // What a bridge leaves that is killed between the broker's refusal and its own note of it.
+    let text = format!("[FROM:hive][TO:hive][TYPE:REQUEST][REF:{reference}][DEPTH:0] think about it");
+    let post = town.world.posts(town.hive, thread.id, &text);
+    let acts = serde_json::json!([{ "submit": { "voice": { "agent": "hive" }, "text": text } }]);
+    let head = town.events("turn_opened").last().unwrap()["seq"].as_i64().unwrap();
+    let book = rusqlite::Connection::open(town.server.path().join(".lastword/discord.sqlite")).unwrap();
+    book.execute("INSERT INTO decided VALUES (?1, ?2)", (post.cast_signed(), acts.to_string())).unwrap();
+    book.execute("INSERT INTO heads VALUES (?1, ?2)", (post.cast_signed(), head)).unwrap();
+    drop(book);
+    town.sends("hive", &text, &format!("discord:{post}"));
+    assert_eq!(town.events("refused").len(), 1);
     town.bridge();
-    town.world.posts(town.ann, town.other, "the end");
-    town.until("posted", |event| event["data"]["body"] == "the end");
-    town.world.wait_message(thread.id, town.broker, "hive: not passed on.");
+    town.world.wait_message(thread.id, town.broker, "hive: not passed on. ");
     assert_eq!(town.events("refused").len(), 1, "{:#?}", town.events("refused"));
     let turns: Vec<bool> = town.events("heard").iter().map(|event| event["data"]["room"].is_string()).collect();
     assert_eq!(turns, [false, true], "once in its conversation, and its post once in the thread");

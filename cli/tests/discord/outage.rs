@@ -59,11 +59,12 @@ fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
 #[test]
 fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
     let mut town = Town::start();
+    let about = town.hears(town.channel, "hello");
+    let thread = town.world.opens_thread(town.ann, about, "hello");
+    town.hears(thread, "in the thread");
     // What is said at the terminal can't be shown, and what happens after it waits.
-    let place = format!("/channels/{}/messages", town.channel);
-    town.world.hold("POST", &place);
-    town.hears(town.channel, "hello");
-    town.says("for the record");
+    town.world.hold("POST", &format!("/channels/{thread}/messages"));
+    town.says(thread, "for the record");
     town.world.wait("a try to show it", |discord| (discord.holds.first()?.waiting > 0).then_some(()));
     town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
     town.until("turn_opened", |event| event["agent"] == "hive");
@@ -73,8 +74,8 @@ fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
     town.spawn();
     town.world.wait("another try to show it", |discord| (discord.holds.first()?.waiting > 1).then_some(()));
     town.world.wait_connected(town.broker);
-    let reads = |calls: &[Call]| calls.iter().any(|call| call.path.contains(&format!("{}/messages", town.other)));
-    let early = town.world.wait_for(PATIENCE, |discord| reads(&discord.calls[before..]).then_some(()));
+    let read = |call: &Call| call.path.ends_with(&format!("/{}/messages", town.channel));
+    let early = town.world.wait_for(PATIENCE, |discord| discord.calls[before..].iter().any(read).then_some(()));
     assert!(early.is_none(), "what was posted is read before it is known what it answers");
     town.world.release();
     let answer = town.until("accepted", |event| event["message"]["from"] == "hive");

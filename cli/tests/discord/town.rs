@@ -129,10 +129,10 @@ impl Town {
         }
     }
 
-    /// The operator posts in the room of the channel, but not on Discord.
-    pub(crate) fn says(&self, body: &str) {
+    /// The operator posts in the room of a channel, but not on Discord.
+    pub(crate) fn says(&self, channel: Id, body: &str) {
         let server = self.server.first_line["listening"].as_str().unwrap();
-        let url = format!("{server}/v1/rooms/discord:{}/messages", self.channel);
+        let url = format!("{server}/v1/rooms/discord:{channel}/messages");
         let token = fs::read_to_string(self.server.path().join(".lastword/operator.token")).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let posted = runtime.block_on(async {
@@ -140,6 +140,18 @@ impl Town {
             reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
         });
         assert_eq!(posted, 201);
+    }
+
+    /// An agent sends a message with its header, under this key, by itself.
+    pub(crate) fn sends(&self, agent: &str, text: &str, key: &str) {
+        let server = self.server.first_line["listening"].as_str().unwrap();
+        let token = self.server.operator(&["agent", "token", agent]).ok();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let request = reqwest::Client::new().post(format!("{server}/v1/messages")).bearer_auth(token.trim());
+            let request = request.header("content-type", "text/plain").header("idempotency-key", key);
+            request.body(text.to_owned()).send().await.unwrap()
+        });
     }
 
     /// An agent that answers each request with what this command prints.
