@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use lastword_client::ClientError;
 use rusqlite::{Connection, OptionalExtension as _, params};
 
-use super::inbound::{Act, Thread};
+use super::inbound::{Act, Thread, TurnPlace};
 
 const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
@@ -388,20 +388,20 @@ impl Book {
     }
 
     /// A turn was shown to a foreign bot in a thread.
-    pub(crate) fn show_turn(&self, agent: &str, thread: u64, turn: &str) -> Kept<()> {
+    pub(crate) fn show_turn(&self, agent: &str, place: TurnPlace, turn: &str) -> Kept<()> {
         let db = self.db();
         // Turns are numbered as they open: when the log is read again, an old one does not come back.
         let mut set = db.prepare_cached(
             "INSERT INTO turns VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET turn = ?3
              WHERE CAST(ltrim(turn, 'turn-') AS INTEGER) < CAST(ltrim(?3, 'turn-') AS INTEGER)",
         )?;
-        set.execute(params![agent, thread.cast_signed(), turn]).map(|_| ())
+        set.execute(params![agent, place.id().cast_signed(), turn]).map(|_| ())
     }
 
-    pub(crate) fn turn(&self, agent: &str, thread: u64) -> Kept<Option<String>> {
+    pub(crate) fn turn(&self, agent: &str, place: TurnPlace) -> Kept<Option<String>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT turn FROM turns WHERE agent = ?1 AND thread = ?2")?;
-        look.query_row(params![agent, thread.cast_signed()], |row| row.get(0)).optional()
+        look.query_row(params![agent, place.id().cast_signed()], |row| row.get(0)).optional()
     }
 
     pub(crate) fn end_turn(&self, turn: &str) -> Kept<()> {
@@ -421,6 +421,7 @@ fn id(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::inbound::{Fixes, turn_place};
     use super::*;
 
     #[test]
@@ -458,15 +459,15 @@ mod tests {
 
     #[test]
     fn an_old_turn_does_not_come_back_when_the_log_is_read_again() {
-        let book = Book::in_memory().unwrap();
+        let (book, place) = (Book::in_memory().unwrap(), turn_place(5, None, Fixes::default()));
         for turn in ["turn-9", "turn-10", "turn-9"] {
-            book.show_turn("hive", 5, turn).unwrap();
+            book.show_turn("hive", place, turn).unwrap();
         }
-        assert_eq!(book.turn("hive", 5).unwrap().as_deref(), Some("turn-10"));
+        assert_eq!(book.turn("hive", place).unwrap().as_deref(), Some("turn-10"));
         book.end_turn("turn-9").unwrap();
-        assert_eq!(book.turn("hive", 5).unwrap().as_deref(), Some("turn-10"));
+        assert_eq!(book.turn("hive", place).unwrap().as_deref(), Some("turn-10"));
         book.end_turn("turn-10").unwrap();
-        assert_eq!(book.turn("hive", 5).unwrap(), None);
+        assert_eq!(book.turn("hive", place).unwrap(), None);
     }
 
     #[test]

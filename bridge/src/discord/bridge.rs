@@ -83,6 +83,8 @@ pub(crate) struct Shared {
     pub(crate) age_max: Duration,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
+    /// Up to which position the log was shown.
+    pub(crate) shown: watch::Sender<u64>,
     known: Mutex<Noted>,
 }
 
@@ -205,19 +207,13 @@ impl Bridge {
             }
         }
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
-        let mut humans = BTreeMap::new();
-        for (user, token) in &settings.humans {
-            if let Some(token) = token {
-                humans.insert(*user, client(&settings, token, &report)?);
-            }
-        }
+        let humans = speakers(&settings, &report)?;
+        let age_max = age_max(&broker).await?;
         let everybody = broker.client.agents().await?.items;
         let known = everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect();
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
         let known = Mutex::new(Noted { humans: known, ..Noted::default() });
-        let limits = broker.client.limits().await?.items;
-        let age_ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);
         let shared = Shared {
             settings,
             roster,
@@ -229,8 +225,9 @@ impl Bridge {
             guest,
             takers,
             desk,
-            age_max: Duration::from_millis(age_ms),
+            age_max,
             following: watch::Sender::new(Following::Not),
+            shown: watch::Sender::default(),
             known,
         };
         Ok(Self { shared: Arc::new(shared), report })
@@ -318,6 +315,18 @@ fn hearing(
 
 fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker, ClientError> {
     Broker::new(&settings.url, token.reveal(), report.clone())
+}
+
+/// The broker, as each human with a token of its own.
+fn speakers(settings: &Settings, report: &Report) -> Result<BTreeMap<u64, Broker>, ClientError> {
+    let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
+    tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
+}
+
+async fn age_max(broker: &Broker) -> Result<Duration, ClientError> {
+    let limits = broker.client.limits().await?.items;
+    let ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);
+    Ok(Duration::from_millis(ms))
 }
 
 /// A bot never speaks as a human, whatever the settings call it.

@@ -119,7 +119,7 @@ pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
                 Voice::Human(_) => true,
             };
             let message = event.message.as_ref().filter(|_| event.kind == "accepted");
-            if message.is_some_and(|m| by(&m.from) && m.kind == header.kind && m.body == body) {
+            if message.is_some_and(|m| by(&m.from) && m.kind == header.kind && m.body.trim() == body.trim()) {
                 return Some(Done::All);
             }
             let refused = event.kind == "refused"
@@ -133,5 +133,73 @@ pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
             Some(Done::Refused(Box::new(Problem::new(&refusal))))
         }
         Act::Post { .. } | Act::Say { .. } | Act::Hint { .. } | Act::Late => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::den::{ANN, DEN, HIVE};
+    use super::super::seen::tests::post;
+    use super::*;
+
+    const TEXT: &str = "[FROM:hive][TO:kilo][TYPE:STATUS][REF:X-1][DEPTH:0] halfway";
+
+    fn submit() -> Act {
+        Act::Submit { voice: Voice::Agent("hive".into()), text: TEXT.into() }
+    }
+
+    fn event(kind: &str, agent: &str, data: &Value) -> Event {
+        serde_json::from_value(json!({"seq": 9, "type": kind, "at": "", "agent": agent, "data": data})).unwrap()
+    }
+
+    fn problem(code: Code) -> Problem {
+        Problem::new(&Refusal::new(code))
+    }
+
+    #[test]
+    fn what_a_refused_message_leads_to_counts_it_first_and_is_said_once() {
+        let post = post(1_000, DEN, HIVE, true, TEXT);
+        let call = call(&submit()).unwrap();
+        let Then::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
+        let [Act::Post { body, .. }, hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
+        assert!(body == TEXT && text.starts_with("hive: not passed on. "));
+        let Then::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
+        assert_eq!(&again[1], hint, "the same reason is the same hint");
+        assert_eq!(refused(&call, &post, false, &problem(Code::TurnsSoft)), Then::Stop, "its one warning was posted");
+    }
+
+    #[test]
+    fn a_humans_word_that_was_passed_on_before_it_was_old_is_not_missed() {
+        let post = post(1_000, DEN, ANN, false, "look");
+        let act = Act::Say { user: ANN, mentions: Vec::new(), about: None, opens: false, body: "look".into() };
+        let call = call(&act).unwrap();
+        let conflict = problem(Code::IdempotencyConflict);
+        assert_eq!(refused(&call, &post, true, &conflict), Then::Stop);
+        assert!(matches!(refused(&call, &post, false, &conflict), Then::Also(_)));
+    }
+
+    #[test]
+    fn the_log_tells_what_a_try_has_done_that_was_cut_off() {
+        let refused = json!({"code": "forbidden", "type": "status", "to": "kilo"});
+        let found = done(&submit(), &event("refused", "hive", &refused));
+        assert!(matches!(found, Some(Done::Refused(problem)) if problem.code == Code::Forbidden));
+        for other in [
+            event("refused", "lima", &refused),
+            event("refused", "hive", &json!({"code": "forbidden", "type": "request", "to": "kilo"})),
+            event("refused", "hive", &json!({"code": "forbidden", "type": "status", "to": "lima"})),
+            event("heard", "hive", &refused),
+        ] {
+            assert!(done(&submit(), &other).is_none(), "{other:?}");
+        }
+        let mut accepted = event("accepted", "hive", &json!({}));
+        accepted.message = Some(super::super::outbound::tests::message("hive", "kilo", "status", "halfway"));
+        assert!(matches!(done(&submit(), &accepted), Some(Done::All)));
+        let finish = Act::Finish { agent: "hive".into(), turn: "turn-3".into(), answer: "done".into() };
+        let closed = |turn: &str, end: &str| event("turn_closed", "hive", &json!({"turn": turn, "end": end}));
+        assert!(matches!(done(&finish, &closed("turn-3", "finished")), Some(Done::All)));
+        assert!(done(&finish, &closed("turn-4", "finished")).is_none());
+        assert!(done(&finish, &closed("turn-3", "lease_lost")).is_none(), "it is still to be handed in, as late");
     }
 }

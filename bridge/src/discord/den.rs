@@ -2,15 +2,19 @@
 
 use std::collections::BTreeSet;
 
-use lastword_proto::fact::{Fact, Kind, Profile};
+use lastword_proto::envelope::Draft;
+use lastword_proto::fact::{Fact, Kind, Place, Profile};
 use lastword_proto::ids::{AgentId, Time};
 use lastword_proto::input::{Registration, RoomPost};
 use lastword_proto::names::{AgentName, Ref, RequestId};
-use lastword_proto::{Core, Effect, Input, Out, Principal, Reply};
+use lastword_proto::wire::Problem;
+use lastword_proto::{Core, Effect, Input, Out, Principal, Reply, header};
 
-use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside};
+use super::book::Book;
+use super::calls::{Call, Then, call, refused};
+use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside, turn_place};
 use super::names::{GUEST, Roster, key, room};
-use super::outbound::{Poster, warners, warning, warns};
+use super::outbound::{Poster, warnings};
 use super::runs::Run;
 use super::seen::Post;
 use super::seen::tests::post;
@@ -31,6 +35,8 @@ pub(crate) const ANN: u64 = 7;
 pub(crate) const BOB: u64 = 8;
 /// The channel.
 pub(crate) const DEN: u64 = 100;
+/// A thread in it.
+pub(crate) const THREAD: u64 = 150;
 /// One in which the bridge takes no part.
 pub(crate) const OUTSIDE: u64 = 200;
 
@@ -42,7 +48,9 @@ pub(crate) struct Den {
     pub(crate) fixes: Fixes,
     pub(crate) policy: BotPolicy,
     pub(crate) trusted: BTreeSet<u64>,
+    /// What the thread is about.
     pub(crate) thread: Option<Thread>,
+    book: Book,
     /// What is posted is read only long after.
     pub(crate) old: bool,
     /// Warnings, by whom, where, and in which words.
@@ -65,6 +73,7 @@ impl Den {
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             thread: None,
+            book: Book::in_memory().unwrap(),
             old: false,
             warned: Vec::new(),
             facts: Vec::new(),
@@ -75,7 +84,7 @@ impl Den {
             let input = Input::Register(den.principal("operator"), registration(name, Kind::Agent));
             den.give(input, DEN);
         }
-        for channel in [DEN, OUTSIDE] {
+        for channel in [DEN, THREAD, OUTSIDE] {
             let members = ["kilo", "lima", "hive", GUEST].map(|name| AgentName::new(name).unwrap());
             let name = Ref::new(&room(channel)).unwrap();
             den.give(Input::OpenRoom(den.principal("operator"), name, members.to_vec()), channel);
@@ -90,6 +99,12 @@ impl Den {
     /// The messages of agents in the channel since a human spoke.
     pub(crate) fn turns(&self) -> u64 {
         self.core.state().rooms.values().find(|r| r.name.as_str() == room(DEN)).unwrap().turns
+    }
+
+    /// The messages of agents in a conversation since a human spoke.
+    pub(crate) fn turns_on(&self, reference: &str) -> u64 {
+        let state = self.core.state();
+        state.turns_in(Place::Conversation(state.refs[&Ref::new(reference).unwrap()]))
     }
 
     /// Posts that reached the others.
@@ -112,12 +127,9 @@ impl Den {
             } else {
                 continue;
             };
-            if !warns(kind, turns, self.fixes) {
-                continue;
-            }
-            for poster in warners(&self.roster, self.fixes) {
-                let text = warning(crossing, turns, "here", self.fixes);
-                self.warned.push((poster, channel, text.clone()));
+            for posting in warnings(kind, turns, crossing, "here", &self.roster, self.fixes) {
+                let text = posting.parts.concat();
+                self.warned.push((posting.poster, channel, text.clone()));
                 self.hear_as(BROKER, channel, &text, true);
             }
         }
@@ -146,17 +158,20 @@ impl Den {
 
     pub(crate) fn hear(&mut self, run: &Run, echo: bool) -> Vec<Act> {
         let post = run.first().unwrap().clone();
-        let thread = self.thread.clone();
+        let thread = self.thread.clone().filter(|_| post.channel == THREAD);
+        let parent = (post.channel == THREAD).then_some(DEN);
+        let place = turn_place(post.channel, parent, self.fixes);
+        let turn = self.roster.get(post.author.id).and_then(|member| self.book.turn(&member.agent, place).unwrap());
         let known = Known {
             roster: &self.roster,
             policy: self.policy,
             trusted: self.trusted.is_empty() || self.trusted.contains(&post.author.id),
             human: post.author.id == ANN,
-            inside: is_inside(&[DEN].into(), post.channel, None, self.fixes),
+            inside: is_inside(&[DEN].into(), post.channel, parent, self.fixes),
             echo,
             old: self.old,
             thread: thread.as_ref(),
-            turn: None,
+            turn: turn.as_deref(),
             fixes: self.fixes,
         };
         let acts = decide(run, &known);
@@ -166,25 +181,48 @@ impl Den {
         acts
     }
 
+    /// The same calls as the bridge makes, and the same that comes of their refusal.
     fn perform(&mut self, post: &Post, act: &Act) {
-        let (voice, body, mentions, about) = match act {
-            Act::Post { voice, body } | Act::Submit { voice, text: body } => (voice.clone(), body, &Vec::new(), None),
-            Act::Say { user, mentions, about, body, .. } => (Voice::Human(*user), body, mentions, about.as_deref()),
-            Act::Finish { .. } | Act::Hint { .. } | Act::Late => return,
+        let Some(call) = call(act) else { return };
+        let reply = match &call {
+            Call::Post { voice, said } => {
+                let mentions = said.mentions.as_deref().unwrap_or_default();
+                let about = said.reference.as_deref();
+                self.say(&name_of(voice), post.channel, &said.body, mentions, about, Some(post.id))
+            }
+            Call::Send { voice, text } => self.send(&name_of(voice), post, text),
+            Call::Finish { .. } => return,
         };
-        let name = match &voice {
-            Voice::Agent(agent) => agent.as_str(),
-            Voice::Guest => GUEST,
-            Voice::Human(_) => "operator",
-        };
-        self.say(name, post.channel, body, mentions, about, Some(post.id));
+        let Some(Reply::Refused { refusal, .. }) = reply else { return };
+        let problem = Problem::new(&refusal);
+        if let Then::Also(more) = refused(&call, post, self.old, &problem) {
+            more.iter().for_each(|act| self.perform(post, act));
+        }
+    }
+
+    /// A message with its header, as its text says it.
+    fn send(&mut self, name: &str, post: &Post, text: &str) -> Option<Reply> {
+        let (header, body) = header::parse(text).unwrap();
+        let mut draft = Draft::new(header.kind, header.to, body.trim_start());
+        draft.from = Some(header.from);
+        draft.reference = Some(header.reference);
+        draft.depth = Some(header.depth);
+        draft.request_id = Some(RequestId::new(&key(post.id)).unwrap());
+        let by = self.principal(name);
+        self.give(Input::Send(by, Box::new(draft)), post.channel)
+    }
+
+    /// A turn of a bot is shown somewhere; who shows it does not know of which channel that is a thread.
+    pub(crate) fn shows_turn(&mut self, agent: &str, channel: u64, turn: &str) {
+        self.book.show_turn(agent, turn_place(channel, None, self.fixes), turn).unwrap();
     }
 
     /// An agent of ours posts in the room; what is admitted is mirrored, and comes back over the gateway.
     pub(crate) fn speaks(&mut self, user: u64, text: &str) -> bool {
         self.now_ms += 1_000;
         let name = self.roster.get(user).unwrap().agent.clone();
-        let admitted = self.say(&name, DEN, text, &[], None, None);
+        let reply = self.say(&name, DEN, text, &[], None, None);
+        let admitted = matches!(reply, Some(Reply::Sent(_)));
         if admitted {
             self.hear_as(user, DEN, text, true);
         }
@@ -199,7 +237,7 @@ impl Den {
         mentions: &[String],
         about: Option<&str>,
         id: Option<u64>,
-    ) -> bool {
+    ) -> Option<Reply> {
         let state = self.core.state();
         let id_of_room = state.room_names[room(channel).as_str()];
         let post = RoomPost {
@@ -209,8 +247,15 @@ impl Den {
             key: id.map(|id| RequestId::new(&key(id)).unwrap()),
         };
         let by = self.principal(name);
-        let reply = self.give(Input::Post(by, id_of_room, Box::new(post)), channel);
-        matches!(reply, Some(Reply::Sent(_)))
+        self.give(Input::Post(by, id_of_room, Box::new(post)), channel)
+    }
+}
+
+fn name_of(voice: &Voice) -> String {
+    match voice {
+        Voice::Agent(agent) => agent.clone(),
+        Voice::Guest => GUEST.to_owned(),
+        Voice::Human(_) => "operator".to_owned(),
     }
 }
 

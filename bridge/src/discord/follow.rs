@@ -12,9 +12,9 @@ use tokio::time::sleep;
 
 use super::book::{Place, lost};
 use super::bridge::{Following, Shared};
-use super::inbound::Fixes;
+use super::inbound::{Fixes, turn_place};
 use super::names::{lineage, post_of};
-use super::outbound::{Posting, header, posting, warners, warning, warns};
+use super::outbound::{Posting, header, posting, warnings, warns};
 use super::text::title;
 use crate::broker::Backoff;
 
@@ -85,6 +85,7 @@ async fn show_all(
         let posted = show(shared, &event).await?;
         shared.desk.hear(&event);
         *after = Some(event.seq);
+        shared.shown.send_replace(event.seq);
         // The key of a post and the post are one: who goes on between them would take it for another's.
         let quiet = event.seq - noted >= QUIET_EVENTS_MAX && event.kind != "post_keyed";
         if posted || quiet {
@@ -110,7 +111,7 @@ async fn show(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
             }
             Ok(false)
         }
-        "warned" => warned(shared, event).await,
+        "warned" | "heard" => warned(shared, event).await,
         "post_keyed" => {
             let ours = text(event, "key").and_then(post_of).is_some();
             let there = event.agent.as_deref().is_some_and(|agent| shared.posts_there(agent));
@@ -214,12 +215,12 @@ async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         at_work(shared, agent, &message, thread).await;
         return Ok(false);
     }
-    shared.book.show_turn(agent, thread, turn).map_err(lost)?;
+    shared.book.show_turn(agent, turn_place(thread, None, Fixes::default()), turn).map_err(lost)?;
     let asked_in = message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?;
     let first = event.data.get("attempt").and_then(Value::as_u64).is_none_or(|attempt| attempt <= 1);
     if let Some(channel) = asked_in.flatten().filter(|_| first) {
         // The human's own post asks it, and that is where it answers.
-        shared.book.show_turn(agent, channel, turn).map_err(lost)?;
+        shared.book.show_turn(agent, turn_place(channel, None, Fixes::default()), turn).map_err(lost)?;
         return Ok(false);
     }
     // It is the addressee who is to see it, also where the answer is the broker's.
@@ -276,9 +277,8 @@ async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
     if !shared.takes_part(channel).await {
         return Ok(false);
     }
-    let text = warning(text(event, "crossing").unwrap_or_default(), turns, &what, Fixes::default());
-    for poster in warners(&shared.roster, Fixes::default()) {
-        let posting = Posting { poster, ..Posting::of_broker(text.clone()) };
+    let crossing = text(event, "crossing").unwrap_or_default();
+    for posting in warnings(&event.kind, turns, crossing, &what, &shared.roster, Fixes::default()) {
         shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
     }
     Ok(true)

@@ -135,9 +135,20 @@ pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u
         || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
 }
 
-/// Under which id a turn that was shown somewhere is noted, and looked up: that of the thread itself.
-pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> u64 {
-    if fixes.has(Fix::OneKey) { channel } else { parent.unwrap_or(channel) }
+/// Under which id a turn that was shown somewhere is noted, and looked up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct TurnPlace(u64);
+
+impl TurnPlace {
+    pub(crate) const fn id(self) -> u64 {
+        self.0
+    }
+}
+
+/// That of the channel or thread itself, whether it is known in which channel the thread is or not: only who hears a post
+/// knows that.
+pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> TurnPlace {
+    TurnPlace(if fixes.has(Fix::OneKey) { channel } else { parent.unwrap_or(channel) })
 }
 
 /// What a run of posts by one author means.

@@ -10,7 +10,7 @@ use lastword_client::wire::{NewRoom, Post as RoomPost};
 use lastword_proto::wire::rfc3339;
 use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::behind::Behind;
 use super::book::{Place, lost};
@@ -27,6 +27,8 @@ use crate::broker::{Backoff, Broker};
 /// Pause before a call is tried again, at first and at last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest wait until what is in the log is shown.
+const SHOWN: Duration = Duration::from_secs(5);
 /// Tries of a call while the broker is full.
 const SATURATED_TRIES_MAX: u32 = 5;
 
@@ -281,13 +283,26 @@ impl Intake {
         };
         let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
         let place = turn_place(post.channel, parent, Fixes::default());
-        let Some(turn) = self.shared.book.turn(&member.agent, place).map_err(lost)? else { return Ok(None) };
+        let taker = self.shared.takers.get(&member.agent);
+        let mut turn = self.shared.book.turn(&member.agent, place).map_err(lost)?;
+        if turn.is_none() && taker.is_some_and(|taker| taker.holds_any()) {
+            // Who answers at once may be ahead of what is being shown.
+            self.catch_up_with_log().await?;
+            turn = self.shared.book.turn(&member.agent, place).map_err(lost)?;
+        }
+        let (Some(turn), Some(taker)) = (turn, taker) else { return Ok(None) };
         // Whether its delivery is here already or not: what it says is its answer.
-        let open = match self.shared.takers.get(&member.agent) {
-            Some(taker) => taker.is_open(&turn).await,
-            None => false,
-        };
+        let open = taker.is_open(&turn).await;
         Ok(open.then_some(turn))
+    }
+
+    /// Waits until all that is in the log now is shown, but not for ever.
+    async fn catch_up_with_log(&self) -> Result<(), ClientError> {
+        let broker = &self.shared.broker;
+        let head = broker.persist(|| broker.client.events(None)).await?.position();
+        let mut shown = self.shared.shown.subscribe();
+        let _in_time = timeout(SHOWN, shown.wait_for(|shown| *shown >= head)).await.is_ok();
+        Ok(())
     }
 
     /// Does it; says what is left to do. `tried` is where the log ended before an earlier try.

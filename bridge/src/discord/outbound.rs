@@ -96,21 +96,34 @@ fn words(message: &StoredMessage) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Where a warning goes, and who posts it.
-pub(crate) fn warners(roster: &Roster, fixes: Fixes) -> Vec<Poster> {
-    if fixes.has(Fix::BrokerWarns) {
-        return vec![Poster::Broker];
-    }
-    roster.agents().map(|agent| Poster::Agent(agent.to_owned())).collect()
-}
-
 /// Whether an event calls for a warning.
 pub(crate) fn warns(kind: &str, turns: u64, fixes: Fixes) -> bool {
-    kind == "warned" || (!fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
+    kind == "warned"
+        || (kind == "heard" && !fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
 }
 
-/// The words of a warning.
-pub(crate) fn warning(crossing: &str, turns: u64, what: &str, fixes: Fixes) -> String {
+/// The warning for which an event calls, by whom it is posted, and in which words; none for most.
+pub(crate) fn warnings(
+    kind: &str,
+    turns: u64,
+    crossing: &str,
+    what: &str,
+    roster: &Roster,
+    fixes: Fixes,
+) -> Vec<Posting> {
+    if !warns(kind, turns, fixes) {
+        return Vec::new();
+    }
+    let posters = if fixes.has(Fix::BrokerWarns) {
+        vec![Poster::Broker]
+    } else {
+        roster.agents().map(|agent| Poster::Agent(agent.to_owned())).collect()
+    };
+    let text = warning(crossing, turns, what, fixes);
+    posters.into_iter().map(|poster| Posting { poster, ..Posting::of_broker(text.clone()) }).collect()
+}
+
+fn warning(crossing: &str, turns: u64, what: &str, fixes: Fixes) -> String {
     let turns = if fixes.has(Fix::NumbersOfTheBroker) { turns } else { 1_000 };
     let rest = if crossing == "hard" {
         "it is stopped, and what waits is kept. A human's word here lifts it."

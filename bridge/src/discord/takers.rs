@@ -86,6 +86,11 @@ impl Taker {
         self.held.send_if_modified(|held| held.remove(turn).is_some());
     }
 
+    /// Whether a turn is here.
+    pub(crate) fn holds_any(&self) -> bool {
+        !self.held.borrow().is_empty()
+    }
+
     /// Whether a turn is open.
     pub(crate) async fn is_open(&self, turn: &str) -> bool {
         self.held.borrow().contains_key(turn)
@@ -129,5 +134,51 @@ impl Taker {
             Err(ClientError::Refused(problem)) if is_late(&problem) => Outcome::Late,
             Err(error) => Outcome::Refused(error.to_string()),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use lastword_client::wire::Problem;
+    use lastword_proto::Code;
+    use lastword_proto::refusal::Refusal;
+    use serde_json::{Value, json};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::event::Report;
+
+    /// Ends a turn at a broker of which one answer is known beforehand; gives what came of it, and what was asked.
+    async fn finished(status: u16, answer: Value) -> (Result<(), String>, String) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let serve = async {
+            let (mut line, _) = listener.accept().await.unwrap();
+            let mut heard = Vec::new();
+            while !heard.ends_with(b"}") {
+                line.read_buf(&mut heard).await.unwrap();
+            }
+            let body = answer.to_string();
+            let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+            line.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
+            String::from_utf8(heard).unwrap()
+        };
+        let taker = Taker::new(Broker::new(&url, "lw_test", Report::new(|_| ())).unwrap());
+        tokio::join!(taker.finish("turn-1", "done"), serve)
+    }
+
+    #[tokio::test]
+    async fn an_answer_whose_delivery_is_still_on_its_way_is_handed_in_all_the_same() {
+        let (ended, heard) = finished(200, json!({ "turn": "turn-1", "open": false, "answer": "5" })).await;
+        assert_eq!(ended, Ok(()));
+        assert!(heard.starts_with("POST /v1/turns/turn-1/finish ") && heard.contains("done"), "{heard}");
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_turn_that_was_lost_is_said_to_be_late() {
+        let problem = serde_json::to_value(Problem::new(&Refusal::new(Code::LeaseLost))).unwrap();
+        let (ended, _) = finished(409, problem).await;
+        assert!(ended.is_err_and(|reason| reason.contains("late")));
     }
 }

@@ -2,9 +2,8 @@
 
 use lastword_proto::fact::Fact;
 
-use super::book::Book;
-use super::den::{ANN, BOB, BROKER, DEN, Den, HIVE, KILO, OUTSIDE, STRANGER};
-use super::inbound::{Act, Fix, Fixes, turn_place};
+use super::den::{ANN, BOB, BROKER, DEN, Den, HIVE, KILO, OUTSIDE, STRANGER, THREAD};
+use super::inbound::{Act, Fix, Fixes, Thread};
 use super::names::key;
 use super::outbound::Poster;
 use super::runs::Run;
@@ -42,6 +41,24 @@ fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
         den.posts(ANN, "go on");
         den.posts(HIVE, "at last");
         den.turns() == 1
+    });
+}
+
+#[test]
+fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
+    needs(Fix::HumansAreHeard, |fixes| {
+        let mut den = Den::new(fixes);
+        den.thread = Some(Thread { reference: "X-1".into(), agent: None });
+        for _ in 0..105 {
+            den.hear_as(HIVE, THREAD, ENVELOPE, false);
+        }
+        let stopped = |den: &Den| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
+        assert!(stopped(&den) && den.turns_on("X-1") > 100, "it was never locked: {}", den.turns_on("X-1"));
+        den.hear_as(ANN, THREAD, "go on", false);
+        den.facts.clear();
+        den.hear_as(HIVE, THREAD, ENVELOPE, false);
+        let passed_on = den.facts.iter().any(|fact| matches!(fact, Fact::Accepted { .. }));
+        passed_on && den.turns_on("X-1") == 1
     });
 }
 
@@ -121,11 +138,11 @@ fn bug_530_the_brokers_bot_warns_and_no_other() {
 
 #[test]
 fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
-    const THREAD: u64 = 150;
     needs(Fix::OneKey, |fixes| {
-        let book = Book::in_memory().unwrap();
-        book.show_turn("hive", THREAD, "turn-1").unwrap();
-        book.turn("hive", turn_place(THREAD, Some(DEN), fixes)).unwrap().as_deref() == Some("turn-1")
+        let mut den = Den::new(fixes);
+        den.shows_turn("hive", THREAD, "turn-1");
+        let acts = den.hear_as(HIVE, THREAD, "done", false);
+        matches!(acts.as_slice(), [Act::Finish { turn, .. }] if turn == "turn-1")
     });
 }
 
