@@ -9,6 +9,8 @@ use crate::world::{Call, Id};
 const THREADS: usize = 205;
 /// How long is looked for what must not happen.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// The same, in looks at the workspace.
+const LOOKS: usize = 20;
 
 impl Town {
     /// Ann posts; waits until that is heard.
@@ -81,6 +83,26 @@ fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
     let answer = town.until("accepted", |event| event["message"]["from"] == "hive");
     assert_eq!(answer["message"]["body"], "shipped");
     assert!(town.events("posted").iter().all(|event| event["agent"] != "hive"));
+}
+
+#[test]
+fn who_answers_before_its_turn_is_shown_answers_all_the_same() {
+    let town = Town::start();
+    let about = town.hears(town.channel, "hello");
+    let thread = town.world.opens_thread(town.ann, about, "hello");
+    town.hears(thread, "in the thread");
+    town.world.hold("POST", &format!("/channels/{thread}/messages"));
+    town.says(thread, "for the record");
+    town.world.wait("a try to show it", |discord| (discord.holds.first()?.waiting > 0).then_some(()));
+    town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    town.world.posts(town.hive, town.channel, "shipped");
+    let plain = || town.events("posted").into_iter().any(|event| event["agent"] == "hive");
+    assert!((0..LOOKS).all(|_| !plain()), "it is taken for a mere post");
+    town.world.release();
+    let answer = town.until("accepted", |event| event["message"]["from"] == "hive");
+    assert_eq!(answer["message"]["body"], "shipped");
+    assert!(!plain());
 }
 
 #[test]
