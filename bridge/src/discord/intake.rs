@@ -305,7 +305,8 @@ impl Intake {
         Ok(())
     }
 
-    /// Does it; says what is left to do. `tried` is where the log ended before an earlier try.
+    /// Does it; says what is left to do. `tried` is where the log ended before an earlier try, 0 where
+    /// nobody knows.
     async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<Then, ClientError> {
         let Some(call) = call(act) else {
             match act {
@@ -318,7 +319,7 @@ impl Intake {
             }
             return Ok(Then::GoOn);
         };
-        let before = match tried.filter(|_| doubles(act)) {
+        let before = match tried.filter(|head| *head > 0 && doubles(act)) {
             Some(head) => self.done(act, head).await?,
             None => None,
         };

@@ -26,8 +26,8 @@ use crate::discord::settings::Secret;
 /// Where Discord is.
 const API: &str = "https://discord.com";
 const VERSION: &str = "/api/v10/";
-/// Who calls, in the form that Discord asks for.
-const AGENT: &str = concat!("DiscordBot (lastword, ", env!("CARGO_PKG_VERSION"), ")");
+/// Who calls, in the form that Discord asks for: the address of the library, its version, and whatever else.
+const AGENT: &str = concat!("DiscordBot (https://twilight.rs, 0.18) Lastword/", env!("CARGO_PKG_VERSION"));
 /// Time that an answer gets.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Pause after a 429 that does not say how long, at first and at last.
