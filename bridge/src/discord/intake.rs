@@ -105,8 +105,9 @@ impl Intake {
                 shared.outbox.warn(&format!("{channel} can't be read. {error}"));
             }
         }
-        // Only now: whoever is killed on the way looks for the same threads again.
-        for (channel, moment) in behind.looked {
+        // Only now, and not while a part of an answer is waited for: whoever is killed on the way looks for the same threads
+        // again.
+        for (channel, moment) in behind.looked.into_iter().filter(|_| self.tails.is_empty()) {
             shared.book.looked_through(channel, &moment).map_err(lost)?;
         }
         Ok(())
