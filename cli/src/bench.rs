@@ -3,6 +3,11 @@
 mod aged;
 mod bare;
 mod load;
+#[cfg(feature = "peers")]
+mod peers;
+#[cfg(not(feature = "peers"))]
+#[path = "bench/without_peers.rs"]
+mod peers;
 mod standing;
 
 use lastword_proto::Limits;
@@ -10,9 +15,49 @@ use lastword_proto::Limits;
 pub(crate) use aged::start;
 pub(crate) use bare::bare_file;
 pub(crate) use load::{Load, Measured, exchange_http, in_process, send_http};
+pub(crate) use peers::Connected;
 pub(crate) use standing::{Figure, command, idle, lag, long, memory};
 
 /// Queues long enough for a load that nobody takes.
 pub(crate) fn limits() -> Limits {
     Limits { inbox_max: 1_000_000, ..Limits::default() }
+}
+
+/// Servers of others, to be measured beside us.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Peers {
+    /// A Redis server to measure beside us, by its Streams: redis://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    pub(crate) redis: Option<String>,
+    /// A NATS server to measure beside us, by its JetStream: nats://HOST:PORT
+    #[arg(long, value_name = "URL")]
+    pub(crate) nats: Option<String>,
+    /// The monitor of that NATS server, which tells when it syncs: http://HOST:PORT
+    #[arg(long, value_name = "URL", requires = "nats")]
+    pub(crate) nats_monitor: Option<String>,
+}
+
+impl Peers {
+    /// Whether there are any.
+    pub(crate) const fn any(&self) -> bool {
+        self.redis.is_some() || self.nats.is_some()
+    }
+}
+
+/// What a work came to on one of the systems.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct PeerRow {
+    /// Which system, and which work.
+    pub(crate) what: String,
+    /// Workers, each with one thing in flight.
+    pub(crate) in_flight: usize,
+    /// How much came of it.
+    #[serde(flatten)]
+    pub(crate) measured: Measured,
+    /// Over the bare file's records a second, of the same run.
+    pub(crate) ratio_to_bare_file: f64,
+    /// Ours a second over theirs; none where it is ours.
+    pub(crate) ours_to_theirs: Option<f64>,
+    /// Whether an acknowledgement is on disk, as the system says it.
+    pub(crate) acknowledged_on_disk: String,
 }

@@ -157,18 +157,19 @@ async fn exchange(
     let to = Address::Name(AgentName::new(name).map_err(Failure::bug)?);
     let mut draft = Draft::new(MessageType::Request, to, &body);
     draft.reference = Ref::new(&reference).ok();
-    let handle = server.handle();
-    refused(handle.submit(Input::Send(human, Box::new(draft))).await.map_err(Failure::unavailable)?)?;
-    refused(handle.submit(Input::Take(agent, None)).await.map_err(Failure::unavailable)?)?;
+    submit(server, Input::Send(human, Box::new(draft))).await?;
+    submit(server, Input::Take(agent, None)).await?;
     let finish = Finish { body: body.into(), ..Finish::default() };
-    refused(handle.submit(Input::Finish(agent, None, Box::new(finish))).await.map_err(Failure::unavailable)?)
+    submit(server, Input::Finish(agent, None, Box::new(finish))).await.map(|_| ())
 }
 
-fn refused(reply: Reply) -> Result<(), Failure> {
-    if let Reply::Refused { refusal, .. } = reply { Err(Failure::refused(refusal)) } else { Ok(()) }
+/// Gives the core an input in process; what it refuses is a failure.
+pub(super) async fn submit(server: &Server, input: Input) -> Result<Reply, Failure> {
+    let reply = server.handle().submit(input).await.map_err(Failure::unavailable)?;
+    if let Reply::Refused { refusal, .. } = reply { Err(Failure::refused(refusal)) } else { Ok(reply) }
 }
 
-async fn principal(server: &Server, name: &str) -> Result<Principal, Failure> {
+pub(super) async fn principal(server: &Server, name: &str) -> Result<Principal, Failure> {
     let name = name.to_owned();
     let proof = server.handle().query(move |live| {
         let id = live.state.live(&name)?;

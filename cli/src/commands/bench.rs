@@ -7,7 +7,9 @@ use lastword_server::{Config, Server};
 use serde::Serialize;
 
 use super::Context;
-use crate::bench::{self, Figure, Load, Measured, bare_file, exchange_http, in_process, send_http};
+use crate::bench::{
+    self, Connected, Figure, Load, Measured, PeerRow, Peers, bare_file, exchange_http, in_process, send_http,
+};
 use crate::failure::Failure;
 use crate::out::{Out, table};
 
@@ -17,8 +19,8 @@ pub(crate) struct Args {
     #[arg(value_enum, default_value_t = What::Load)]
     what: What,
     /// How long each measurement of a load takes, in seconds
-    #[arg(long, default_value_t = 3)]
-    seconds: u64,
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    seconds: Duration,
     /// Length of a message of a load, in bytes
     #[arg(long, default_value_t = 400)]
     body_bytes: usize,
@@ -37,6 +39,8 @@ pub(crate) struct Args {
     /// Where to put the data, on the disk to be measured
     #[arg(long)]
     dir: Option<std::path::PathBuf>,
+    #[command(flatten)]
+    peers: Peers,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -77,6 +81,8 @@ struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     load: Vec<Line>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<PeerRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<Figure>,
 }
 
@@ -94,8 +100,16 @@ async fn measure(args: &Args, cx: &Context) -> Result<Report, Failure> {
     let dir = dir.map_err(Failure::unavailable)?;
     let wanted = |what| args.what == what || args.what == What::All;
     let mut report = Report::default();
+    let peers = if args.peers.any() {
+        if !wanted(What::Load) {
+            return Err(Failure::usage("others are measured by `lastword bench load`, and by `all`"));
+        }
+        Some(Connected::to(&args.peers).await?)
+    } else {
+        None
+    };
     if wanted(What::Load) {
-        report.load = loads(args, cx, dir.path()).await?;
+        (report.load, report.peers) = loads(args, cx, dir.path(), peers.as_ref()).await?;
     }
     let bar = super::verify::bar(&cx.out);
     if wanted(What::Lag) {
@@ -128,12 +142,17 @@ async fn started(data: &Path) -> Result<Server, Failure> {
     Ok(Server::start(Config { limits: bench::limits(), ..Config::local(data) }).await?)
 }
 
-async fn loads(args: &Args, cx: &Context, dir: &Path) -> Result<Vec<Line>, Failure> {
+async fn loads(
+    args: &Args,
+    cx: &Context,
+    dir: &Path,
+    peers: Option<&Connected>,
+) -> Result<(Vec<Line>, Vec<PeerRow>), Failure> {
     let load = |in_flight| args.load(in_flight);
     let server = started(&dir.join("load")).await?;
     let bar = super::verify::bar(&cx.out);
     bar.set_length(6);
-    let mut lines = Vec::new();
+    let (mut lines, mut beside) = (Vec::new(), Vec::new());
     for in_flight in [1, 128] {
         let bare = bare_file(dir, load(in_flight)).await?;
         let base = bare.per_second;
@@ -142,18 +161,27 @@ async fn loads(args: &Args, cx: &Context, dir: &Path) -> Result<Vec<Line>, Failu
         let whole = in_process(&server, load(in_flight)).await?;
         lines.push(Line::new("in process: send, take, finish", in_flight, whole, 3.0, base));
         bar.inc(1);
+        if let Some(peers) = peers {
+            beside.extend(peers.rows(&server, load(in_flight), base).await?);
+        }
     }
     let base = lines[2].measured.per_second;
     lines.push(Line::new("HTTP: send", 64, send_http(&server, load(64)).await?, 1.0, base));
     lines.push(Line::new("HTTP: send, inbox, finish, answer", 64, exchange_http(&server, load(64)).await?, 3.0, base));
     bar.finish_and_clear();
     server.shutdown().await;
-    Ok(lines)
+    Ok((lines, beside))
+}
+
+/// Reads a number of seconds, for clap.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} is no number of seconds such as 3 or 0.5"))
 }
 
 impl Args {
     const fn load(&self, in_flight: usize) -> Load {
-        Load { in_flight, time: Duration::from_secs(self.seconds), body: self.body_bytes }
+        Load { in_flight, time: self.seconds, body: self.body_bytes }
     }
 }
 
@@ -162,9 +190,12 @@ impl Report {
         let load: Vec<_> = self.load.iter().map(Line::cells).collect();
         let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
         let load = (!load.is_empty()).then(|| table(&head, &load, out));
+        let peers: Vec<_> = self.peers.iter().map(PeerRow::cells).collect();
+        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "x bare file", "ours x theirs", "on disk"];
+        let peers = (!peers.is_empty()).then(|| table(&head, &peers, out));
         let figures: Vec<_> = self.figures.iter().map(Figure::cells).collect();
         let figures = (!figures.is_empty()).then(|| table(&["what", "measured", ""], &figures, out));
-        load.into_iter().chain(figures).collect::<Vec<_>>().join("\n\n")
+        load.into_iter().chain(peers).chain(figures).collect::<Vec<_>>().join("\n\n")
     }
 }
 
@@ -172,6 +203,21 @@ impl Figure {
     fn cells(&self) -> Vec<String> {
         let value = if self.value < 100.0 { format!("{:.2}", self.value) } else { format!("{:.0}", self.value) };
         vec![self.what.clone(), value, self.unit.to_owned()]
+    }
+}
+
+impl PeerRow {
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.what.clone(),
+            self.in_flight.to_string(),
+            format!("{:.0}", self.measured.per_second),
+            format!("{:.2}", self.measured.p50_ms),
+            format!("{:.2}", self.measured.p99_ms),
+            format!("{:.2}", self.ratio_to_bare_file),
+            self.ours_to_theirs.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            self.acknowledged_on_disk.clone(),
+        ]
     }
 }
 

@@ -187,6 +187,17 @@ fn the_conformance_fixtures_are_hidden_and_for_this_machine_only() {
 }
 
 #[test]
+fn the_bench_says_what_it_can_not_measure_and_which_build_measures_others() {
+    let dir = empty();
+    let told = run(dir.path(), &["bench", "load", "--seconds", "none"]);
+    assert!(told.code == 2 && told.stderr.contains("0.5"), "{told:?}");
+    if cfg!(not(feature = "peers")) {
+        let told = run(dir.path(), &["bench", "load", "--redis", "redis://127.0.0.1:1"]);
+        assert!(told.code == 2 && told.stderr.contains("--features peers"), "{told:?}");
+    }
+}
+
+#[test]
 fn the_bench_measures_what_a_server_holds_and_how_it_stands() {
     let dir = empty();
     for (what, named) in [
