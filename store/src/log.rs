@@ -175,12 +175,24 @@ pub enum OpenError {
         /// Where it should be.
         path: PathBuf,
     },
-    /// The file system refused.
-    #[error("{path}: {source}")]
+    /// The file system or the disk refused.
+    #[error("{path}: {source}: {}", advice(source))]
     Io {
         /// The file or directory.
         path: PathBuf,
         /// What it said.
         source: std::io::Error,
     },
+}
+
+fn advice(error: &std::io::Error) -> &'static str {
+    use std::io::ErrorKind;
+    let kinds = [
+        (ErrorKind::StorageFull, "make room there, then restart"),
+        (ErrorKind::QuotaExceeded, "make room there, then restart"),
+        (ErrorKind::PermissionDenied, "make it the server's own, then restart"),
+        (ErrorKind::ReadOnlyFilesystem, "mount it for writing, or name another directory with --data"),
+    ];
+    let found = kinds.iter().find(|(kind, _)| *kind == error.kind());
+    found.map_or("look at the disk and the room on it, then restart", |(_, advice)| advice)
 }

@@ -93,7 +93,7 @@ struct Unopened(OpenError);
 
 impl From<rusqlite::Error> for Unopened {
     fn from(error: rusqlite::Error) -> Self {
-        Self(OpenError::NotALog { path: FILE_DATABASE.into(), problem: error.to_string() })
+        Self(sqlite::unopened(FILE_DATABASE.as_ref(), &error))
     }
 }
 

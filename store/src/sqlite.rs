@@ -1,5 +1,6 @@
 //! The log in one SQLite file: WAL, `synchronous=FULL`, a batch as one row.
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -63,12 +64,12 @@ impl SqliteLog {
         let failed = |source| OpenError::Io { path: path.clone(), source };
         // The file is made here and not by SQLite, so that it and its WAL are private from the start.
         dir::open_private(&path).and_then(|_| dir::sync_dir(dir)).map_err(failed)?;
-        let not_a_log = |error: rusqlite::Error| OpenError::NotALog { path: path.clone(), problem: error.to_string() };
-        let db = open_database(&path).map_err(not_a_log)?;
+        let unopened = |error: rusqlite::Error| unopened(&path, &error);
+        let db = open_database(&path).map_err(unopened)?;
         prepare_format(&db, &path)?;
-        configure(&db).map_err(not_a_log)?;
-        let (last, hash) = tail(&db).map_err(not_a_log)?;
-        let epoch = epoch_of(&db).map_err(not_a_log)?;
+        configure(&db).map_err(unopened)?;
+        let (last, hash) = tail(&db).map_err(unopened)?;
+        let epoch = epoch_of(&db).map_err(unopened)?;
         let head = Head::open(dir).map_err(failed)?;
         check_head(&head, last, &hash, &path)?;
         let readers = Pool::new(path);
@@ -256,12 +257,12 @@ impl From<postcard::Error> for Failure {
 
 fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "the disk is full; make room, reading goes on meanwhile",
+        Some(ErrorCode::DiskFull) => "make room there, then restart",
         Some(ErrorCode::ReadOnly) => "the data directory is read-only; check its mount and its owner",
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another program holds lastword.db; end it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the file is damaged; run `lastword verify`",
         // SQLite's codes are its own and grow; what is left has no better advice than its own words.
-        Some(_) | None => "look at the disk and restart; what was acknowledged is safe",
+        Some(_) | None => "look at the disk and the room on it, then restart; what was acknowledged is safe",
     };
     format!("{error} ({advice})")
 }
@@ -282,14 +283,14 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
 
 /// Makes the tables of a new file; checks those of another.
 fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
-    let not_a_log = |error: rusqlite::Error| OpenError::NotALog { path: path.to_owned(), problem: error.to_string() };
-    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(not_a_log)?;
-    let (id, _) = format_of(db).map_err(not_a_log)?;
+    let unopened = |error: rusqlite::Error| unopened(path, &error);
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unopened)?;
+    let (id, _) = format_of(db).map_err(unopened)?;
     if tables == 0 && id == 0 {
         let schema = format!(
             "PRAGMA page_size = {PAGE_BYTES}; BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
         );
-        return db.execute_batch(&schema).map_err(not_a_log);
+        return db.execute_batch(&schema).map_err(unopened);
     }
     check_format(db, path)
 }
@@ -303,8 +304,20 @@ pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError
         Ok((id, found)) => {
             Err(OpenError::NotALog { path, problem: format!("application_id {id:#x}, user_version {found}") })
         }
-        Err(error) => Err(OpenError::NotALog { path, problem: error.to_string() }),
+        Err(error) => Err(unopened(&path, &error)),
     }
+}
+
+/// Why a file can't be opened: a disk that fails is no reason to restore or move anything.
+pub(crate) fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
+    let kind = match error.sqlite_error_code() {
+        Some(ErrorCode::SystemIoFailure) => io::ErrorKind::Other,
+        Some(ErrorCode::DiskFull) => io::ErrorKind::StorageFull,
+        Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => io::ErrorKind::PermissionDenied,
+        // SQLite's codes are its own and grow; what is left is about what stands in the file.
+        Some(_) | None => return OpenError::NotALog { path: path.to_owned(), problem: error.to_string() },
+    };
+    OpenError::Io { path: path.to_owned(), source: io::Error::new(kind, error.to_string()) }
 }
 
 fn format_of(db: &Connection) -> rusqlite::Result<(i64, i64)> {

@@ -27,17 +27,17 @@ fn kills() -> usize {
 
 /// What clients know for certain, over all crashes.
 #[derive(Default)]
-struct Known {
+pub(crate) struct Known {
     next: u64,
     /// Keys whose outcome nobody knows: sent again after the restart.
     unknown: Vec<String>,
     /// Messages by the key under which they were acknowledged.
-    sent: BTreeMap<String, String>,
+    pub(crate) sent: BTreeMap<String, String>,
     /// Answers that were acknowledged.
-    answers: Vec<String>,
+    pub(crate) answers: Vec<String>,
 }
 
-type Shared = Arc<Mutex<Known>>;
+pub(crate) type Shared = Arc<Mutex<Known>>;
 
 #[test]
 fn kill_nine_under_load_loses_nothing_acknowledged_and_applies_nothing_twice() {
@@ -69,7 +69,7 @@ async fn crash_and_check() {
 }
 
 /// Registers the agents, before anything is killed.
-async fn enrol() -> (TempDir, Vec<String>) {
+pub(crate) async fn enrol() -> (TempDir, Vec<String>) {
     let server = Server::start();
     let human = human(&server);
     let mut tokens = Vec::new();
@@ -89,7 +89,7 @@ fn human(server: &Server) -> Client {
 }
 
 /// Senders and agents that work until the server is gone.
-fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
+pub(crate) fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for _ in 0..SENDERS {
         load.spawn(send(human(server), Arc::clone(known)));
@@ -149,7 +149,7 @@ async fn serve(agent: Client, known: Shared) {
 }
 
 /// What nobody knew the outcome of is sent again; all that was acknowledged is there.
-async fn settle(server: &Server, known: &Shared) {
+pub(crate) async fn settle(server: &Server, known: &Shared) {
     let human = human(server);
     let unknown = std::mem::take(&mut known.lock().unwrap().unknown);
     for key in unknown {
@@ -171,7 +171,7 @@ async fn settle(server: &Server, known: &Shared) {
 }
 
 /// Recounts from the log: each key once, each answer once, and the same state from a snapshot as from the start.
-fn check_log(data: &Path, known: &Known) {
+pub(crate) fn check_log(data: &Path, known: &Known) {
     let reader = Reader::open(data).unwrap();
     let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
     let mut folded = Core::default();

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
+mod disk;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod notify;

@@ -78,17 +78,35 @@ impl Server {
     }
 
     /// The same by a command that runs it in this directory.
-    pub(crate) fn start_by(dir: TempDir, mut command: Command) -> Self {
+    pub(crate) fn start_by(dir: TempDir, command: Command) -> Self {
+        Self::try_start_by(dir, command).unwrap_or_else(|(ended, _)| panic!("it ended instead of listening: {ended:?}"))
+    }
+
+    /// The same; where it ends instead of listening, how it ended and its directory.
+    pub(crate) fn try_start_by(dir: TempDir, mut command: Command) -> Result<Self, (Ended, TempDir)> {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        let first_line = serde_json::from_str(&line).unwrap_or_else(|error| {
-            let mut said = String::new();
-            child.kill().unwrap();
-            child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
-            panic!("{error}: {line:?} {said}")
-        });
-        Self { dir, child, first_line }
+        match serde_json::from_str(&line) {
+            Ok(first_line) => Ok(Self { dir, child, first_line }),
+            Err(_) => {
+                // It may be about to end by itself, with what it says of it.
+                let mut server = Self { dir, child, first_line: Value::Null };
+                Err((Ended { stdout: line, ..server.wait() }, server.take_dir()))
+            }
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    pub(crate) fn wait(&mut self) -> Ended {
+        let mut stderr = String::new();
+        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        Ended { code: self.child.wait().unwrap().code().unwrap_or(-1), stdout: String::new(), stderr }
+    }
+
+    /// The directory, of a server that has ended.
+    pub(crate) fn take_dir(&mut self) -> TempDir {
+        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
 
     pub(crate) fn path(&self) -> &Path {
@@ -121,7 +139,7 @@ impl Server {
     pub(crate) fn kill(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
-        std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
+        self.take_dir()
     }
 
     /// Ends it as a service manager does; gives its exit code and the directory.
@@ -129,8 +147,7 @@ impl Server {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
-        let dir = std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap());
-        (code, dir)
+        (code, self.take_dir())
     }
 }
 
