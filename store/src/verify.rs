@@ -125,6 +125,7 @@ pub fn verify(
     pool.with(|db| {
         sqlite::check_format(db, &path)?;
         let mut walk = Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0 };
+        walk.anchored(Seq(0), walk.state.end)?;
         let end = last(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
         while walk.chunk(db)? {
             progress(walk.state.end.at, end.max(walk.state.end.at));
@@ -141,7 +142,7 @@ impl Default for Verified {
 
 impl From<rusqlite::Error> for VerifyError {
     fn from(error: rusqlite::Error) -> Self {
-        OpenError::NotALog { path: FILE_DATABASE.into(), problem: error.to_string() }.into()
+        sqlite::unopened(FILE_DATABASE.as_ref(), &error).into()
     }
 }
 
@@ -196,11 +197,15 @@ impl Walk<'_> {
             return Err(self.broken(Problem::Count { found, stated: row.count }));
         }
         let end = Anchor { at: Seq(self.state.end.at.0 + found), hash };
-        if self.anchors.iter().flatten().any(|anchor| anchor.at == end.at && anchor.hash != end.hash) {
-            return Err(self.broken(Problem::Anchor));
-        }
+        self.anchored(row.first, end)?;
         self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
         Ok(())
+    }
+
+    /// Known positions are ends of rows: one within a row is of another history.
+    fn anchored(&self, first: Seq, end: Anchor) -> Result<(), Broken> {
+        let mut here = self.anchors.iter().flatten().filter(|anchor| (first..=end.at).contains(&anchor.at));
+        if here.all(|anchor| *anchor == end) { Ok(()) } else { Err(self.broken(Problem::Anchor)) }
     }
 
     fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {

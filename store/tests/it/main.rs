@@ -9,4 +9,6 @@ mod format;
 #[cfg(test)]
 mod index;
 #[cfg(test)]
+mod rot;
+#[cfg(test)]
 mod sample;
