@@ -90,7 +90,10 @@ impl Server {
         match serde_json::from_str(&line) {
             Ok(first_line) => Ok(Self { dir, child, first_line }),
             Err(_) => {
-                // It may be about to end by itself, with what it says of it.
+                // Without a line it is about to end by itself, and says why.
+                if !line.is_empty() {
+                    child.kill().unwrap();
+                }
                 let mut server = Self { dir, child, first_line: Value::Null };
                 Err((Ended { stdout: line, ..server.wait() }, server.take_dir()))
             }
