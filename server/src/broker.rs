@@ -34,7 +34,8 @@ pub(crate) use self::wakes::{Subscription, Wait};
 use self::handle::Shared;
 use self::writer::{Batch, Writing};
 
-/// So few commands are written by the judge itself, which spares them the way to another thread.
+/// So few commands are written by the judge itself, which spares them the way to another thread; where those before them
+/// were so few, too. Under load a small batch is what came first after a large one, and more is on its way.
 const BATCH_SMALL: usize = 4;
 /// Most commands in one append.
 const BATCH_MAX: usize = 256;
@@ -66,6 +67,8 @@ struct Broker {
     out: Out,
     /// What was judged and is not with the writer yet.
     batch: Batch,
+    /// Whether the last batch was small.
+    calm: bool,
 }
 
 impl Broker {
@@ -150,7 +153,9 @@ impl Broker {
             self.shared.queue.writer_idle();
             return true;
         }
-        if batch.commands <= BATCH_SMALL { self.writing.write_here(batch) } else { self.writing.write(batch) }
+        let small = batch.commands <= BATCH_SMALL;
+        let calm = std::mem::replace(&mut self.calm, small);
+        if small && calm { self.writing.write_here(batch) } else { self.writing.write(batch) }
     }
 
     /// The queue is closed and everything is written: a snapshot spares the next start the replay.

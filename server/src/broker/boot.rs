@@ -64,7 +64,7 @@ pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result
     });
     let writing = Writing::start(log, epoch, Arc::clone(&shared), (committed, milestones))?;
     let batch = Batch::behind(core.state().seq);
-    let broker = Broker { core, writing, shared: Arc::clone(&shared), out: Out::default(), batch };
+    let broker = Broker { core, writing, shared: Arc::clone(&shared), out: Out::default(), batch, calm: true };
     let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
     Ok((Handle(shared), thread))
 }
