@@ -47,8 +47,8 @@ CREATE INDEX IF NOT EXISTS posts_by_id ON posts (id);
 CREATE TABLE IF NOT EXISTS hints (about TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- Requests that a human's own post put before a foreign bot, and where.
 CREATE TABLE IF NOT EXISTS asked (request TEXT PRIMARY KEY, channel INTEGER NOT NULL) STRICT, WITHOUT ROWID;
--- Turns that were shown to a foreign bot, and where.
-CREATE TABLE IF NOT EXISTS turns (agent TEXT NOT NULL, thread INTEGER NOT NULL, turn TEXT NOT NULL,
+-- Turns that were shown to a foreign bot, where, and behind which id it answers.
+CREATE TABLE IF NOT EXISTS given (agent TEXT NOT NULL, thread INTEGER NOT NULL, turn TEXT NOT NULL, floor INTEGER NOT NULL,
   PRIMARY KEY (agent, thread)) STRICT, WITHOUT ROWID;";
 
 /// Posts whose words are remembered, for an echo that comes without its nonce.
@@ -387,25 +387,33 @@ impl Book {
         self.db().prepare_cached("INSERT OR IGNORE INTO hints VALUES (?1)")?.execute([about]).map(|_| ())
     }
 
-    /// A turn was shown to a foreign bot in a thread.
-    pub(crate) fn show_turn(&self, agent: &str, place: TurnPlace, turn: &str) -> Kept<()> {
+    /// A turn is shown to a foreign bot in a thread: what it posted there up to `floor` is no answer to it.
+    pub(crate) fn show_turn(&self, agent: &str, place: TurnPlace, turn: &str, floor: u64) -> Kept<()> {
         let db = self.db();
         // Turns are numbered as they open: when the log is read again, an old one does not come back.
         let mut set = db.prepare_cached(
-            "INSERT INTO turns VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET turn = ?3
+            "INSERT INTO given VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET turn = ?3, floor = ?4
              WHERE CAST(ltrim(turn, 'turn-') AS INTEGER) < CAST(ltrim(?3, 'turn-') AS INTEGER)",
         )?;
-        set.execute(params![agent, place.id().cast_signed(), turn]).map(|_| ())
+        set.execute(params![agent, place.id().cast_signed(), turn, floor.cast_signed()]).map(|_| ())
     }
 
-    pub(crate) fn turn(&self, agent: &str, place: TurnPlace) -> Kept<Option<String>> {
+    /// A turn is answered behind this post at the latest.
+    pub(crate) fn answers_behind(&self, turn: &str, post: u64) -> Kept<()> {
         let db = self.db();
-        let mut look = db.prepare_cached("SELECT turn FROM turns WHERE agent = ?1 AND thread = ?2")?;
-        look.query_row(params![agent, place.id().cast_signed()], |row| row.get(0)).optional()
+        let mut set = db.prepare_cached("UPDATE given SET floor = min(floor, ?2) WHERE turn = ?1")?;
+        set.execute(params![turn, post.cast_signed()]).map(|_| ())
+    }
+
+    /// The turn that a post of a foreign bot may answer: one that was shown there before.
+    pub(crate) fn turn(&self, agent: &str, place: TurnPlace, post: u64) -> Kept<Option<String>> {
+        let db = self.db();
+        let mut look = db.prepare_cached("SELECT turn FROM given WHERE agent = ?1 AND thread = ?2 AND floor < ?3")?;
+        look.query_row(params![agent, place.id().cast_signed(), post.cast_signed()], |row| row.get(0)).optional()
     }
 
     pub(crate) fn end_turn(&self, turn: &str) -> Kept<()> {
-        self.db().prepare_cached("DELETE FROM turns WHERE turn = ?1")?.execute([turn]).map(|_| ())
+        self.db().prepare_cached("DELETE FROM given WHERE turn = ?1")?.execute([turn]).map(|_| ())
     }
 }
 
@@ -461,13 +469,14 @@ mod tests {
     fn an_old_turn_does_not_come_back_when_the_log_is_read_again() {
         let (book, place) = (Book::in_memory().unwrap(), turn_place(5, None, Fixes::default()));
         for turn in ["turn-9", "turn-10", "turn-9"] {
-            book.show_turn("hive", place, turn).unwrap();
+            book.show_turn("hive", place, turn, 7).unwrap();
         }
-        assert_eq!(book.turn("hive", place).unwrap().as_deref(), Some("turn-10"));
+        assert_eq!(book.turn("hive", place, 8).unwrap().as_deref(), Some("turn-10"));
+        assert_eq!(book.turn("hive", place, 7).unwrap(), None, "it was posted before");
         book.end_turn("turn-9").unwrap();
-        assert_eq!(book.turn("hive", place).unwrap().as_deref(), Some("turn-10"));
+        assert_eq!(book.turn("hive", place, 8).unwrap().as_deref(), Some("turn-10"));
         book.end_turn("turn-10").unwrap();
-        assert_eq!(book.turn("hive", place).unwrap(), None);
+        assert_eq!(book.turn("hive", place, 8).unwrap(), None);
     }
 
     #[test]

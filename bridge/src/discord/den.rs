@@ -161,7 +161,8 @@ impl Den {
         let thread = self.thread.clone().filter(|_| post.channel == THREAD);
         let parent = (post.channel == THREAD).then_some(DEN);
         let place = turn_place(post.channel, parent, self.fixes);
-        let turn = self.roster.get(post.author.id).and_then(|member| self.book.turn(&member.agent, place).unwrap());
+        let turn =
+            self.roster.get(post.author.id).and_then(|member| self.book.turn(&member.agent, place, post.id).unwrap());
         let known = Known {
             roster: &self.roster,
             policy: self.policy,
@@ -214,7 +215,7 @@ impl Den {
 
     /// A turn of a bot is shown somewhere; who shows it does not know of which channel that is a thread.
     pub(crate) fn shows_turn(&mut self, agent: &str, channel: u64, turn: &str) {
-        self.book.show_turn(agent, turn_place(channel, None, self.fixes), turn).unwrap();
+        self.book.show_turn(agent, turn_place(channel, None, self.fixes), turn, 0).unwrap();
     }
 
     /// An agent of ours posts in the room; what is admitted is mirrored, and comes back over the gateway.

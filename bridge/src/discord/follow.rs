@@ -24,6 +24,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const QUIET_EVENTS_MAX: u64 = 256;
 /// Longest line about a conversation that began elsewhere.
 const OPENING_CHARS_MAX: usize = 200;
+/// Behind this there is no post.
+const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
 const SIGN_TAKEN: &str = "👀";
 const SIGN_DONE: &str = "✅";
 const SIGN_FAILED: &str = "❌";
@@ -154,14 +156,14 @@ async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Re
         return Ok(false);
     }
     let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
-    send(shared, event, message, thread, &posting).await;
+    let _posted = send(shared, event, message, thread, &posting).await;
     Ok(true)
 }
 
-async fn send(shared: &Shared, event: &Event, message: &StoredMessage, thread: u64, posting: &Posting) {
+async fn send(shared: &Shared, event: &Event, message: &StoredMessage, thread: u64, posting: &Posting) -> Option<u64> {
     let reply = origin(shared, message).filter(|_| message.kind == MessageType::Response);
     let reply = reply.filter(|(channel, _)| *channel == thread).map(|(_, post)| post);
-    shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await;
+    shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await
 }
 
 /// The thread that shows a message's conversation, opened where that is ours to do.
@@ -215,12 +217,20 @@ async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         at_work(shared, agent, &message, thread).await;
         return Ok(false);
     }
-    shared.book.show_turn(agent, turn_place(thread, None, Fixes::default()), turn).map_err(lost)?;
-    let asked_in = message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?;
+    let asked_in =
+        message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?.flatten();
     let first = event.data.get("attempt").and_then(Value::as_u64).is_none_or(|attempt| attempt <= 1);
-    if let Some(channel) = asked_in.flatten().filter(|_| first) {
+    let floor = match asked_in {
+        // It knows of a request from the human's own post on, and of one that it had before from then on.
+        _ if !first => 0,
+        Some(_) => message.request_id.as_deref().and_then(post_of).unwrap_or_default(),
+        // Nothing answers what was not posted yet.
+        None => NOTHING_YET,
+    };
+    shared.book.show_turn(agent, turn_place(thread, None, Fixes::default()), turn, floor).map_err(lost)?;
+    if let Some(channel) = asked_in.filter(|_| first) {
         // The human's own post asks it, and that is where it answers.
-        shared.book.show_turn(agent, turn_place(channel, None, Fixes::default()), turn).map_err(lost)?;
+        shared.book.show_turn(agent, turn_place(channel, None, Fixes::default()), turn, floor).map_err(lost)?;
         return Ok(false);
     }
     // It is the addressee who is to see it, also where the answer is the broker's.
@@ -230,7 +240,8 @@ async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         let text = format!("{}\n{}", header(&message), message.body);
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });
-    send(shared, event, &message, thread, &posting).await;
+    let shown = send(shared, event, &message, thread, &posting).await;
+    shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
     Ok(true)
 }
 

@@ -285,11 +285,11 @@ impl Intake {
         let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
         let place = turn_place(post.channel, parent, Fixes::default());
         let taker = self.shared.takers.get(&member.agent);
-        let mut turn = self.shared.book.turn(&member.agent, place).map_err(lost)?;
+        let mut turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
         if turn.is_none() && taker.is_some_and(|taker| taker.holds_any()) {
             // Who answers at once may be ahead of what is being shown.
             self.catch_up_with_log().await?;
-            turn = self.shared.book.turn(&member.agent, place).map_err(lost)?;
+            turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
         }
         let (Some(turn), Some(taker)) = (turn, taker) else { return Ok(None) };
         // Whether its delivery is here already or not: what it says is its answer.

@@ -141,3 +141,23 @@ fn a_bridge_that_is_killed_before_it_has_read_a_new_thread_reads_it_the_next_tim
     town.bridge();
     town.until("posted", |event| event["data"]["body"] == "in the thread");
 }
+
+#[test]
+fn what_a_foreign_bot_said_before_it_was_asked_is_no_answer() {
+    let mut town = Town::start();
+    let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.hive));
+    let thread = town.world.wait_thread(asked).id;
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    town.world.posts(town.hive, thread, "one");
+    let closed = town.until("turn_closed", |event| event["agent"] == "hive");
+    let reference = closed["ref"].as_str().unwrap().to_owned();
+    town.kill();
+    town.world.posts(town.hive, thread, "by the way, nice weather");
+    town.world.pass(Duration::from_secs(60));
+    crate::running::send(&town.server, "hive", &reference, "which colour");
+    town.bridge();
+    town.world.wait_message(thread, town.broker, "which colour");
+    town.until("posted", |event| event["data"]["body"] == "by the way, nice weather");
+    town.world.posts(town.hive, thread, "red");
+    town.until("accepted", |event| event["message"]["type"] == "response" && event["message"]["body"] == "red");
+}
