@@ -13,6 +13,9 @@ use super::runs::Run;
 use super::seen::Post;
 use super::settings::BotPolicy;
 
+/// What stands for a bot's post in which there are no words.
+const WORDLESS: &str = "(without words)";
+
 /// What can be taken out in the tests, to see that it is needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
@@ -210,20 +213,20 @@ fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     }
     let warning = known.echo && known.roster.get(post.author.id).is_none();
     let ignored = if warning { known.fixes.has(Fix::WarningsAreEchoes) } else { known.echo };
-    if ignored || !post.is_said() || !known.fixes.has(Fix::OwnPostsCount) {
+    if ignored || !post.is_written() || !known.fixes.has(Fix::OwnPostsCount) {
         return Vec::new();
     }
-    vec![Act::Post { voice: Voice::Guest, body: known.roster.named(&run.text()) }]
+    vec![Act::Post { voice: Voice::Guest, body: words(run, known) }]
 }
 
 fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
-    if !post.is_written() || run.text().trim().is_empty() {
+    if !post.is_written() {
         return Vec::new();
     }
     let agent = known.roster.get(post.author.id).filter(|_| post.webhook_id.is_none()).map(|member| &member.agent);
     let voice = agent.map_or(Voice::Guest, |agent| Voice::Agent(agent.clone()));
     let text = run.text();
-    let plain = || Act::Post { voice: voice.clone(), body: known.roster.named(&text) };
+    let plain = || Act::Post { voice: voice.clone(), body: words(run, known) };
     if !known.fixes.has(Fix::ListsApart) && !known.human {
         return Vec::new();
     }
@@ -232,7 +235,8 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         return Vec::new();
     }
     if !looks_like_header(&text) {
-        return match (agent, known.turn) {
+        let answers = known.turn.filter(|_| !text.trim().is_empty());
+        return match (agent, answers) {
             (Some(agent), Some(turn)) => {
                 let (agent, turn) = (agent.clone(), turn.to_owned());
                 vec![Act::Finish { agent, turn, answer: known.roster.named(&text) }]
@@ -247,7 +251,7 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
             vec![plain(), hint(post, None, text)]
         }
         Ok((header, _)) => {
-            if trusted && admitted(post, &header.to.to_string(), known) {
+            if trusted && admitted(run, post, &header.to.to_string(), known) {
                 return vec![Act::Submit { voice, text }];
             }
             let counts = known.fixes.has(Fix::CountedBeforePolicy);
@@ -256,15 +260,21 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     }
 }
 
+/// What a bot posted, for whoever reads it in its room. A picture or a card without words is a post like any other.
+fn words(run: &Run, known: &Known<'_>) -> String {
+    let text = known.roster.named(&run.text());
+    if text.is_empty() { WORDLESS.to_owned() } else { text }
+}
+
 /// Whether the policy lets an envelope in.
-fn admitted(post: &Post, to: &str, known: &Known<'_>) -> bool {
+fn admitted(run: &Run, post: &Post, to: &str, known: &Known<'_>) -> bool {
     match known.policy {
         BotPolicy::Off => false,
         BotPolicy::All => true,
         BotPolicy::Mentions => {
             let user = known.roster.user_of(to);
             let pinged = !known.fixes.has(Fix::LiteralMentions) && post.replies_to() == user && user.is_some();
-            user.is_some_and(|user| post.mentions(user)) || pinged
+            user.is_some_and(|user| run.mentions(user)) || pinged
         }
     }
 }
@@ -307,7 +317,7 @@ fn hint(post: &Post, agent: Option<&String>, what: &str) -> Act {
 }
 
 /// Whether a text begins as a header does, right or wrong.
-fn looks_like_header(text: &str) -> bool {
+pub(crate) fn looks_like_header(text: &str) -> bool {
     let Some(inner) = text.trim_start().strip_prefix('[') else { return false };
     let key = inner.split(':').next().unwrap_or_default().trim();
     ["FROM", "TO", "TYPE", "REF", "DEPTH"].iter().any(|field| key.eq_ignore_ascii_case(field))
@@ -409,6 +419,38 @@ mod tests {
         assert_eq!(meant(hook, |_| ()), plain(Voice::Guest, "as hive"), "a webhook is nobody, whatever its name");
         let answer = Act::Finish { agent: "hive".into(), turn: "turn-1".into(), answer: "done".into() };
         assert_eq!(meant(said(HIVE, "done"), |known| known.turn = Some("turn-1")), [answer]);
+    }
+
+    #[test]
+    fn a_bots_post_without_words_counts_and_answers_nothing() {
+        for (author, kind, name) in [(HIVE, 0, Some("hive")), (STRANGER, 20, None), (KILO, 0, None), (KILO, 20, None)] {
+            let voice = name.map_or(Voice::Guest, |name| Voice::Agent(name.into()));
+            let mut post = said(author, "");
+            post.kind = kind;
+            let counted = vec![Act::Post { voice, body: WORDLESS.into() }];
+            assert_eq!(meant(post, |known| known.turn = name.map(|_| "turn-1")), counted, "{author} {kind}");
+        }
+    }
+
+    #[test]
+    fn a_mention_in_a_later_part_is_one() {
+        let text = format!("[FROM:hive][TO:kilo][TYPE:REQUEST][REF:X-1][DEPTH:0] {}", "x".repeat(1_900));
+        let mut run = Run::of(said(HIVE, &text));
+        run.go_on(said(HIVE, &format!("the end <@{KILO}>")), Fixes::default()).unwrap();
+        let roster = roster();
+        let known = Known {
+            roster: &roster,
+            policy: BotPolicy::Mentions,
+            trusted: true,
+            human: false,
+            inside: true,
+            echo: false,
+            old: false,
+            thread: None,
+            turn: None,
+            fixes: Fixes::default(),
+        };
+        assert!(matches!(decide(&run, &known).as_slice(), [Act::Submit { .. }]));
     }
 
     #[test]

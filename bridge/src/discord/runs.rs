@@ -1,6 +1,6 @@
 //! Posts of one author that are one answer: Discord cuts at 2,000 characters, so a long one comes in parts.
 
-use super::inbound::{Fix, Fixes};
+use super::inbound::{Fix, Fixes, looks_like_header};
 use super::seen::Post;
 
 /// A part that another may follow is at least so long: nobody cuts earlier than this.
@@ -33,6 +33,11 @@ impl Run {
         self.0.iter().map(Post::text).collect::<Vec<_>>().join("\n")
     }
 
+    /// Whether a user is mentioned in any part.
+    pub(crate) fn mentions(&self, user: u64) -> bool {
+        self.0.iter().any(|post| post.mentions(user))
+    }
+
     /// Whether another part may follow.
     pub(crate) fn may_go_on(&self) -> bool {
         let long = |post: &Post| post.content.chars().count() >= PART_CHARS_MIN;
@@ -46,7 +51,9 @@ impl Run {
         let same = last.channel == post.channel
             && last.author.id == post.author.id
             && last.webhook_id == post.webhook_id
-            && post.is_written();
+            && post.is_written()
+            // A message begins with its header, and no part of another does.
+            && !looks_like_header(&post.content);
         if same && self.may_go_on() && post.at_ms().saturating_sub(last.at_ms()) <= GAP_MS_MAX {
             self.0.push(post);
             return Ok(());
@@ -71,6 +78,7 @@ mod tests {
             (post(5_000, 1, 5, true, "later"), false, "too late"),
             (post(2_000, 1, 6, true, "another"), false, "another author"),
             (post(2_000, 2, 5, true, "elsewhere"), false, "another channel"),
+            (post(2_000, 1, 5, true, "[FROM:hive][TO:lima]"), false, "a message of its own"),
         ];
         for (next, goes_on, why) in cases {
             let mut run = Run::of(post(1_000, 1, 5, true, &long));
