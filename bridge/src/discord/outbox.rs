@@ -44,8 +44,10 @@ impl Outbox {
         for (number, part) in posting.parts.iter().enumerate() {
             let reply = reply.filter(|_| number == 0);
             let nonce = self.book.nonce(name, number);
-            let mut body = message(part.trim(), &nonce, posting.ping, reply);
-            if let Some(id) = posting.envelope.as_ref().filter(|_| number + 1 == posting.parts.len()) {
+            let last = number + 1 == posting.parts.len();
+            // Whoever wakes by it finds all of it there.
+            let mut body = message(part.trim(), &nonce, posting.ping.filter(|_| last), reply);
+            if let Some(id) = posting.envelope.as_ref().filter(|_| last) {
                 body["components"] = Button::Envelope { id: id.clone() }.alone("envelope");
             }
             let sent = self.send_part(&nonce, channel, &posting.poster, part.trim(), &body).await?;

@@ -346,3 +346,21 @@ fn a_foreign_bot_that_says_nothing_is_asked_once_more_and_then_the_asker_is_told
     town.world.wait_message(thread.id, town.broker, "[FROM:system][TO:operator][TYPE:RESPONSE]");
     assert_eq!(town.events("turn_opened").len(), 2);
 }
+
+#[test]
+fn a_foreign_bot_is_pinged_by_the_last_part_alone() {
+    let town = Town::start();
+    let asked = town.world.posts(town.ann, town.channel, "look");
+    let thread = town.world.opens_thread(town.ann, asked, "look");
+    town.world.posts(town.ann, thread, &format!("<@{}> look", town.lima));
+    town.until("accepted", |event| event["message"]["to"] == "lima");
+    let reference = town.events("accepted")[0]["message"]["ref"].as_str().unwrap().to_owned();
+    let long = format!("<@{}> {}", town.hive, "a line of it\n".repeat(300));
+    crate::running::send(&town.server, "hive", &reference, &long);
+    let last = town.world.wait("its last part", |discord| {
+        discord.messages.values().filter(|m| m.author.id == town.broker).find(|m| m.mentions == [town.hive]).cloned()
+    });
+    let parts = town.world.messages(thread).into_iter().filter(|m| m.author.id == town.broker);
+    let pinged: Vec<bool> = parts.map(|m| !m.mentions.is_empty()).collect();
+    assert_eq!(pinged, [false, false, true], "{last:?}");
+}
