@@ -33,10 +33,9 @@ struct Cut {
 
 impl Cut {
     fn line(&mut self, line: &str) {
-        let after = match (line.trim_start().starts_with(FENCE), &self.fence) {
-            // A block that begins and ends on one line changes nothing.
-            (true, None) if line.trim().len() > FENCE.len() && line.trim().ends_with(FENCE) => None,
-            (true, None) => Some(line.trim().to_owned()),
+        // Discord takes a fence wherever it stands. A block that begins and ends on one line changes nothing.
+        let after = match (line.matches(FENCE).count() % 2 == 1, &self.fence) {
+            (true, None) => line.rfind(FENCE).map(|at| line[at..].trim().to_owned()),
             (true, Some(_)) => None,
             (false, fence) => fence.clone(),
         };
@@ -144,6 +143,10 @@ mod tests {
         assert_eq!(lines, 20, "nothing is lost or doubled");
         assert!(parts[1].starts_with("```rust\nlet"), "{}", parts[1]);
         assert!(parts.last().unwrap().ends_with("after"));
+        let parts = split(&format!("see ```rust\n{}``` and so on", "let number = 1;\n".repeat(20)), 100);
+        for part in &parts {
+            assert_eq!(part.matches(FENCE).count() % 2, 0, "one that begins within a line: {part}");
+        }
     }
 
     #[test]
