@@ -12,6 +12,7 @@ mod check;
 mod commands;
 #[cfg(test)]
 mod den;
+mod early;
 mod follow;
 mod gateway;
 mod inbound;

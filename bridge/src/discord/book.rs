@@ -47,6 +47,8 @@ CREATE INDEX IF NOT EXISTS posts_by_id ON posts (id);
 CREATE TABLE IF NOT EXISTS hints (about TEXT PRIMARY KEY) STRICT, WITHOUT ROWID;
 -- Requests that a human's own post put before a foreign bot, and where.
 CREATE TABLE IF NOT EXISTS asked (request TEXT PRIMARY KEY, channel INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+-- What a foreign bot answered to a request before its turn.
+CREATE TABLE IF NOT EXISTS early (request TEXT PRIMARY KEY, answer TEXT NOT NULL) STRICT, WITHOUT ROWID;
 -- Turns that were shown to a foreign bot, where, and behind which id it answers.
 CREATE TABLE IF NOT EXISTS given (agent TEXT NOT NULL, thread INTEGER NOT NULL, turn TEXT NOT NULL, floor INTEGER NOT NULL,
   PRIMARY KEY (agent, thread)) STRICT, WITHOUT ROWID;";

@@ -55,7 +55,7 @@ pub(crate) fn call(act: &Act) -> Option<Call> {
         Act::Finish { agent, turn, answer } => {
             Some(Call::Finish { agent: agent.clone(), turn: turn.clone(), answer: answer.clone() })
         }
-        Act::Hint { .. } | Act::Late => None,
+        Act::Early { .. } | Act::Hint { .. } | Act::Late => None,
     }
 }
 
@@ -98,7 +98,7 @@ fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
 pub(crate) fn doubles(act: &Act) -> bool {
     match act {
         Act::Submit { .. } | Act::Finish { .. } => true,
-        Act::Post { .. } | Act::Say { .. } | Act::Hint { .. } | Act::Late => false,
+        Act::Post { .. } | Act::Say { .. } | Act::Early { .. } | Act::Hint { .. } | Act::Late => false,
     }
 }
 
@@ -132,7 +132,7 @@ pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
             let refusal = if subject.is_empty() { refusal } else { refusal.about(subject) };
             Some(Done::Refused(Box::new(Problem::new(&refusal))))
         }
-        Act::Post { .. } | Act::Say { .. } | Act::Hint { .. } | Act::Late => None,
+        Act::Post { .. } | Act::Say { .. } | Act::Early { .. } | Act::Hint { .. } | Act::Late => None,
     }
 }
 

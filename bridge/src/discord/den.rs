@@ -173,6 +173,7 @@ impl Den {
             old: self.old,
             thread: thread.as_ref(),
             turn: turn.as_deref(),
+            waiting: None,
             fixes: self.fixes,
         };
         let acts = decide(run, &known);

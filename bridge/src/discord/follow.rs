@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use super::book::{Place, lost};
 use super::bridge::{Following, Shared};
+use super::early;
 use super::inbound::{Fixes, turn_place};
 use super::names::{lineage, post_of};
 use super::outbound::{Posting, header, posting, warnings, warns};
@@ -149,6 +150,9 @@ async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Re
     if let Some(taker) = shared.takers.get(&message.to).filter(|_| message.kind == MessageType::Response) {
         taker.answered();
     }
+    if let Some(request) = message.request_id.as_deref().filter(|_| message.kind == MessageType::Response) {
+        shared.book.settle_early(request).map_err(lost)?;
+    }
     let Some(thread) = place(shared, message).await? else { return Ok(false) };
     settle(shared, message).await;
     if from_discord.is_some() || waits {
@@ -212,6 +216,11 @@ async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         return Ok(false);
     }
     let message = shared.broker.persist(|| shared.broker.client.message(id)).await?;
+    if let Some(request) = message.request_id.as_deref().filter(|_| foreign && message.kind == MessageType::Request)
+        && early::finish(shared, agent, turn, request).await?
+    {
+        return Ok(false);
+    }
     let Some(thread) = place(shared, &message).await? else { return Ok(false) };
     if !foreign {
         at_work(shared, agent, &message, thread).await;

@@ -95,6 +95,8 @@ pub(crate) enum Act {
     Submit { voice: Voice, text: String },
     /// The final answer of the turn that the bot holds here.
     Finish { agent: String, turn: String, answer: String },
+    /// The answer to a request of which the turn is still to open.
+    Early { agent: String, request: String, answer: String },
     /// A human's word: the counters begin again, and who is mentioned is asked.
     Say { user: u64, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
     /// One word of explanation to the humans here, never repeated.
@@ -129,6 +131,8 @@ pub(crate) struct Known<'a> {
     pub(crate) thread: Option<&'a Thread>,
     /// The open turn that was shown to the author's bot in this thread.
     pub(crate) turn: Option<&'a str>,
+    /// The request that waits for the author, and to whose post it replies.
+    pub(crate) waiting: Option<&'a str>,
     pub(crate) fixes: Fixes,
 }
 
@@ -181,7 +185,7 @@ pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
             }
             Act::Late => late = true,
             // An answer ends a turn that is open now, however long it took.
-            Act::Post { .. } | Act::Finish { .. } => left.push(act),
+            Act::Post { .. } | Act::Finish { .. } | Act::Early { .. } => left.push(act),
             Act::Hint { .. } => {}
         }
     }
@@ -235,8 +239,12 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         return Vec::new();
     }
     if !looks_like_header(&text) {
-        let answers = known.turn.filter(|_| !text.trim().is_empty());
-        return match (agent, answers) {
+        let said = !text.trim().is_empty();
+        if let (Some(agent), Some(request)) = (agent, known.waiting.filter(|_| said)) {
+            let (agent, request) = (agent.clone(), request.to_owned());
+            return vec![Act::Early { agent, request, answer: known.roster.named(&text) }];
+        }
+        return match (agent, known.turn.filter(|_| said)) {
             (Some(agent), Some(turn)) => {
                 let (agent, turn) = (agent.clone(), turn.to_owned());
                 vec![Act::Finish { agent, turn, answer: known.roster.named(&text) }]
@@ -348,6 +356,7 @@ mod tests {
             old: false,
             thread: None,
             turn: None,
+            waiting: None,
             fixes: Fixes::default(),
         };
         change(&mut known);
@@ -384,6 +393,7 @@ mod tests {
                 old: false,
                 thread: Some(&thread),
                 turn: None,
+                waiting: None,
                 fixes: Fixes::default(),
             };
             decide(&Run::of(post), &known)
@@ -448,6 +458,7 @@ mod tests {
             old: false,
             thread: None,
             turn: None,
+            waiting: None,
             fixes: Fixes::default(),
         };
         assert!(matches!(decide(&run, &known).as_slice(), [Act::Submit { .. }]));

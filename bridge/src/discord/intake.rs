@@ -16,6 +16,7 @@ use super::behind::Behind;
 use super::book::{Place, lost};
 use super::bridge::Shared;
 use super::calls::{self, Call, Done, Then, call, doubles, refused};
+use super::early;
 use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
 use super::names::{GUEST, key, lineage, room, short};
 use super::outbound::Posting;
@@ -260,7 +261,12 @@ impl Intake {
         let echo = post.nonce().is_some_and(|nonce| shared.book.is_own(&nonce))
             || shared.book.is_echo(post.channel, post.id, post.content.trim()).map_err(lost)?;
         let thread = shared.book.thread(post.channel).map_err(lost)?;
-        let turn = self.turn(post).await?;
+        let waiting = match self.shared.roster.get(post.author.id).filter(|member| !member.ours) {
+            Some(member) => early::waiting(shared, &member.agent, post).await?,
+            None => None,
+        };
+        // Which request it answers is said already.
+        let turn = if waiting.is_none() { self.turn(post).await? } else { None };
         let trusted = &shared.settings.trusted;
         let known = Known {
             roster: &shared.roster,
@@ -272,6 +278,7 @@ impl Intake {
             old: self.is_old(post),
             thread: thread.as_ref(),
             turn: turn.as_deref(),
+            waiting: waiting.as_deref(),
             fixes: Fixes::default(),
         };
         Ok(decide(run, &known))
@@ -316,6 +323,7 @@ impl Intake {
                     self.shared.book.miss(post.id, post.channel).map_err(lost)?;
                     self.late.store(true, Ordering::Relaxed);
                 }
+                Act::Early { agent, request, answer } => return self.answer_early(post, agent, request, answer).await,
                 Act::Post { .. } | Act::Submit { .. } | Act::Finish { .. } | Act::Say { .. } => {}
             }
             return Ok(Then::GoOn);
@@ -351,6 +359,20 @@ impl Intake {
                 Then::Also(vec![Act::Hint { about, text }])
             }
         })
+    }
+
+    /// Notes an answer for the turn that is to open, or hands it in where that has opened meanwhile.
+    async fn answer_early(&self, post: &Post, agent: &str, request: &str, answer: &str) -> Result<Then, ClientError> {
+        let shared = &self.shared;
+        shared.book.answer_early(request, answer).map_err(lost)?;
+        if early::waits(shared, request).await? {
+            return Ok(Then::GoOn);
+        }
+        // Whoever followed the log past the opening may not have seen the answer.
+        self.catch_up_with_log().await?;
+        let Some(turn) = self.turn(post).await? else { return Ok(Then::GoOn) };
+        let (agent, answer) = (agent.to_owned(), answer.to_owned());
+        Ok(Then::Also(vec![Act::Finish { agent, turn, answer }]))
     }
 
     /// Notes what a human's word is about, before it is passed on.

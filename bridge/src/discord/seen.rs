@@ -49,6 +49,8 @@ pub(crate) struct Attachment {
 
 #[derive(Clone, Debug, Deserialize)]
 struct Referenced {
+    #[serde(deserialize_with = "snowflake")]
+    id: u64,
     author: Author,
 }
 
@@ -153,6 +155,11 @@ impl Post {
         Some(self.referenced_message.as_ref()?.author.id)
     }
 
+    /// The post to which it replies.
+    pub(crate) fn replied_post(&self) -> Option<u64> {
+        Some(self.referenced_message.as_ref()?.id)
+    }
+
     /// Whether a user is mentioned by a literal `<@id>` in the text; a reply's ping is none.
     pub(crate) fn mentions(&self, user: u64) -> bool {
         self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
@@ -196,7 +203,7 @@ pub(crate) mod tests {
 
     pub(crate) fn reply_to(mut post: Post, author: u64) -> Post {
         post.kind = 19;
-        post.referenced_message = Some(Box::new(Referenced { author: Author { id: author, bot: true } }));
+        post.referenced_message = Some(Box::new(Referenced { id: 9, author: Author { id: author, bot: true } }));
         post
     }
 
@@ -208,6 +215,7 @@ pub(crate) mod tests {
         let post: Post = serde_json::from_str(text).unwrap();
         assert_eq!((post.id, post.channel, post.author.id, post.author.bot), (175_928_847_299_117_063, 2, 3, true));
         assert_eq!((post.nonce().as_deref(), post.replies_to()), (Some("7"), Some(5)));
+        assert_eq!(post.replied_post(), Some(9));
         assert!(post.mentions(5) && !post.mentions(3) && post.is_said());
         assert_eq!(post.text(), "hi <@!5>\n[file a.txt] https://x/a");
         assert_eq!(post.at_ms(), 41_944_705_796);

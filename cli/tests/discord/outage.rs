@@ -161,3 +161,23 @@ fn what_a_foreign_bot_said_before_it_was_asked_is_no_answer() {
     town.world.posts(town.hive, thread, "red");
     town.until("accepted", |event| event["message"]["type"] == "response" && event["message"]["body"] == "red");
 }
+
+#[test]
+fn an_answer_to_a_request_that_waits_is_no_answer_to_the_one_before_it() {
+    let town = Town::start();
+    let first = town.world.posts(town.ann, town.channel, &format!("<@{}> question a", town.hive));
+    let second = town.world.posts(town.ann, town.channel, &format!("<@{}> question b", town.hive));
+    town.until("accepted", |event| event["message"]["body"] == "@hive question b");
+    town.until("turn_opened", |event| event["agent"] == "hive");
+    town.world.replies(town.hive, second, "answer b");
+    town.world.replies(town.hive, first, "answer a");
+    for (asked, answer) in [(first, "answer a"), (second, "answer b")] {
+        let request = format!("discord:{asked}.1");
+        let event = town.until("accepted", |event| {
+            event["message"]["type"] == "response" && event["message"]["request_id"] == *request
+        });
+        assert_eq!(event["message"]["body"], answer);
+    }
+    assert_eq!(town.events("turn_opened").iter().filter(|event| event["agent"] == "hive").count(), 2);
+    assert!(town.events("posted").iter().all(|event| event["agent"] != "hive"), "an answer is no mere post");
+}
