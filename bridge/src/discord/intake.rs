@@ -18,7 +18,7 @@ use super::bridge::Shared;
 use super::calls::{self, Call, Done, Then, call, doubles, refused};
 use super::early;
 use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
-use super::names::{GUEST, key, lineage, room, short};
+use super::names::{GUEST, hint_name, key, lineage, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
@@ -465,7 +465,7 @@ impl Intake {
             return;
         }
         let posting = Posting::of_broker(text.to_owned());
-        let name = format!("h{}", short(post.id));
+        let name = hint_name(post.id, about);
         self.shared.outbox.send(&name, post.channel, &posting, Some(post.id)).await;
         if let Err(error) = book.hint(about) {
             self.shared.outbox.warn(&lost(error).to_string());

@@ -127,6 +127,14 @@ pub(crate) fn short(id: u64) -> String {
     digits.iter().rev().collect()
 }
 
+/// What tells one hint about a post from all others: a nonce has no room for the words, so a digest (FNV-1a) stands for them.
+pub(crate) fn hint_name(post: u64, about: &str) -> String {
+    let bytes = post.to_be_bytes().into_iter().chain(about.bytes());
+    let digest =
+        bytes.fold(0xcbf2_9ce4_8422_2325_u64, |digest, byte| (digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("h{}", short(digest))
+}
+
 /// The REFs from which a REF may have come, itself first.
 pub(crate) fn lineage(reference: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(reference), |child| child.rsplit_once('/').map(|(parent, _)| parent))
@@ -143,6 +151,18 @@ mod tests {
         assert_eq!((post_of("req-0001"), post_of("discord:x")), (None, None));
         assert_eq!(reference(175_928_847_299_117_063), "D-4W86BB0G4007");
         assert_eq!(lineage("A/1/2").collect::<Vec<_>>(), ["A/1/2", "A/1", "A"]);
+    }
+
+    #[test]
+    fn two_hints_about_one_post_have_two_nonces_that_discord_takes() {
+        let book = super::super::book::Book::in_memory().unwrap();
+        let nonce = |post, about| book.nonce(&hint_name(post, about), 0);
+        let posts = [7, 175_928_847_299_117_063, u64::MAX];
+        let all = posts.map(|post| ["4:late", "4:this header can't be read"].map(|about| nonce(post, about)));
+        assert!(all.iter().all(|[first, second]| first != second));
+        assert!(all.iter().flatten().all(|nonce| nonce.len() <= 25), "{all:?}");
+        assert_eq!(all[0][0], nonce(7, "4:late"), "another try has the same");
+        assert_ne!(all[0][0], all[1][0]);
     }
 
     #[test]
