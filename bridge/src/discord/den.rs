@@ -127,7 +127,9 @@ impl Den {
             } else {
                 continue;
             };
-            for posting in warnings(kind, turns, crossing, "here", &self.roster, self.fixes) {
+            let parent = (channel == THREAD).then_some(DEN);
+            let inside = is_inside(&[DEN].into(), channel, parent, Fixes::default());
+            for posting in warnings(kind, turns, crossing, "here", inside, &self.roster, self.fixes) {
                 let text = posting.parts.concat();
                 self.warned.push((posting.poster, channel, text.clone()));
                 self.hear_as(BROKER, channel, &text, true);
@@ -229,6 +231,12 @@ impl Den {
             self.hear_as(user, DEN, text, true);
         }
         admitted
+    }
+
+    /// An agent posts in the room of a channel, and nobody hears of it on Discord.
+    pub(crate) fn says_in_room(&mut self, name: &str, channel: u64, text: &str) {
+        self.now_ms += 1_000;
+        self.say(name, channel, text, &[], None, None);
     }
 
     fn say(

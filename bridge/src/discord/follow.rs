@@ -294,14 +294,13 @@ async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
         },
         (None, None) => return Ok(false),
     };
-    if !shared.takes_part(channel).await {
-        return Ok(false);
-    }
+    let inside = shared.takes_part(channel).await;
     let crossing = text(event, "crossing").unwrap_or_default();
-    for posting in warnings(&event.kind, turns, crossing, &what, &shared.roster, Fixes::default()) {
-        shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
+    let posted = warnings(&event.kind, turns, crossing, &what, inside, &shared.roster, Fixes::default());
+    for posting in &posted {
+        shared.outbox.send(&event.seq.to_string(), channel, posting, None).await;
     }
-    Ok(true)
+    Ok(!posted.is_empty())
 }
 
 /// What an agent or a human posted in a room that is a channel, but not there.

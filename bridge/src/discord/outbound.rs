@@ -102,16 +102,19 @@ pub(crate) fn warns(kind: &str, turns: u64, fixes: Fixes) -> bool {
         || (kind == "heard" && !fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
 }
 
-/// The warning for which an event calls, by whom it is posted, and in which words; none for most.
+/// The warning for which an event calls, by whom it is posted, and in which words; none for most, and none where the bridge
+/// takes no part.
 pub(crate) fn warnings(
     kind: &str,
     turns: u64,
     crossing: &str,
     what: &str,
+    inside: bool,
     roster: &Roster,
     fixes: Fixes,
 ) -> Vec<Posting> {
-    if !warns(kind, turns, fixes) {
+    let kept_out = !inside && fixes.has(Fix::OnlyWhereItTakesPart);
+    if kept_out || !warns(kind, turns, fixes) {
         return Vec::new();
     }
     let posters = if fixes.has(Fix::BrokerWarns) {
