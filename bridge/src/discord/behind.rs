@@ -12,6 +12,8 @@ use super::bridge::Shared;
 use super::rest::RestError;
 use super::seen::Channel;
 
+/// Tries of a list: what is posted now is not to wait for it, and the next look finds what this one did not.
+const LIST_TRIES: u32 = 5;
 /// As much of a moment's text as is compared: up to the second.
 const SECOND_CHARS: usize = 19;
 
@@ -51,7 +53,7 @@ impl Behind {
             }
         }
         for guild in guilds {
-            match outbox.persist(|| outbox.broker.open_threads(guild)).await {
+            match outbox.try_for(LIST_TRIES, || outbox.broker.open_threads(guild)).await {
                 Ok(open) => open.iter().try_for_each(|thread| self.weigh(shared, thread))?,
                 Err(error) => {
                     outbox.warn(&format!("the open threads can't be listed. {error}"));
@@ -75,7 +77,7 @@ impl Behind {
         let mut last: Option<String> = None;
         let mut before: Option<String> = None;
         loop {
-            let page = outbox.persist(|| outbox.broker.put_away(channel, before.as_deref())).await;
+            let page = outbox.try_for(LIST_TRIES, || outbox.broker.put_away(channel, before.as_deref())).await;
             let (threads, more) = match page {
                 Ok(page) => page,
                 Err(error) => return Ok(Err(error)),

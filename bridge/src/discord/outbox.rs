@@ -122,14 +122,24 @@ impl Outbox {
     }
 
     /// A call that is tried until it is answered; nothing where it is refused.
-    pub(crate) async fn persist<T, F>(&self, mut call: impl FnMut() -> F) -> Result<T, RestError>
+    pub(crate) async fn persist<T, F>(&self, call: impl FnMut() -> F) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
+        self.try_for(u32::MAX, call).await
+    }
+
+    /// The same for a call without which it goes on, too: it is tried so many times.
+    pub(crate) async fn try_for<T, F>(&self, tries: u32, mut call: impl FnMut() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
     {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let mut tried = 0;
         loop {
+            tried += 1;
             match call().await {
-                Err(error) if error.may_pass() => {
+                Err(error) if error.may_pass() && tried < tries => {
                     self.report.tell(&Event::Waiting { reason: error.to_string() });
                     sleep(backoff.grow()).await;
                 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::town::Town;
-use crate::world::{Call, Id};
+use crate::world::{Call, Id, Mishap};
 
 /// More threads than were ever followed at once.
 const THREADS: usize = 205;
@@ -180,4 +180,14 @@ fn an_answer_to_a_request_that_waits_is_no_answer_to_the_one_before_it() {
     }
     assert_eq!(town.events("turn_opened").iter().filter(|event| event["agent"] == "hive").count(), 2);
     assert!(town.events("posted").iter().all(|event| event["agent"] != "hive"), "an answer is no mere post");
+}
+
+#[test]
+fn what_is_posted_now_waits_for_no_list_of_threads_that_can_not_be_had() {
+    let mut town = Town::quiet("");
+    for _ in 0..100 {
+        town.world.next_call("GET", "/threads/archived/public", Mishap::BadGateway);
+    }
+    town.bridge();
+    town.hears(town.channel, "now");
 }
