@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     pub(crate) desk: Desk,
     /// Age at which a post asks nobody any more: the broker's own limit for what nobody took.
     pub(crate) age_max: Duration,
+    /// Where the log ended when this bridge took its place: who takes it behind that is another.
+    pub(crate) began: u64,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
     /// Up to which position the log was shown.
@@ -207,6 +209,7 @@ impl Bridge {
             }
         }
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
+        let began = broker.client.events(None).await?.position();
         let humans = speakers(&settings, &report)?;
         let age_max = age_max(&broker).await?;
         let everybody = broker.client.agents().await?.items;
@@ -226,6 +229,7 @@ impl Bridge {
             takers,
             desk,
             age_max,
+            began,
             following: watch::Sender::new(Following::Not),
             shown: watch::Sender::default(),
             known,

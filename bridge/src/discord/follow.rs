@@ -14,7 +14,7 @@ use super::book::{Place, lost};
 use super::bridge::{Following, Shared};
 use super::early;
 use super::inbound::{Fixes, turn_place};
-use super::names::{lineage, post_of};
+use super::names::{GUEST, lineage, post_of};
 use super::outbound::{Posting, header, posting, warnings, warns};
 use super::text::title;
 use crate::broker::Backoff;
@@ -25,6 +25,9 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 const QUIET_EVENTS_MAX: u64 = 256;
 /// Longest line about a conversation that began elsewhere.
 const OPENING_CHARS_MAX: usize = 200;
+/// Why it ends where somebody else takes its place.
+const TAKEN: &str = "another bridge has begun on this workspace, or somebody renewed the token of discord-guest: there is one bridge \
+                     a workspace. Stop the other one, and start this one again if it is to stay";
 /// Behind this there is no post.
 const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
 const SIGN_TAKEN: &str = "👀";
@@ -37,7 +40,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
     let mut after = None;
     loop {
         match listen(&shared, &mut after, &mut backoff).await {
-            Err(error @ ClientError::Refused(_)) => return error,
+            Err(error @ (ClientError::Refused(_) | ClientError::Unusable(_))) => return error,
             Ok(()) => {}
             Err(error) => shared.broker.fails(&error),
         }
@@ -85,6 +88,10 @@ async fn show_all(
     let mut noted = after.unwrap_or_default();
     while let Some(event) = events.next().await? {
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        // What comes behind it is the other one's to show: so each thing is shown once, by position.
+        if event.kind == "rekeyed" && event.agent.as_deref() == Some(GUEST) && event.seq > shared.began {
+            return Err(ClientError::Unusable(TAKEN.to_owned()));
+        }
         let posted = show(shared, &event).await?;
         shared.desk.hear(&event);
         *after = Some(event.seq);

@@ -60,6 +60,19 @@ fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
 }
 
 #[test]
+fn a_bridge_ends_where_another_one_begins() {
+    let mut town = Town::start();
+    // As each bridge does when it begins.
+    assert_eq!(town.server.operator(&["agent", "token", "discord-guest"]).code, 0);
+    let said = town.ended();
+    assert!(said.contains("another bridge has begun on this workspace"), "{said}");
+    // And it is the other one's renewal alone that ends it, not its own before.
+    town.bridge();
+    town.world.posts(town.ann, town.channel, "still here");
+    town.until("posted", |event| event["data"]["body"] == "still here");
+}
+
+#[test]
 fn what_is_no_word_of_an_allowed_human_asks_nobody_and_grants_nothing() {
     let town = Town::start();
     let world = &town.world;
