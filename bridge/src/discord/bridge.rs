@@ -212,11 +212,9 @@ impl Bridge {
         let began = broker.client.events(None).await?.position();
         let humans = speakers(&settings, &report)?;
         let age_max = age_max(&broker).await?;
-        let everybody = broker.client.agents().await?.items;
-        let known = everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect();
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
-        let known = Mutex::new(Noted { humans: known, ..Noted::default() });
+        let known = Mutex::new(Noted { humans: humans_of(&broker).await?, ..Noted::default() });
         let shared = Shared {
             settings,
             roster,
@@ -331,6 +329,12 @@ async fn age_max(broker: &Broker) -> Result<Duration, ClientError> {
     let limits = broker.client.limits().await?.items;
     let ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);
     Ok(Duration::from_millis(ms))
+}
+
+/// The names of those who are humans.
+async fn humans_of(broker: &Broker) -> Result<BTreeSet<String>, ClientError> {
+    let everybody = broker.client.agents().await?.items;
+    Ok(everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect())
 }
 
 /// A bot never speaks as a human, whatever the settings call it.
