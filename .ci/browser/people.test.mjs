@@ -114,13 +114,14 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
 test('a limit that tripped is lifted by resuming', async () => {
   await broker.call('operator', 'POST', '/workspace/stop');
   await broker.call('operator', 'POST', '/workspace/resume');
-  const { id } = await latch('HOLD-2');
+  const { id, turn } = await latch('HOLD-2');
   await page.goto(`${broker.url}/incidents`);
   await connected(page);
   await page.locator(`#${id}`).getByRole('button', { name: 'Resume' }).click();
   await page.locator(`#${id}`).waitFor({ state: 'detached' });
   const { items } = await broker.call('operator', 'GET', '/incidents');
   assert.ok(items.find((incident) => incident.id === id).lifted_at);
+  await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'enough' });
 });
 
 test('the red stop asks first, ends all work by keyboard, and a banner says so on every page', async () => {
@@ -139,8 +140,15 @@ test('the red stop asks first, ends all work by keyboard, and a banner says so o
   await page.keyboard.press('Enter');
   await dialog.waitFor({ state: 'hidden' });
   assert.equal((await broker.call('operator', 'GET', '/conversations/STOP-1')).counters.open_tasks, 1);
+  // What the last opening asked is gone: its buttons would take the focus with them when the answer comes.
+  let release;
+  const held = new Promise((resolve) => { release = resolve; });
+  await page.route('**/workspace/question', async (route) => { await held; await route.continue(); });
   await page.getByRole('button', { name: 'Stop…' }).focus();
   await page.keyboard.press('Enter');
+  await dialog.waitFor();
+  assert.equal(await dialog.getByRole('button', { name: 'Stop everything' }).count(), 0);
+  release();
   await dialog.getByRole('button', { name: 'Stop everything' }).waitFor();
   await page.keyboard.press('Shift+Tab');
   await page.keyboard.press('Shift+Tab');

@@ -134,6 +134,8 @@
   const open = (id) => {
     const dialog = document.getElementById(id);
     if (!dialog || dialog.open) return;
+    // What was asked at the last opening is out of date; a button of it that has the focus would go when the answer comes.
+    if (id === 'workspace') $('#workspace-question').replaceChildren();
     dialog.showModal();
     if (id === 'palette') {
       const query = $('#palette-query');

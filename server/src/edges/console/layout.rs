@@ -272,7 +272,7 @@ fn stop() -> Markup {
     html! {
         dialog #workspace aria-labelledby="workspace-title" {
             h2 #workspace-title { "The whole workspace" }
-            div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerHTML" {}
+            div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
             form method="dialog" { button type="submit" autofocus { "Leave it as it is" } }
         }
     }
