@@ -7,14 +7,15 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::fact::{Part, Recipient};
-use lastword_proto::ids::{AgentId, TaskId};
+use lastword_proto::fact::Recipient;
+use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Message, Seq};
-use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction, params};
+use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction};
 
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
 use crate::lines::{self, Lately, Lines};
 use crate::log::ReadError;
+use crate::parties;
 use crate::pool::{BUSY, Pool};
 use crate::query::IndexReader;
 use crate::reader::Reader;
@@ -40,13 +41,9 @@ CREATE TABLE messages (
   kind INTEGER NOT NULL,
   conv INTEGER NOT NULL,
   depth INTEGER NOT NULL,
-  at INTEGER NOT NULL,
-  grant_id INTEGER,
-  task INTEGER
+  at INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX messages_by_conv ON messages (conv);
-CREATE INDEX messages_by_from ON messages (from_id);
-CREATE INDEX messages_by_to ON messages (to_id);
 CREATE TABLE posts (
   seq INTEGER PRIMARY KEY,
   room INTEGER NOT NULL,
@@ -230,10 +227,11 @@ impl Index {
     fn clear(&mut self) -> Result<(), IndexError> {
         let clear = format!(
             "BEGIN IMMEDIATE;
-            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {} {}
+            DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {} {} {}
             INSERT INTO words (words) VALUES ('delete-all');
             UPDATE progress SET last = 0; COMMIT",
             lines::CLEAR,
+            parties::CLEAR,
             sums::CLEAR
         );
         (self.last, self.memory) = (Seq(0), Memory::default());
@@ -264,13 +262,13 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
         }
     }
     dir::open_private(path).map_err(io_failed)?;
-    let (lines, sums) = (lines::SCHEMA, sums::SCHEMA);
+    let (lines, parties, sums) = (lines::SCHEMA, parties::SCHEMA, sums::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
         configure(&db)?;
         let pragmas = format!("PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {INDEX_VERSION};");
-        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {sums} {pragmas} COMMIT"))?;
+        db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {parties} {sums} {pragmas} COMMIT"))?;
         Ok(db)
     };
     make().map(|db| (db, Seq(0))).map_err(|source| IndexError::Sqlite { path: path.to_owned(), source })
@@ -310,7 +308,9 @@ fn write(
 }
 
 fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
-    transaction.prepare_cached("UPDATE progress SET last = ?1")?.execute([last.0.cast_signed()])?;
+    let last = last.0.cast_signed();
+    parties::list(&transaction, last)?;
+    transaction.prepare_cached("UPDATE progress SET last = ?1")?.execute([last])?;
     transaction.commit()
 }
 
@@ -330,7 +330,7 @@ impl<'a> Writing<'a> {
         Ok(Self {
             lines: Lines::new(db, &mut memory.lately)?,
             sums: Adding::new(db, &mut memory.written)?,
-            message: db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)")?,
+            message: db.prepare_cached("INSERT INTO messages VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?,
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
@@ -366,24 +366,12 @@ impl<'a> Writing<'a> {
             Recipient::One(AgentId(id)) => id,
             Recipient::All => TO_ALL,
         };
-        let grant = message.grant.map(|grant| grant.0.cast_signed());
-        let task = task_of(message).map(|task| task.0.cast_signed());
         let (from, kind, conv) = (message.from.0, message.kind as u8, message.conv.0);
-        self.message.execute(params![seq, from, to, kind, conv, message.depth, at, grant, task])?;
+        self.message.execute((seq, from, to, kind, conv, message.depth, at))?;
         self.words(seq, &message.body)
     }
 
     fn words(&mut self, seq: i64, body: &str) -> rusqlite::Result<()> {
         self.words.execute((seq, body)).map(|_| ())
-    }
-}
-
-/// The task that a message creates, settles or is about.
-const fn task_of(message: &Message) -> Option<TaskId> {
-    match &message.part {
-        Part::Plain | Part::Echo => message.sender_task,
-        Part::Request(terms) => Some(terms.task),
-        Part::Answer(answer) => Some(answer.task),
-        Part::Reply { task, .. } | Part::Status { task, .. } => Some(*task),
     }
 }

@@ -12,6 +12,8 @@ mod index;
 mod lines;
 mod log;
 mod memory;
+mod packed;
+mod parties;
 mod pool;
 mod query;
 mod reader;

@@ -9,6 +9,7 @@ use lastword_proto::ids::ConvId;
 use lastword_proto::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
+use crate::packed;
 use crate::query::Cursor;
 
 /// Tables of their own, so that the messages' stay as small as they are; and one for each kind of number, for numbers grow,
@@ -142,7 +143,7 @@ impl<'a> Lines<'a> {
     /// Writes what waits for it: one row for each conversation.
     pub(crate) fn flush(&mut self) -> rusqlite::Result<()> {
         for (conv, seqs) in std::mem::take(&mut self.lately.lines) {
-            if let Some((last, earlier)) = packed(&seqs) {
+            for (last, earlier) in packed::rows(&seqs, SPAN) {
                 self.line.execute((conv, last, earlier))?;
             }
         }
@@ -257,30 +258,6 @@ fn of(conv: ConvId) -> Option<i64> {
     Some(conv.0.into())
 }
 
-/// Positions in order as a row has them: the last, and how far each is before the next, from there.
-fn packed(seqs: &[i64]) -> Option<(i64, Option<Vec<u8>>)> {
-    let last = *seqs.last()?;
-    let back: Vec<u16> =
-        seqs.windows(2).rev().map(|pair| u16::try_from(pair[1] - pair[0]).unwrap_or(u16::MAX)).collect();
-    debug_assert!(last - seqs[0] < SPAN, "what lies farther apart is not packed together");
-    Some((last, (!back.is_empty()).then(|| postcard::to_allocvec(&back).unwrap_or_default())))
-}
-
-/// Adds the positions of a row to `seqs`, the last first.
-fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> rusqlite::Result<()> {
-    let damaged = |error: postcard::Error| {
-        rusqlite::Error::FromSqlConversionFailure(2, rusqlite::types::Type::Blob, Box::new(error))
-    };
-    let back: Vec<u16> = earlier.map_or(Ok(Vec::new()), |earlier| postcard::from_bytes(earlier).map_err(damaged))?;
-    let mut seq = last;
-    seqs.push(Seq(seq.cast_unsigned()));
-    for step in back {
-        seq -= i64::from(step);
-        seqs.push(Seq(seq.cast_unsigned()));
-    }
-    Ok(())
-}
-
 /// The lines of these conversations in a window, in its order.
 pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
     let list: Vec<String> = convs.iter().map(|conv| conv.0.to_string()).collect();
@@ -297,7 +274,7 @@ pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor
     let mut rows = statement.query((after, before.saturating_add(SPAN)))?;
     let mut seqs = Vec::new();
     while let Some(row) = rows.next()? {
-        unpack(row.get(0)?, row.get_ref(1)?.as_blob_or_null()?, &mut seqs)?;
+        packed::unpack(row.get(0)?, row.get_ref(1)?.as_blob_or_null()?, &mut seqs)?;
     }
     seqs.retain(|seq| (after + 1..before).contains(&seq.0.cast_signed()));
     Ok(seqs)

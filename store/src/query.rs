@@ -1,5 +1,6 @@
 //! Questions to the read model. They give positions; what stands there is read from the log.
 
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use lastword_proto::ids::{AgentId, ConvId, RoomId, TurnId};
@@ -8,6 +9,7 @@ use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
 use crate::lines;
+use crate::parties::{Party, Show, Walk};
 use crate::pool::Pool;
 
 /// A window on a list that is ordered by position.
@@ -114,7 +116,16 @@ impl IndexReader {
     /// # Errors
     /// The file can't be read.
     pub fn messages(&self, filter: &Filter) -> Result<Vec<Seq>, rusqlite::Error> {
-        self.0.with(|db| Select::filtered(db, filter)?.run(db, filter.cursor))
+        self.0.with(|db| {
+            let select = Select::filtered(db, filter)?;
+            let Some(party) = select.party(filter) else { return select.run(db, filter.cursor) };
+            let mut seqs = Vec::new();
+            select.walk(db, party, filter.cursor, &mut |seq, _| {
+                seqs.push(seq);
+                seqs.len() < filter.cursor.limit
+            })?;
+            Ok(seqs)
+        })
     }
 
     /// The conversations with messages that pass the filter, and the last such message of each, by which they are ordered.
@@ -125,6 +136,9 @@ impl IndexReader {
     pub fn conversations(&self, filter: &Filter) -> Result<Vec<(ConvId, Seq)>, rusqlite::Error> {
         self.0.with(|db| {
             let select = Select::filtered(db, filter)?;
+            if let Some(party) = select.party(filter) {
+                return select.conversations(db, party, filter.cursor);
+            }
             let (key, source) = (select.key(), select.source());
             let before = filter.cursor.before.map_or(i64::MAX, |seq| seq.0.cast_signed());
             let limit = i64::try_from(filter.cursor.limit).unwrap_or(i64::MAX);
@@ -291,6 +305,33 @@ impl Select {
     fn source(&self) -> String {
         let table = self.table;
         if self.text { format!("words CROSS JOIN {table} ON seq = words.rowid") } else { table.to_owned() }
+    }
+
+    /// The list in which all of these messages stand, where no other condition finds fewer of them.
+    fn party(&self, filter: &Filter) -> Option<Party> {
+        if self.text || filter.convs.is_some() || filter.cursor.limit == 0 {
+            return None;
+        }
+        filter.from.map(Party::Sender).or_else(|| filter.to.map(Party::Recipient))
+    }
+
+    fn walk(&self, db: &Connection, party: Party, cursor: Cursor, show: &mut Show<'_>) -> rusqlite::Result<()> {
+        let one = db.unchecked_transaction()?;
+        let walk = Walk { db: &one, party, conditions: &self.conditions, values: &self.values, cursor };
+        walk.run(show).map(|_| ())
+    }
+
+    /// As [`IndexReader::conversations`]: the newest message of each is the first that is met.
+    fn conversations(&self, db: &Connection, party: Party, cursor: Cursor) -> rusqlite::Result<Vec<(ConvId, Seq)>> {
+        let (mut met, mut found) = (HashSet::new(), Vec::new());
+        let newest_first = Cursor { after: None, before: None, ascending: false, limit: cursor.limit };
+        self.walk(db, party, newest_first, &mut |seq, conv| {
+            if met.insert(conv) && cursor.before.is_none_or(|before| seq < before) {
+                found.push((conv, seq));
+            }
+            found.len() < cursor.limit
+        })?;
+        Ok(found)
     }
 
     fn run(mut self, db: &Connection, cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
