@@ -140,9 +140,11 @@ impl Broker {
         Live::new(self.core.state(), &self.shared, &self.batch)
     }
 
-    /// Gives the batch to the writer, if that has nothing to do; `false` when it has failed.
+    /// Gives the batch to the writer, if that has nothing to do; `false` when it has failed. What waits already goes along:
+    /// a sync costs more than to judge it.
     fn hand_over(&mut self) -> bool {
-        if self.batch.is_empty() || !self.shared.queue.take_writer() {
+        let full = self.batch.commands >= BATCH_MAX;
+        if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
         }
         let next = Batch::behind(self.core.state().seq);

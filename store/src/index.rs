@@ -22,7 +22,7 @@ use crate::reader::Reader;
 use crate::sums::{self, Adding, Written};
 
 /// Entries indexed in one transaction while catching up.
-const ENTRIES_PER_COMMIT: usize = 4096;
+const ENTRIES_PER_COMMIT: usize = 16_384;
 /// Entries in memory at once: few, so that they use the same memory again.
 const ENTRIES_PER_READ: usize = 256;
 /// Pages in the index's WAL before they are copied: rarely, for each copying syncs beside the log.

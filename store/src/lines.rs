@@ -12,8 +12,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 use crate::packed;
 use crate::query::Cursor;
 
-/// Tables of their own, so that the messages' stay as small as they are; and one for each kind of number, for numbers grow,
-/// and what is put at a table's end is cheap.
+/// Tables of their own, so that the messages' stay as small as they are.
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE lines (
   conv INTEGER NOT NULL,
@@ -23,22 +22,24 @@ CREATE TABLE lines (
   earlier BLOB,
   PRIMARY KEY (conv, last)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE tasks (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
-CREATE TABLE turns (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
-CREATE TABLE grants (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
-CREATE TABLE escalations (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
-CREATE TABLE approvals (id INTEGER PRIMARY KEY, conv INTEGER NOT NULL) STRICT;
+CREATE TABLE places (
+  kind INTEGER NOT NULL,
+  -- The last of some numbers of that kind.
+  last INTEGER NOT NULL,
+  -- Those up to it: how far each is behind the one before, and its conversation.
+  convs BLOB NOT NULL,
+  PRIMARY KEY (kind, last)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE refs (ref TEXT PRIMARY KEY, conv INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
 
 /// Deletes what [`SCHEMA`]'s tables hold.
-pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM tasks; DELETE FROM turns; DELETE FROM grants;
-DELETE FROM escalations; DELETE FROM approvals; DELETE FROM refs;";
+pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM places; DELETE FROM refs;";
 
 /// From the first line of a row to its last there are fewer facts than this.
 const SPAN: i64 = 4096;
 
 /// What a number counts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Task,
     Turn,
@@ -47,39 +48,13 @@ enum Kind {
     Approval,
 }
 
-impl Kind {
-    const fn table(self) -> &'static str {
-        match self {
-            Self::Task => "tasks",
-            Self::Turn => "turns",
-            Self::Grant => "grants",
-            Self::Escalation => "escalations",
-            Self::Approval => "approvals",
-        }
-    }
-}
-
-/// The statements for one kind of number.
-struct Places<'a> {
-    remember: CachedStatement<'a>,
-    find: CachedStatement<'a>,
-}
-
-impl<'a> Places<'a> {
-    fn new(db: &'a Connection, kind: Kind) -> rusqlite::Result<Self> {
-        let table = kind.table();
-        Ok(Self {
-            remember: db.prepare_cached(&format!("INSERT OR IGNORE INTO {table} VALUES (?1, ?2)"))?,
-            find: db.prepare_cached(&format!("SELECT conv FROM {table} WHERE id = ?1"))?,
-        })
-    }
-}
-
 /// What the writer knows without looking.
 #[derive(Default)]
 pub(crate) struct Lately {
     /// Where numbers belong that came lately, so that their facts are not looked up again.
     places: HashMap<(Kind, u64), i64>,
+    /// Those of them that are not written yet.
+    unwritten: BTreeMap<(Kind, u64), i64>,
     /// Lines that are not written yet, in order, by their conversation.
     lines: BTreeMap<i64, Vec<i64>>,
     /// The first of them.
@@ -92,8 +67,8 @@ const LATELY_MAX: usize = 50_000;
 /// Writes lines, in one transaction. What it was given is written only with [`Lines::flush`].
 pub(crate) struct Lines<'a> {
     line: CachedStatement<'a>,
-    /// In the order of [`Kind`].
-    places: [Places<'a>; 5],
+    remember: CachedStatement<'a>,
+    find: CachedStatement<'a>,
     refer: CachedStatement<'a>,
     referred: CachedStatement<'a>,
     lately: &'a mut Lately,
@@ -103,13 +78,11 @@ impl<'a> Lines<'a> {
     pub(crate) fn new(db: &'a Connection, lately: &'a mut Lately) -> rusqlite::Result<Self> {
         Ok(Self {
             line: db.prepare_cached("INSERT INTO lines VALUES (?1, ?2, ?3)")?,
-            places: [
-                Places::new(db, Kind::Task)?,
-                Places::new(db, Kind::Turn)?,
-                Places::new(db, Kind::Grant)?,
-                Places::new(db, Kind::Escalation)?,
-                Places::new(db, Kind::Approval)?,
-            ],
+            remember: db.prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)")?,
+            // A fact's numbers may stand on both sides of a row's end, so a number may be in the row behind its own.
+            find: db.prepare_cached(
+                "SELECT last, convs FROM places WHERE kind = ?1 AND last >= ?2 ORDER BY last LIMIT 2",
+            )?,
             refer: db.prepare_cached("INSERT OR REPLACE INTO refs VALUES (?1, ?2)")?,
             referred: db.prepare_cached("SELECT conv FROM refs WHERE ref = ?1")?,
             lately,
@@ -140,11 +113,23 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Writes what waits for it: one row for each conversation.
+    /// Writes what waits for it: rows for each conversation, and rows of numbers.
     pub(crate) fn flush(&mut self) -> rusqlite::Result<()> {
         for (conv, seqs) in std::mem::take(&mut self.lately.lines) {
             for (last, earlier) in packed::rows(&seqs, SPAN) {
                 self.line.execute((conv, last, earlier))?;
+            }
+        }
+        let mut unwritten = std::mem::take(&mut self.lately.unwritten).into_iter().peekable();
+        while let Some(((kind, first), conv)) = unwritten.next() {
+            let mut numbers = vec![(first, conv)];
+            while numbers.len() < packed::NUMBERS
+                && let Some(((_, id), conv)) = unwritten.next_if(|((next, _), _)| *next == kind)
+            {
+                numbers.push((id, conv));
+            }
+            if let Some((last, convs)) = packed::numbers(&numbers) {
+                self.remember.execute((kind as u8, last, convs))?;
             }
         }
         Ok(())
@@ -162,14 +147,23 @@ impl<'a> Lines<'a> {
             self.lately.places.clear();
         }
         self.lately.places.insert((kind, id), conv);
-        self.places[kind as usize].remember.execute((id.cast_signed(), conv)).map(|_| ())
+        self.lately.unwritten.entry((kind, id)).or_insert(conv);
+        Ok(())
     }
 
     fn place(&mut self, kind: Kind, id: u64) -> rusqlite::Result<Option<i64>> {
-        match self.lately.places.get(&(kind, id)) {
-            Some(conv) => Ok(Some(*conv)),
-            None => self.places[kind as usize].find.query_row([id.cast_signed()], |row| row.get(0)).optional(),
+        let lately = self.lately.places.get(&(kind, id)).or_else(|| self.lately.unwritten.get(&(kind, id)));
+        if let Some(conv) = lately {
+            return Ok(Some(*conv));
         }
+        let mut rows = self.find.query((kind as u8, id.cast_signed()))?;
+        while let Some(row) = rows.next()? {
+            let found = packed::conversation(row.get(0)?, row.get_ref(1)?.as_blob()?, id)?;
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+        Ok(None)
     }
 
     fn referred(&mut self, reference: &str) -> rusqlite::Result<Option<i64>> {

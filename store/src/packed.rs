@@ -1,4 +1,4 @@
-//! Ascending positions, some in one row: the last, and how far each of those before it is from the next.
+//! Ascending numbers, some in one row: the last, and how far each of those before it is from the next.
 
 use lastword_proto::Seq;
 use rusqlite::types::Type;
@@ -27,8 +27,7 @@ fn packed(seqs: &[i64]) -> Option<(i64, Option<Vec<u8>>)> {
 
 /// Adds the positions of a row to `seqs`, the last first.
 pub(crate) fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> rusqlite::Result<()> {
-    let damaged = |error: postcard::Error| rusqlite::Error::FromSqlConversionFailure(2, Type::Blob, Box::new(error));
-    let back: Vec<u16> = earlier.map_or(Ok(Vec::new()), |earlier| postcard::from_bytes(earlier).map_err(damaged))?;
+    let back: Vec<u16> = earlier.map_or(Ok(Vec::new()), postcard::from_bytes).map_err(damaged)?;
     let mut seq = last;
     seqs.push(Seq(seq.cast_unsigned()));
     for step in back {
@@ -36,4 +35,49 @@ pub(crate) fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> 
         seqs.push(Seq(seq.cast_unsigned()));
     }
     Ok(())
+}
+
+/// Most numbers of a row of [`numbers`].
+pub(crate) const NUMBERS: usize = 200;
+
+/// The row for these numbers, which ascend, and their conversations.
+pub(crate) fn numbers(numbers: &[(u64, i64)]) -> Option<(i64, Vec<u8>)> {
+    let (last, _) = *numbers.last()?;
+    let mut next = last;
+    let back: Vec<(u64, i64)> =
+        numbers.iter().rev().map(|(id, conv)| (std::mem::replace(&mut next, *id) - id, *conv)).collect();
+    Some((last.cast_signed(), postcard::to_allocvec(&back).unwrap_or_default()))
+}
+
+/// The conversation of `id` in a row of [`numbers`].
+pub(crate) fn conversation(last: i64, convs: &[u8], id: u64) -> rusqlite::Result<Option<i64>> {
+    let mut number = last.cast_unsigned();
+    let back: Vec<(u64, i64)> = postcard::from_bytes(convs).map_err(damaged)?;
+    Ok(back.into_iter().find_map(|(step, conv)| {
+        number = number.saturating_sub(step);
+        (number == id).then_some(conv)
+    }))
+}
+
+fn damaged(error: postcard::Error) -> rusqlite::Error {
+    rusqlite::Error::FromSqlConversionFailure(2, Type::Blob, Box::new(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_of_a_row_is_found_and_no_other() {
+        let given = [(7, 3), (8, 3), (20, 1), (1 << 40, 900)];
+        let (last, convs) = numbers(&given).unwrap();
+        assert_eq!(last, 1 << 40);
+        for (id, conv) in given {
+            assert_eq!(conversation(last, &convs, id).unwrap(), Some(conv));
+        }
+        for id in [0, 6, 9, 21, (1 << 40) + 1] {
+            assert_eq!(conversation(last, &convs, id).unwrap(), None);
+        }
+        assert!(conversation(last, &convs[..3], 7).is_err());
+    }
 }

@@ -75,13 +75,16 @@ async fn watch_lag(
     let mut times = Times::default();
     loop {
         let (begin, wanted) = (now(), *committed.borrow_and_update());
+        let next = async {
+            indexed.wait_for(|seq| *seq >= wanted).await.map(|_| ())?;
+            let took = begin.elapsed();
+            committed.changed().await.map(|()| took)
+        };
         tokio::select! {
+            // Nothing is committed any more once the load has ended.
             _ = &mut stopped => return times,
-            Ok(_) = indexed.wait_for(|seq| *seq >= wanted) => times.push(begin.elapsed()),
+            Ok(took) = next => times.push(took),
             else => return times,
-        }
-        if committed.changed().await.is_err() {
-            return times;
         }
     }
 }

@@ -10,7 +10,7 @@ use super::Handle;
 use super::boot::replay;
 
 /// Facts between two snapshots: what a start has to replay after a crash, about a second.
-pub(super) const SNAPSHOT_FACTS: u64 = 1_000_000;
+pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;
 
 /// Starts the thread, which ends when the broker does.
 pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<JoinHandle<()>> {

@@ -97,9 +97,13 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Whether the writer can take a batch; it counts as busy from now on, if so.
-    pub(crate) fn take_writer(&self) -> bool {
-        std::mem::take(&mut self.lock().writer_idle)
+    /// Whether the writer can take a batch, and nothing waits that could go with it unless the batch is `full`. It counts
+    /// as busy from now on, if so.
+    pub(crate) fn take_writer(&self, full: bool) -> bool {
+        let mut lanes = self.lock();
+        let takes = lanes.writer_idle && (full || lanes.is_empty());
+        lanes.writer_idle &= !takes;
+        takes
     }
 
     /// Refuses what comes from now on; what is there can still be drained.

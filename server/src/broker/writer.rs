@@ -159,6 +159,8 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     match committed {
         Ok(()) => {
             batch.release(&shared);
+            // Only now, so that what its callers ask next goes with what was judged meanwhile.
+            shared.queue.writer_idle();
             true
         }
         Err(error) => {
@@ -177,8 +179,6 @@ impl Writer {
     fn commit(&mut self, batch: &mut Batch) -> Result<(), AppendError> {
         let stopwatch = Stopwatch::start();
         let last = self.log.append(self.epoch, batch.behind, &batch.entries)?;
-        // The next one can come while this one is released.
-        self.shared.queue.writer_idle();
         self.shared.metrics.append(stopwatch.elapsed());
         let mut recent = self.shared.recent();
         for entry in mem::take(&mut batch.entries) {
