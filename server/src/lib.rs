@@ -12,6 +12,7 @@ pub mod notify;
 
 mod broker;
 mod calls;
+mod priority;
 mod server;
 mod views;
 

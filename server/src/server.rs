@@ -24,6 +24,7 @@ use crate::calls::Context;
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
+use crate::priority;
 
 /// The first human of a workspace.
 pub const OPERATOR: &str = "operator";
@@ -354,6 +355,7 @@ fn follow(
     drop(handle);
     let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     thread::Builder::new().name("index".into()).spawn(move || {
+        priority::lower(priority::AFTER_OTHERS);
         loop {
             let behind = index.last();
             let news = wait.block_on(committed.wait_for(|seq| *seq > behind)).map(|_| ());

@@ -8,6 +8,7 @@ use lastword_store::{Reader, load_snapshot, save_snapshot};
 
 use super::Handle;
 use super::boot::replay;
+use crate::priority;
 
 /// Facts between two snapshots: what a start has to replay after a crash, about a second.
 pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;
@@ -17,7 +18,7 @@ pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<Join
     let mut milestones = handle.milestones();
     let wait = tokio::runtime::Builder::new_current_thread().build()?;
     thread::Builder::new().name("snapshots".into()).spawn(move || {
-        yield_to_others();
+        priority::lower(priority::NEVER_URGENT);
         // Ends with the broker.
         while wait.block_on(milestones.changed()).is_ok() {
             // A snapshot is a cache: without one the next start replays more.
@@ -34,13 +35,4 @@ fn snapshot(dir: &Path, log: &Reader, handle: &Handle) -> Result<(), Box<dyn std
     let _one = handle.saving();
     save_snapshot(dir, core.state().seq, &bytes)?;
     Ok(())
-}
-
-/// A snapshot is never urgent: it takes the time that nobody else wants.
-fn yield_to_others() {
-    // On other systems this would be the priority of the whole process.
-    #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), 19) {
-        tracing::debug!(%error, "snapshots are made at the usual priority");
-    }
 }
