@@ -1,5 +1,6 @@
 //! The state: what the fold of all facts is. Read by guards and edges, changed only by the fold.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -17,13 +18,14 @@ mod fold_people;
 mod fold_tasks;
 mod fold_turns;
 mod keys;
+mod refs;
 mod small;
 mod table;
 mod work;
 mod workspace;
 
 pub use keys::{Keys, RequestNumber};
-pub use small::{Few, Sorted, TaskSet};
+pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
 pub use work::*;
 pub use workspace::*;
@@ -73,8 +75,7 @@ pub struct State {
     pub groups: BTreeMap<Label, BTreeSet<AgentId>>,
     /// Conversations by number.
     pub conversations: Table<ConvId, Conversation>,
-    /// Conversations by REF.
-    pub refs: BTreeMap<Ref, ConvId>,
+    refs: refs::Refs,
     /// Grants.
     pub grants: Table<GrantId, Grant>,
     /// Tasks, open ones and remembered ones.
@@ -120,12 +121,12 @@ pub(crate) struct Minted {
     pub(crate) incident: u64,
 }
 
-/// What may be forgotten.
+/// What may be forgotten. A key that the core minted goes with its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Closed {
     Task(TaskId),
     Grant(GrantId),
-    Key(RequestId),
+    Key(Box<RequestId>),
     Escalation(EscalationId),
     Approval(ApprovalId),
     Incident(IncidentId),
@@ -191,7 +192,7 @@ impl Default for State {
             actions: BTreeMap::new(),
             groups: BTreeMap::new(),
             conversations: Table::new(),
-            refs: BTreeMap::new(),
+            refs: refs::Refs::default(),
             grants: Table::new(),
             tasks: Table::new(),
             turns: Table::new(),
@@ -273,7 +274,13 @@ impl State {
     /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
     pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
         let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
-        conv.grant.into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+        conv.grant.get().into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+    }
+
+    /// The open tasks of a grant, in order.
+    pub fn open_tasks_of(&self, grant: GrantId) -> impl Iterator<Item = TaskId> + '_ {
+        let tasks = self.grants.get(&grant).filter(|grant| grant.open_tasks > 0).into_iter().flat_map(|g| &g.tasks);
+        tasks.copied().filter(|task| self.tasks.get(task).is_some_and(|task| !task.is_closed()))
     }
 
     /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).

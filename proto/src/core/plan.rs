@@ -67,7 +67,7 @@ impl Step<'_> {
 
     /// The draft, and the conversation that its REF names.
     pub(super) fn named<'a>(&self, draft: &'a Draft) -> Named<'a> {
-        let conv = draft.reference.as_ref().and_then(|reference| self.state().refs.get(reference).copied());
+        let conv = draft.reference.as_ref().and_then(|reference| self.state().conv_of(reference.as_str()));
         Named { draft, conv }
     }
 
@@ -193,7 +193,7 @@ impl Step<'_> {
 
     fn minted(&self, prefix: &str, after: u32) -> Option<Ref> {
         let mut tries = (after + 1..).map(|n| Ref::new(&alloc::format!("{prefix}{n}")));
-        tries.find_map(|r| r.ok().filter(|r| !self.state().refs.contains_key(r)))
+        tries.find_map(|r| r.ok().filter(|r| self.state().conv_of(r.as_str()).is_none()))
     }
 
     /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
@@ -228,7 +228,7 @@ impl Step<'_> {
         let state = self.state();
         let conv = &state.conversations[&parent];
         let first = conv.children + 1 + fresh;
-        let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| !state.refs.contains_key(r));
+        let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| state.conv_of(r.as_str()).is_none());
         free.map_or(Plan::None, |r| Plan::Open(r, Some(parent)))
     }
 

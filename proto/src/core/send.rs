@@ -94,7 +94,7 @@ impl Step<'_> {
     ) {
         let state = self.state();
         let task = turn.and_then(|t| state.turns.get(&t)).and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
-        let named = reference.as_ref().and_then(|r| state.refs.get(r).copied());
+        let named = reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
         let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
         if let Some(conv) = named.or(task).filter(part) {
             self.hear_in(agent, Place::Conversation(conv));
@@ -340,8 +340,8 @@ impl Step<'_> {
             Plan::Open(reference, parent) => (reference, *parent),
             Plan::None => unreachable!("a line without a plan has a fault, which is always refused"),
         };
-        if again && let Some(conv) = self.state().refs.get(reference) {
-            return *conv;
+        if again && let Some(conv) = self.state().conv_of(reference.as_str()) {
+            return conv;
         }
         let conv = ConvId(self.state().minted_conversations() + 1);
         self.record(Fact::ConversationOpened { conv, reference: reference.clone(), parent, opener });
@@ -416,7 +416,7 @@ impl Step<'_> {
     }
 
     fn terms(&self, draft: &Draft, task: Option<&Task>, to: AgentId, number: Option<usize>) -> Terms {
-        let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline);
+        let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline.get());
         let own = draft.deadline_ms.map(|ms| self.now.plus(ms));
         let deadline = match (own, above) {
             (Some(own), Some(above)) => Some(own.min(above)),

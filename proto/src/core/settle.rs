@@ -99,7 +99,7 @@ impl Step<'_> {
 
     /// Closes a grant whose root task has finished and of which no task is open (D7).
     pub(super) fn close_grant(&mut self, id: GrantId) {
-        let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks.is_empty());
+        let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks == 0);
         if done {
             self.record(Fact::GrantClosed { grant: id, end: GrantEnd::Finished });
         }

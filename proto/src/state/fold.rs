@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::{Agent, Closed, Grant, Incident, Running, State, Timer};
 use crate::fact::{Control, Extension, Fact, GrantEnd, Latched, Outcome, Place, Profile, Scope};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Time};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 
 impl State {
     /// Folds one fact that happened at `at`; gives the grant that it belongs to, and that grant's Φ after it.
@@ -132,8 +132,8 @@ impl State {
     fn configured(&mut self, limits: &crate::limits::Limits) {
         self.limits = limits.clone();
         for id in self.open_grants() {
-            let tasks = &self.grants[&id].open_tasks;
-            let structure = tasks.iter().fold(0, |sum: u64, t| sum.saturating_add(self.structure_of(*t)));
+            let tasks = self.open_tasks_of(id);
+            let structure = tasks.fold(0, |sum: u64, t| sum.saturating_add(self.structure_of(t)));
             if let Some(grant) = self.grants.get_mut(&id) {
                 grant.structure = structure;
             }
@@ -147,6 +147,7 @@ impl State {
                     self.agents.push(Agent::new(Some(name.clone()), *kind, *credential));
                 }
                 self.names.insert(name.clone(), *id);
+                self.refs.seed(credential);
                 let agent = &mut self.agents[id.0 as usize];
                 agent.kind = *kind;
                 agent.incarnation = *incarnation;
@@ -244,7 +245,7 @@ impl State {
         if grant.clock_stopped_at.is_none() {
             self.timers.insert((grant.expires_at, Timer::Grant(id)));
         }
-        let root = grant.root_task.and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
+        let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
             root.quota_left = root.quota_left.saturating_add(more.requests);
             grant.structure = grant.structure.saturating_add(more.requests.saturating_mul(per_request));
@@ -261,8 +262,7 @@ impl State {
             let Some(known) = self.tasks.get(task) else { continue };
             used.push(known.conv);
             used.extend(known.delegates.iter().map(|d| d.conv));
-            let served = known.request.iter().flat_map(|r| &r.tried).chain([&known.agent]);
-            for agent in served {
+            for agent in known.tried() {
                 let agent = &mut self.agents[agent.0 as usize];
                 agent.grant_tasks.remove(task);
                 for partner in known.partners() {
@@ -304,7 +304,7 @@ impl State {
         match on {
             Latched::Grant(grant) => {
                 if let Some(grant) = self.grants.get_mut(&grant) {
-                    grant.latched = held;
+                    grant.latched = held.into();
                 }
             }
             Latched::Place(Place::Conversation(conv)) => {
@@ -326,7 +326,7 @@ impl State {
         match on {
             Latched::Grant(grant) => {
                 self.refresh_grant(at, grant);
-                let tasks = self.grants.get(&grant).map(|g| g.open_tasks.clone()).unwrap_or_default();
+                let tasks: Vec<TaskId> = self.open_tasks_of(grant).collect();
                 self.rearm_all(at, tasks);
             }
             Latched::Place(Place::Conversation(conv)) => self.latch_changed(at, conv),
@@ -337,7 +337,7 @@ impl State {
     /// A latch holds one conversation alone, and an agent can trip it: nothing here may grow with the workspace.
     fn latch_changed(&mut self, at: Time, conv: ConvId) {
         let Some(held) = self.conversations.get(&conv) else { return };
-        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant));
+        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant.get()));
         grants.extend(tasks.iter().filter_map(|t| self.tasks.get(t)).map(|t| t.grant));
         self.rearm_all(at, tasks);
         for grant in grants {
@@ -349,7 +349,8 @@ impl State {
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
         let mut tasks = BTreeSet::new();
         for (id, below) in self.conversations.iter() {
-            if self.lineage(id).any(|c| self.refs.get(&c.reference) == Some(&conv)) {
+            let mut line = core::iter::successors(Some(id), |id| self.conversations.get(id)?.parent);
+            if line.any(|above| above == conv) {
                 tasks.extend(below.open_tasks.iter().copied());
             }
         }

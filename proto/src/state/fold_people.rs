@@ -4,6 +4,7 @@
     reason = "the dispatch in `State::change` matches every fact; each part gets its own"
 )]
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::fold::misdirected;
@@ -25,7 +26,7 @@ impl State {
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
         }
-        self.refs.insert(reference.clone(), *id);
+        self.refs.insert(reference, *id);
         self.closed.push_back((at, Closed::Conversation(*id)));
         self.conversations.insert(*id, Conversation::new(at, reference.clone(), *parent, *opener));
     }
@@ -79,7 +80,7 @@ impl State {
                 let known =
                     Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(*escalation) };
                 self.keys.choose(key.id.clone(), known);
-                self.closed.push_back((at, Closed::Key(key.id.clone())));
+                self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
             }
             Fact::EscalationNoted { escalation, by, .. } => {
                 let answer = self.seq;
@@ -157,7 +158,7 @@ impl State {
                 let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);
                 let seq = self.seq;
                 if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
-                    turn.decided = Some(seq);
+                    turn.decided = seq.into();
                 }
                 self.notice(at, agent);
             }
@@ -260,7 +261,7 @@ impl State {
                     escalation: None,
                 };
                 if !self.keys.contains(key.id.as_str()) {
-                    self.closed.push_back((at, Closed::Key(key.id.clone())));
+                    self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
                 }
                 self.keys.choose(key.id.clone(), known);
             }
@@ -297,7 +298,9 @@ impl State {
                 for turn in &task.turns {
                     self.turns.remove(turn);
                 }
-                self.tasks.remove(id);
+                if let Some(request) = self.tasks.remove(id).and_then(|task| task.request) {
+                    self.keys.remove_minted(request.id.as_str(), *id);
+                }
             }
             Closed::Grant(id) => drop(self.grants.remove(id)),
             Closed::Key(id) => self.forget_key(at, id),
@@ -310,9 +313,9 @@ impl State {
 
     fn forget_key(&mut self, at: Time, id: &RequestId) {
         if self.keys.task(id.as_str()).is_some_and(|t| self.tasks.contains_key(&t)) {
-            self.closed.push_back((at, Closed::Key(id.clone())));
+            self.closed.push_back((at, Closed::Key(Box::new(id.clone()))));
         } else {
-            self.keys.remove(id.as_str());
+            self.keys.remove_chosen(id.as_str());
         }
     }
 
@@ -320,7 +323,7 @@ impl State {
         let Some(conv) = self.conversations.get(&id) else { return };
         let idle = at.since(conv.last_at) >= self.limits.retention_ms;
         if idle && conv.users == 0 && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
-            self.refs.remove(&conv.reference);
+            self.refs.remove(&conv.reference, id);
             self.conversations.remove(&id);
         } else {
             self.closed.push_back((at, Closed::Conversation(id)));

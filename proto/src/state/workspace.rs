@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use super::{Few, Running, Sorted, TaskSet};
+use super::{Few, Opt, Running, Sorted, TaskSet};
 use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
@@ -77,11 +77,11 @@ pub(crate) struct AckClock {
     /// Free time before `since`, in ms.
     pub(crate) free_ms: u64,
     /// Since when it is free.
-    pub(crate) since: Option<Time>,
+    pub(crate) since: Opt<Time>,
     /// Unacknowledged requests by the free time at which they are due.
     pub(crate) due: Sorted<(u64, TaskId), 1>,
     /// The moment of the timer that is set.
-    pub(crate) timer: Option<Time>,
+    pub(crate) timer: Opt<Time>,
 }
 
 /// A conversation: one REF (D2).
@@ -114,7 +114,7 @@ pub struct Conversation {
     /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
     pub(crate) users: u32,
     /// The grant of its last request.
-    pub grant: Option<GrantId>,
+    pub grant: Opt<GrantId>,
     /// When something happened last.
     pub last_at: Time,
     /// When it was opened.
@@ -141,14 +141,12 @@ pub struct Grant {
     pub own_root: bool,
     /// Where it started.
     pub conv: ConvId,
-    /// Its root task, once there is one.
-    pub root_task: Option<TaskId>,
     /// When it was given.
     pub opened_at: Time,
     /// When it ends, if its clock doesn't stand still any longer.
     pub expires_at: Time,
     /// Since when its clock stands still.
-    pub clock_stopped_at: Option<Time>,
+    pub clock_stopped_at: Opt<Time>,
     /// Waking messages, those reserved for answers included.
     pub messages: u64,
     /// Answers reserved and not yet sent.
@@ -163,14 +161,14 @@ pub struct Grant {
     pub budget_warned: bool,
     /// What humans gave besides, where they did.
     pub(crate) extended: Option<Box<Extension>>,
-    /// Open tasks.
-    pub open_tasks: TaskSet,
-    /// All tasks, until it closes.
+    /// All tasks, in order; the first is its root task.
     pub tasks: Few<TaskId, 2>,
+    /// How many of them are open.
+    pub open_tasks: u32,
     /// Escalations and approvals that are waited for.
     pub human_waits: u64,
     /// What holds it.
-    pub latched: Option<IncidentId>,
+    pub latched: Opt<IncidentId>,
     /// How it ended.
     pub end: Option<GrantEnd>,
     /// The structural part of Φ: what its open tasks can still cause (reliability).
@@ -189,10 +187,9 @@ impl Grant {
             giver,
             own_root,
             conv,
-            root_task: None,
             opened_at: at,
             expires_at,
-            clock_stopped_at: None,
+            clock_stopped_at: Opt::none(),
             messages: 0,
             owed: 0,
             turns: 0,
@@ -200,13 +197,19 @@ impl Grant {
             spend: Spend::default(),
             budget_warned: false,
             extended: None,
-            open_tasks: TaskSet::default(),
             tasks: Few::new(),
+            open_tasks: 0,
             human_waits: 0,
-            latched: None,
+            latched: Opt::none(),
             end: None,
             structure,
         }
+    }
+
+    /// The task with which it started, once there is one.
+    #[must_use]
+    pub fn root_task(&self) -> Option<TaskId> {
+        self.tasks.first().copied()
     }
 
     /// What humans gave besides.
@@ -304,7 +307,7 @@ impl Conversation {
             children: 0,
             open_tasks: TaskSet::default(),
             users: 0,
-            grant: None,
+            grant: Opt::none(),
             last_at: at,
             opened_at: at,
         }

@@ -1,0 +1,184 @@
+//! The conversation of a REF: a hash table of conversation numbers. The REFs themselves stand in the conversations, so
+//! a place here takes 8 bytes whatever its REF is.
+
+use alloc::vec::Vec;
+use serde::{Deserialize, Serialize};
+
+use super::State;
+use crate::fact::Credential;
+use crate::ids::ConvId;
+use crate::names::Ref;
+
+/// Places of the smallest table.
+const PLACES_MIN: usize = 8;
+
+/// Conversations by the hash of their REF, each at the first free place from the one that its hash names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Refs {
+    /// Makes the hash one that no agent can foretell, or it could choose REFs that all want the same place.
+    seed: u64,
+    /// A power of two, of which a quarter is free at least.
+    places: Vec<Option<Known>>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Known {
+    hash: u32,
+    conv: Number,
+}
+
+/// A conversation's number, which is never 0.
+type Number = core::num::NonZeroU32;
+
+impl Refs {
+    /// Takes the seed from the hash of a token, before there is any conversation.
+    pub(super) fn seed(&mut self, credential: &Credential) {
+        if self.seed == 0 && self.len == 0 {
+            let words = credential.chunks_exact(8).filter_map(|word| word.try_into().ok());
+            self.seed = words.fold(1, |seed, word| mix(seed, u64::from_le_bytes(word)));
+        }
+    }
+
+    /// Those whose REF may be this one; whoever asks compares.
+    fn candidates(&self, reference: &str) -> impl Iterator<Item = ConvId> + '_ {
+        let hash = self.hash(reference);
+        let known = self.from(hash).map_while(|place| self.places[place]);
+        known.filter(move |known| known.hash == hash).map(|known| ConvId(known.conv.get()))
+    }
+
+    /// Puts one in that isn't there.
+    pub(super) fn insert(&mut self, reference: &Ref, conv: ConvId) {
+        let Some(conv) = Number::new(conv.0) else { return };
+        if (self.len + 1) * 4 > self.places.len() * 3 {
+            self.resize((self.places.len() * 2).max(PLACES_MIN));
+        }
+        self.len += 1;
+        self.put(Known { hash: self.hash(reference.as_str()), conv });
+    }
+
+    /// Takes one out.
+    pub(super) fn remove(&mut self, reference: &Ref, conv: ConvId) {
+        let (hash, number) = (self.hash(reference.as_str()), Number::new(conv.0));
+        let mut known = self.from(hash).take_while(|place| self.places[*place].is_some());
+        let Some(place) = known.find(|place| self.places[*place].map(|known| known.conv) == number) else { return };
+        self.len -= 1;
+        self.close(place);
+        if self.places.len() > PLACES_MIN && self.len * 8 < self.places.len() {
+            self.resize(self.places.len() / 2);
+        }
+    }
+
+    /// Frees a place: who stands behind it only because it was taken moves up.
+    fn close(&mut self, place: usize) {
+        let last = self.places.len() - 1;
+        let mut free = place;
+        for next in (1..=last).map(|step| (place + step) & last) {
+            let Some(known) = self.places[next] else { break };
+            let moved = next.wrapping_sub(self.home(known.hash)) & last;
+            if moved >= next.wrapping_sub(free) & last {
+                self.places[free] = Some(known);
+                free = next;
+            }
+        }
+        self.places[free] = None;
+    }
+
+    fn resize(&mut self, places: usize) {
+        let old = core::mem::replace(&mut self.places, alloc::vec![None; places]);
+        for known in old.into_iter().flatten() {
+            self.put(known);
+        }
+    }
+
+    fn put(&mut self, known: Known) {
+        let free = self.from(known.hash).find(|place| self.places[*place].is_none());
+        if let Some(free) = free {
+            self.places[free] = Some(known);
+        }
+    }
+
+    /// All places, from the one that a hash names.
+    fn from(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
+        let (count, home) = (self.places.len(), self.home(hash));
+        (0..count).map(move |step| (home + step) & (count - 1))
+    }
+
+    /// The place that a hash names: its upper bits.
+    const fn home(&self, hash: u32) -> usize {
+        ((hash as u64 * self.places.len() as u64) >> u32::BITS) as usize
+    }
+
+    fn hash(&self, text: &str) -> u32 {
+        let words = text.as_bytes().chunks(8).map(|bytes| {
+            let mut word = [0; 8];
+            word[..bytes.len()].copy_from_slice(bytes);
+            u64::from_le_bytes(word)
+        });
+        (words.fold(self.seed ^ text.len() as u64, |hash, word| mix(hash ^ self.seed, word)) >> u32::BITS) as u32
+    }
+}
+
+/// Mixes two words so that each bit of the result depends on all of theirs.
+const fn mix(a: u64, b: u64) -> u64 {
+    let product = (a ^ 0x9e37_79b9_7f4a_7c15) as u128 * (b ^ 0xd6e8_feb8_6659_fd93) as u128;
+    (product as u64) ^ (product >> u64::BITS) as u64
+}
+
+impl State {
+    /// The conversation with this REF.
+    #[must_use]
+    pub fn conv_of(&self, reference: &str) -> Option<ConvId> {
+        let same = |conv: &ConvId| self.ref_of(*conv).is_some_and(|known| known.as_str() == reference);
+        self.refs.candidates(reference).find(same)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeMap;
+    use alloc::format;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_was_put_in_and_not_taken_out_is_found(
+            steps in proptest::collection::vec((1..60_u32, any::<bool>()), 0..300),
+            seed in any::<[u8; 32]>(),
+        ) {
+            let mut refs = Refs::default();
+            refs.seed(&seed);
+            let mut known = BTreeMap::new();
+            for (n, add) in steps {
+                let reference = Ref::new(&format!("WORK-{n}")).unwrap();
+                match (add, known.contains_key(&n)) {
+                    (true, false) => {
+                        refs.insert(&reference, ConvId(n));
+                        known.insert(n, reference);
+                    }
+                    (false, true) => {
+                        refs.remove(&reference, ConvId(n));
+                        known.remove(&n);
+                    }
+                    (true, true) | (false, false) => {}
+                }
+                prop_assert_eq!(refs.len, known.len());
+                for n in 1..60 {
+                    let found = refs.candidates(&format!("WORK-{n}")).any(|conv| conv == ConvId(n));
+                    prop_assert_eq!(found, known.contains_key(&n));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn hashes_of_refs_that_are_alike_differ() {
+        let refs = Refs { seed: 7, places: alloc::vec![None; 1 << 16], len: 0 };
+        let mut homes: Vec<usize> = (0..1 << 15).map(|n| refs.home(refs.hash(&format!("WORK-{n}")))).collect();
+        homes.sort_unstable();
+        homes.dedup();
+        // By chance, 1 - 1 / sqrt(e) of the places would be named: 25,786.
+        assert!((25_000..26_500).contains(&homes.len()), "{}", homes.len());
+    }
+}
