@@ -33,7 +33,7 @@ impl Step<'_> {
         let state = self.state();
         let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
         let named = named.filter(|id| self.rule(Rule::LateAnswers) || mine(id).is_some_and(|t| t.open));
-        match (named, state.agent(agent).map_or(&[][..], |a| &a.turns)) {
+        match (named, state.agent(agent).map_or(&[][..], |a| a.turns.as_slice())) {
             (Some(id), _) => match mine(&id) {
                 Some(turn) if turn.open => Ok(id),
                 known => Err((known.map(|_| id), Code::LeaseLost.into())),

@@ -11,7 +11,7 @@ use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Asker, Task};
+use crate::state::{Agent, Asker, Task};
 
 /// A draft, and the conversation that its REF names: looked up once, among all REFs there are.
 pub(super) struct Named<'a> {
@@ -104,8 +104,8 @@ impl Step<'_> {
             Address::Action(action) => {
                 let task = self.standing(sender, &self.named(draft), &[]).task();
                 // Outside a turn its askers are no choice either: asking them would be refused (D7).
-                let tasks = state.agent(sender).into_iter().flat_map(|a| &a.grant_tasks);
-                let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(t)?.asker.agent()).collect();
+                let tasks = state.agent(sender).into_iter().flat_map(Agent::grant_tasks);
+                let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(&t)?.asker.agent()).collect();
                 targets.push(self.serves(action.as_str(), sender, task, &askers).ok_or_else(unknown)?);
             }
             Address::List(items) => {
@@ -163,7 +163,7 @@ impl Step<'_> {
         let unnamed = line.fault == Some(Fault::Required) && !self.has_guard("ref_required");
         let line = if unnamed { self.human_line(draft) } else { line };
         let depth = self.depth(sender, standing, &line.plan);
-        let human = to.and_then(|t| state.agent(t)).is_some_and(crate::state::Agent::is_human);
+        let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
         Line { depth: if human { 0 } else { depth }, ..line }
     }
 

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, SYSTEM, Terms};
-use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Standing, View};
+use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Records, Standing, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
@@ -244,6 +244,7 @@ impl Step<'_> {
                 line,
                 heard: *heard,
                 ahead: Ahead { targets: &targets[..i.min(targets.len())] },
+                records: Records::find(self.state(), sending.sender, sending.standing, *to),
             })
             .collect();
         'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
@@ -297,7 +298,7 @@ impl Step<'_> {
         let mut contents = Content::of(&mut draft, targets.len());
         let mut root = standing.task();
         if !self.rule(Rule::Correlation) {
-            root = root.and(self.state().agents[sender.0 as usize].grant_tasks.last().copied());
+            root = root.and(self.state().agents[sender.0 as usize].grant_tasks().last().copied());
         }
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, line)) in targets.into_iter().enumerate() {

@@ -13,7 +13,7 @@ const LOST_MAX: u32 = 2;
 
 impl Step<'_> {
     pub(super) fn tick(&mut self) {
-        while let Some(&(at, timer)) = self.state().timers.first()
+        while let Some((at, timer)) = self.state().timers.first()
             && at <= self.now
         {
             let before = self.state().seq;

@@ -146,20 +146,23 @@ impl State {
                 if id.0 as usize == self.agents.len() {
                     self.agents.push(Agent::new(Some(name.clone()), *kind, *credential));
                 }
-                self.names.insert(name.clone(), *id);
                 self.refs.seed(credential);
+                self.agents_by_name.seed(credential);
+                if self.names.insert(name.clone(), *id).is_none() {
+                    self.agents_by_name.insert(name.as_str(), id.0);
+                }
                 let agent = &mut self.agents[id.0 as usize];
                 agent.kind = *kind;
                 agent.incarnation = *incarnation;
                 agent.live = true;
                 agent.running = Running::Active;
-                agent.profile = profile.clone();
+                *agent.profile = profile.clone();
                 self.rekey(*id, *credential);
                 self.index_profile(*id, profile, true);
                 self.refresh_clock(at, *id);
             }
             Fact::Amended { agent: id, profile } => {
-                let old = core::mem::replace(&mut self.agents[id.0 as usize].profile, profile.clone());
+                let old = core::mem::replace(&mut *self.agents[id.0 as usize].profile, profile.clone());
                 self.index_profile(*id, &old, false);
                 self.index_profile(*id, profile, true);
                 self.refresh_clock(at, *id);
@@ -168,7 +171,7 @@ impl State {
                 let agent = &mut self.agents[id.0 as usize];
                 agent.live = false;
                 agent.notices.clear();
-                let (old, profile) = (agent.credential, agent.profile.clone());
+                let (old, profile) = (*agent.credential, agent.profile.clone());
                 self.credentials.remove(&old);
                 self.index_profile(*id, &profile, false);
                 self.leave_nothing_behind(at, *id);
@@ -180,7 +183,7 @@ impl State {
     }
 
     fn rekey(&mut self, id: AgentId, credential: [u8; 32]) {
-        let old = core::mem::replace(&mut self.agents[id.0 as usize].credential, credential);
+        let old = core::mem::replace(&mut *self.agents[id.0 as usize].credential, credential);
         self.credentials.remove(&old);
         self.credentials.insert(credential, id);
     }
@@ -220,7 +223,7 @@ impl State {
         match fact {
             Fact::GrantOpened { grant, giver, conv, expires_at } => {
                 self.minted.grant = grant.0;
-                self.timers.insert((*expires_at, Timer::Grant(*grant)));
+                self.timers.insert(*expires_at, Timer::Grant(*grant));
                 let own_root = !self.agents[giver.0 as usize].is_human();
                 let opened = Grant::new(*giver, own_root, *conv, (at, *expires_at), self.limits.potential(0));
                 self.grants.insert(*grant, opened);
@@ -240,10 +243,10 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.extended.get_or_insert_default().add(more);
         grant.budget_warned = false;
-        self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+        self.timers.remove(grant.expires_at, Timer::Grant(id));
         grant.expires_at = grant.expires_at.plus(more.time_ms);
         if grant.clock_stopped_at.is_none() {
-            self.timers.insert((grant.expires_at, Timer::Grant(id)));
+            self.timers.insert(grant.expires_at, Timer::Grant(id));
         }
         let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
@@ -255,7 +258,7 @@ impl State {
     fn grant_closed(&mut self, at: Time, id: GrantId, end: GrantEnd) {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.end = Some(end);
-        self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+        self.timers.remove(grant.expires_at, Timer::Grant(id));
         let latch = grant.latched.take();
         let mut used = Vec::new();
         for task in &grant.tasks {
@@ -264,7 +267,6 @@ impl State {
             used.extend(known.delegates.iter().map(|d| d.conv));
             for agent in known.tried() {
                 let agent = &mut self.agents[agent.0 as usize];
-                agent.grant_tasks.remove(task);
                 for partner in known.partners() {
                     agent.partners.remove(&(partner, *task));
                 }

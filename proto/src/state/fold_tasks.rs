@@ -159,7 +159,7 @@ impl State {
         let task =
             Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
         if let Some(deadline) = request.deadline.get() {
-            self.timers.insert((deadline, Timer::Deadline(terms.task)));
+            self.timers.insert(deadline, Timer::Deadline(terms.task));
         }
         self.tasks.insert(terms.task, Task { request: Some(Box::new(request)), incarnation, ..task });
         self.minted.task = terms.task.0;
@@ -183,10 +183,8 @@ impl State {
         grant.owed += 1;
         grant.begin(task);
         grant.wake(to);
-        let server = &mut self.agents[to.0 as usize];
-        server.grant_tasks.insert(task);
         if let Some(partner) = asker.agent() {
-            server.partners.insert((partner, task));
+            self.agents[to.0 as usize].partners.insert((partner, task));
         }
         if asker.is_task() {
             grant.structure = grant.structure.saturating_sub(1);
@@ -238,7 +236,6 @@ impl State {
         let incarnation = self.agents[agent.0 as usize].incarnation;
         let root = Task::new(at, agent, Asker::Nobody, conv, grant);
         self.tasks.insert(id, Task { received, quota_left, incarnation, phase: Phase::Waiting, ..root });
-        self.agents[agent.0 as usize].grant_tasks.insert(id);
         self.uses(conv, 1);
         if let Some(grant) = self.grants.get_mut(&grant) {
             grant.begin(id);
@@ -313,7 +310,7 @@ impl State {
         task.phase = Phase::Closed(status, cause);
         let (conv, grant, agent) = (task.conv, task.grant, task.agent);
         if let Some(deadline) = task.request.as_ref().and_then(|r| r.deadline.get()) {
-            self.timers.remove(&(deadline, Timer::Deadline(id)));
+            self.timers.remove(deadline, Timer::Deadline(id));
         }
         self.keep_root_depth(id, agent, conv);
         self.withdraw(at, id);

@@ -83,7 +83,7 @@ impl State {
             grant.turns += 1;
         }
         self.turns.insert(id, turn);
-        self.timers.insert((lease_until, Timer::Lease(id)));
+        self.timers.insert(lease_until, Timer::Lease(id));
         self.agents[agent.0 as usize].turns.push(id);
         match opening {
             Some(opening) => {
@@ -126,9 +126,9 @@ impl State {
 
     fn renew(&mut self, id: TurnId, lease_until: Time) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
-        self.timers.remove(&(turn.lease_until, Timer::Lease(id)));
+        self.timers.remove(turn.lease_until, Timer::Lease(id));
         turn.lease_until = lease_until;
-        self.timers.insert((lease_until, Timer::Lease(id)));
+        self.timers.insert(lease_until, Timer::Lease(id));
     }
 
     fn turn_closed(&mut self, at: Time, id: TurnId, end: TurnEnd) {
@@ -136,7 +136,7 @@ impl State {
         turn.open = false;
         let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through.get());
         let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { ThinVec::new() };
-        self.timers.remove(&(lease, Timer::Lease(id)));
+        self.timers.remove(lease, Timer::Lease(id));
         self.agents[agent.0 as usize].turns.retain(|t| *t != id);
         if let (TurnEnd::Finished, Some(through)) = (end, through) {
             self.drop_notices(agent, through);
@@ -206,7 +206,6 @@ impl State {
         }
         self.step(id, RequestEvent::Requeued);
         let runner = &mut self.agents[agent.0 as usize];
-        runner.grant_tasks.insert(id);
         for partner in self.tasks[&id].partners() {
             runner.partners.insert((partner, id));
         }
@@ -282,10 +281,10 @@ impl State {
             return;
         }
         if let Some(old) = core::mem::replace(&mut clock.timer, next.into()).get() {
-            self.timers.remove(&(old, Timer::Ack(id)));
+            self.timers.remove(old, Timer::Ack(id));
         }
         if let Some(next) = next {
-            self.timers.insert((next, Timer::Ack(id)));
+            self.timers.insert(next, Timer::Ack(id));
         }
     }
 
@@ -299,12 +298,12 @@ impl State {
         match (grant.clock_stopped_at.get(), stands) {
             (None, true) => {
                 grant.clock_stopped_at = at.into();
-                self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+                self.timers.remove(grant.expires_at, Timer::Grant(id));
             }
             (Some(since), false) => {
                 grant.clock_stopped_at = Opt::none();
                 grant.expires_at = grant.expires_at.plus(at.since(since));
-                self.timers.insert((grant.expires_at, Timer::Grant(id)));
+                self.timers.insert(grant.expires_at, Timer::Grant(id));
             }
             (None, false) | (Some(_), true) => {}
         }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
 use super::{Few, Opt, Running, Sorted, TaskSet};
 use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
@@ -25,22 +26,21 @@ pub struct Agent {
     /// Whether it runs.
     pub running: Running,
     /// What it may do.
-    pub profile: Profile,
+    pub profile: Box<Profile>,
     /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
     pub queue: Sorted<(Time, TaskId), 1>,
     /// Its open turns.
-    pub turns: Vec<TurnId>,
+    pub turns: ThinVec<TurnId>,
     /// What it is to be shown with its next delivery, oldest first.
     pub notices: VecDeque<(Seq, Time)>,
     /// Its recent messages: when, and to whom (`SYSTEM` for everybody).
     pub recent: VecDeque<(Time, AgentId)>,
     /// Its recent roots.
-    pub roots: VecDeque<Time>,
+    pub roots: ThinVec<Time>,
     /// What it used up today.
     pub day: DayUse,
-    /// Its tasks in grants that are open, closed tasks included.
-    pub grant_tasks: TaskSet,
-    /// The agents that asked for those tasks or serve requests of them, each with the task.
+    /// Its tasks in grants that are open, closed tasks included: each once for everybody who asked for it or serves a
+    /// request of it, in their order.
     pub partners: Sorted<(AgentId, TaskId), 1>,
     /// Its open escalations.
     pub escalations_open: u64,
@@ -48,7 +48,7 @@ pub struct Agent {
     pub approvals_open: u64,
     /// Its claims.
     pub claims: u64,
-    pub(crate) credential: Credential,
+    pub(crate) credential: Box<Credential>,
     pub(crate) ack: AckClock,
 }
 
@@ -243,19 +243,18 @@ impl Agent {
             incarnation: 0,
             live: false,
             running: Running::Active,
-            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            profile: Box::new(Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 }),
             queue: Sorted::default(),
-            turns: Vec::new(),
+            turns: ThinVec::new(),
             notices: VecDeque::new(),
             recent: VecDeque::new(),
-            roots: VecDeque::new(),
+            roots: ThinVec::new(),
             day: DayUse::default(),
-            grant_tasks: TaskSet::default(),
             partners: Sorted::default(),
             escalations_open: 0,
             approvals_open: 0,
             claims: 0,
-            credential,
+            credential: Box::new(credential),
             ack: AckClock::default(),
         }
     }
@@ -264,6 +263,15 @@ impl Agent {
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or("system", AgentName::as_str)
+    }
+
+    /// Its tasks in grants that are open, closed tasks included, in their order.
+    #[must_use]
+    pub fn grant_tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.partners.iter().map(|(_, task)| *task).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
     }
 
     /// Where among its notices a fact is.

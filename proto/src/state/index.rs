@@ -1,21 +1,21 @@
-//! The conversation of a REF: a hash table of conversation numbers. The REFs themselves stand in the conversations, so
-//! a place here takes 8 bytes whatever its REF is.
+//! Conversations by REF and agents by name: hash tables of their numbers. The names themselves stand in the records, so
+//! that a place here takes 8 bytes whatever its name is.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use super::State;
 use crate::fact::Credential;
-use crate::ids::ConvId;
-use crate::names::Ref;
+use crate::ids::{AgentId, ConvId};
 
 /// Places of the smallest table.
 const PLACES_MIN: usize = 8;
 
-/// Conversations by the hash of their REF, each at the first free place from the one that its hash names.
+/// Numbers by the hash of a name, each at the first free place from the one that the hash says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Refs {
-    /// Makes the hash one that no agent can foretell, or it could choose REFs that all want the same place.
+pub(super) struct Index {
+    /// Makes the hash one that no agent can foretell, or it could choose names that all want the same place.
     seed: u64,
     /// A power of two, of which a quarter is free at least.
     places: Vec<Option<Known>>,
@@ -25,14 +25,11 @@ pub(super) struct Refs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Known {
     hash: u32,
-    conv: Number,
+    number: NonZeroU32,
 }
 
-/// A conversation's number, which is never 0.
-type Number = core::num::NonZeroU32;
-
-impl Refs {
-    /// Takes the seed from the hash of a token, before there is any conversation.
+impl Index {
+    /// Takes the seed from the hash of a token, before there is any name.
     pub(super) fn seed(&mut self, credential: &Credential) {
         if self.seed == 0 && self.len == 0 {
             let words = credential.chunks_exact(8).filter_map(|word| word.try_into().ok());
@@ -40,28 +37,28 @@ impl Refs {
         }
     }
 
-    /// Those whose REF may be this one; whoever asks compares.
-    fn candidates(&self, reference: &str) -> impl Iterator<Item = ConvId> + '_ {
-        let hash = self.hash(reference);
+    /// Those whose name may be this one; whoever asks compares.
+    fn candidates(&self, name: &str) -> impl Iterator<Item = u32> + '_ {
+        let hash = self.hash(name);
         let known = self.from(hash).map_while(|place| self.places[place]);
-        known.filter(move |known| known.hash == hash).map(|known| ConvId(known.conv.get()))
+        known.filter(move |known| known.hash == hash).map(|known| known.number.get())
     }
 
-    /// Puts one in that isn't there.
-    pub(super) fn insert(&mut self, reference: &Ref, conv: ConvId) {
-        let Some(conv) = Number::new(conv.0) else { return };
+    /// Puts one in that isn't there; 0 is no number.
+    pub(super) fn insert(&mut self, name: &str, number: u32) {
+        let Some(number) = NonZeroU32::new(number) else { return };
         if (self.len + 1) * 4 > self.places.len() * 3 {
             self.resize((self.places.len() * 2).max(PLACES_MIN));
         }
         self.len += 1;
-        self.put(Known { hash: self.hash(reference.as_str()), conv });
+        self.put(Known { hash: self.hash(name), number });
     }
 
     /// Takes one out.
-    pub(super) fn remove(&mut self, reference: &Ref, conv: ConvId) {
-        let (hash, number) = (self.hash(reference.as_str()), Number::new(conv.0));
+    pub(super) fn remove(&mut self, name: &str, number: u32) {
+        let (hash, number) = (self.hash(name), NonZeroU32::new(number));
         let mut known = self.from(hash).take_while(|place| self.places[*place].is_some());
-        let Some(place) = known.find(|place| self.places[*place].map(|known| known.conv) == number) else { return };
+        let Some(place) = known.find(|place| self.places[*place].map(|known| known.number) == number) else { return };
         self.len -= 1;
         self.close(place);
         if self.places.len() > PLACES_MIN && self.len * 8 < self.places.len() {
@@ -98,13 +95,13 @@ impl Refs {
         }
     }
 
-    /// All places, from the one that a hash names.
+    /// All places, from the one that a hash says.
     fn from(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let (count, home) = (self.places.len(), self.home(hash));
         (0..count).map(move |step| (home + step) & (count - 1))
     }
 
-    /// The place that a hash names: its upper bits.
+    /// The place that a hash says: its upper bits.
     const fn home(&self, hash: u32) -> usize {
         ((hash as u64 * self.places.len() as u64) >> u32::BITS) as usize
     }
@@ -130,16 +127,28 @@ impl State {
     #[must_use]
     pub fn conv_of(&self, reference: &str) -> Option<ConvId> {
         let same = |conv: &ConvId| self.ref_of(*conv).is_some_and(|known| known.as_str() == reference);
-        self.refs.candidates(reference).find(same)
+        self.refs.candidates(reference).map(ConvId).find(same)
+    }
+
+    /// The agent or human with this name, live or not.
+    #[must_use]
+    pub fn agent_of(&self, name: &str) -> Option<AgentId> {
+        let same = |agent: &AgentId| self.name_of(*agent) == name;
+        self.agents_by_name.candidates(name).map(AgentId).find(same)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::collections::BTreeMap;
+    use alloc::collections::BTreeSet;
     use alloc::format;
+    use alloc::string::String;
     use proptest::prelude::*;
+
+    fn name(n: u32) -> String {
+        format!("WORK-{n}")
+    }
 
     proptest! {
         #[test]
@@ -147,38 +156,28 @@ mod tests {
             steps in proptest::collection::vec((1..60_u32, any::<bool>()), 0..300),
             seed in any::<[u8; 32]>(),
         ) {
-            let mut refs = Refs::default();
-            refs.seed(&seed);
-            let mut known = BTreeMap::new();
+            let mut index = Index::default();
+            index.seed(&seed);
+            let mut known = BTreeSet::new();
             for (n, add) in steps {
-                let reference = Ref::new(&format!("WORK-{n}")).unwrap();
-                match (add, known.contains_key(&n)) {
-                    (true, false) => {
-                        refs.insert(&reference, ConvId(n));
-                        known.insert(n, reference);
-                    }
-                    (false, true) => {
-                        refs.remove(&reference, ConvId(n));
-                        known.remove(&n);
-                    }
-                    (true, true) | (false, false) => {}
+                if add && known.insert(n) {
+                    index.insert(&name(n), n);
+                } else if !add && known.remove(&n) {
+                    index.remove(&name(n), n);
                 }
-                prop_assert_eq!(refs.len, known.len());
+                prop_assert_eq!(index.len, known.len());
                 for n in 1..60 {
-                    let found = refs.candidates(&format!("WORK-{n}")).any(|conv| conv == ConvId(n));
-                    prop_assert_eq!(found, known.contains_key(&n));
+                    prop_assert_eq!(index.candidates(&name(n)).any(|found| found == n), known.contains(&n));
                 }
             }
         }
     }
 
     #[test]
-    fn hashes_of_refs_that_are_alike_differ() {
-        let refs = Refs { seed: 7, places: alloc::vec![None; 1 << 16], len: 0 };
-        let mut homes: Vec<usize> = (0..1 << 15).map(|n| refs.home(refs.hash(&format!("WORK-{n}")))).collect();
-        homes.sort_unstable();
-        homes.dedup();
-        // By chance, 1 - 1 / sqrt(e) of the places would be named: 25,786.
+    fn names_that_are_alike_want_other_places() {
+        let index = Index { seed: 7, places: alloc::vec![None; 1 << 16], len: 0 };
+        let homes: BTreeSet<usize> = (0..1 << 15).map(|n| index.home(index.hash(&name(n)))).collect();
+        // By chance, 1 - 1 / sqrt(e) of the places would be wanted: 25,786.
         assert!((25_000..26_500).contains(&homes.len()), "{}", homes.len());
     }
 }
