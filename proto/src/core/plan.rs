@@ -11,7 +11,10 @@ use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Agent, Asker, Task};
+use crate::state::{Agent, Asker, Few, Task};
+
+/// For whom a draft is.
+pub(super) type Targets = Few<AgentId, 4>;
 
 /// A draft, and the conversation that its REF names: looked up once, among all REFs there are.
 pub(super) struct Named<'a> {
@@ -72,8 +75,8 @@ impl Step<'_> {
     }
 
     /// The agents for whom it is, in order, each once.
-    pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Vec<AgentId>, Refusal> {
-        let mut targets = Vec::new();
+    pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Targets, Refusal> {
+        let mut targets = Targets::new();
         self.resolve(sender, draft, &draft.to, &mut targets)?;
         if targets.len() > 1 {
             let mut seen = alloc::collections::BTreeSet::new();
@@ -86,12 +89,16 @@ impl Step<'_> {
         Ok(targets)
     }
 
-    fn resolve(&self, sender: AgentId, draft: &Draft, to: &Address, targets: &mut Vec<AgentId>) -> Result<(), Refusal> {
+    fn resolve(&self, sender: AgentId, draft: &Draft, to: &Address, targets: &mut Targets) -> Result<(), Refusal> {
         let state = self.state();
         let unknown = || Refusal::new(Code::UnknownRecipient).about(to);
         match to {
             Address::All => {}
-            Address::Name(name) => targets.push(state.live(name.as_str()).ok_or_else(unknown)?),
+            Address::Name(name) => {
+                let named = state.live(name.as_str()).ok_or_else(unknown)?;
+                state.agents[named.0 as usize].touch();
+                targets.push(named);
+            }
             Address::User => targets.push(self.human_of(sender, draft).ok_or_else(unknown)?),
             Address::Group(group) => {
                 let members = state.groups.get(group.as_str()).ok_or_else(unknown)?;

@@ -137,10 +137,11 @@ impl Step<'_> {
     }
 
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
+        self.state().touch(sender, &draft);
         let (unresolved, found) = match self.targets(sender, &draft) {
             Ok(found) => (None, found),
-            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Vec::new()),
-            Err(_) => (None, alloc::vec![SYSTEM]),
+            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Few::new()),
+            Err(_) => (None, Few::from_slice(&[SYSTEM])),
         };
         let named = self.named(&draft);
         let standing = self.standing(sender, &named, &found);

@@ -6,6 +6,7 @@ use core::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 use super::State;
+use crate::envelope::{Address, Draft};
 use crate::fact::Credential;
 use crate::ids::{AgentId, ConvId};
 
@@ -42,6 +43,11 @@ impl Index {
         let hash = self.hash(name);
         let known = self.from(hash).map_while(|place| self.places[place]);
         known.filter(move |known| known.hash == hash).map(|known| known.number.get())
+    }
+
+    /// Reads the place at which the search for a name begins, so that it is there when it is searched.
+    fn touch(&self, name: &str) {
+        core::hint::black_box(self.places.get(self.home(self.hash(name))).copied());
     }
 
     /// Puts one in that isn't there; 0 is no number.
@@ -128,6 +134,20 @@ impl State {
     pub fn conv_of(&self, reference: &str) -> Option<ConvId> {
         let same = |conv: &ConvId| self.ref_of(*conv).is_some_and(|known| known.as_str() == reference);
         self.refs.candidates(reference).map(ConvId).find(same)
+    }
+
+    /// Reads a little of everything that a send begins with. Most of it was last touched long ago: asked for together, it
+    /// is waited for once and not one after the other.
+    pub(crate) fn touch(&self, sender: AgentId, draft: &Draft) {
+        if let Some(reference) = &draft.reference {
+            self.refs.touch(reference.as_str());
+        }
+        if let Address::Name(name) = &draft.to {
+            self.agents_by_name.touch(name.as_str());
+        }
+        if let Some(sender) = self.agent(sender) {
+            sender.touch();
+        }
     }
 
     /// The agent or human with this name, live or not.

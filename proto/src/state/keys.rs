@@ -1,10 +1,10 @@
 //! Idempotency keys and request ids (Q1): those that clients chose by text, those that the core minted by number.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
 use core::num::NonZeroU64;
 
 use serde::{Deserialize, Serialize};
+use smol_str::format_smolstr;
 
 use super::table::{Number, Table};
 use super::{Few, Known};
@@ -38,7 +38,7 @@ impl Number for RequestNumber {
 impl RequestNumber {
     /// The id with this number: `req-0001`, `req-0002`, …
     pub(crate) fn id(number: u64) -> Option<RequestId> {
-        RequestId::new(&format!("{MINTED}{number:04}")).ok()
+        RequestId::new(&format_smolstr!("{MINTED}{number:04}")).ok()
     }
 
     /// The number of an id as the core writes it, and of no other.

@@ -12,6 +12,11 @@ use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref};
 
+/// Partners in 64 bytes, which is what memory gives at once.
+const PARTNERS_A_LINE: usize = 64 / size_of::<(AgentId, TaskId)>();
+/// Where a list of partners is longer, looking at all of it costs more than waiting.
+const PARTNERS_LINES_MAX: usize = 16;
+
 /// An agent or a human.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agent {
@@ -257,6 +262,15 @@ impl Agent {
             credential: Box::new(credential),
             ack: AckClock::default(),
         }
+    }
+
+    /// Reads a little of each list that a send looks at or adds to, for the reason of [`super::State::touch`].
+    pub(crate) fn touch(&self) {
+        let queue = self.queue.last().map_or(0, |(at, _)| at.0);
+        let due = self.ack.due.last().map_or(0, |(due, _)| *due);
+        let recent = self.recent.back().map_or(0, |(at, _)| at.0) ^ self.roots.last().map_or(0, |at| at.0);
+        let partners = self.partners.iter().step_by(PARTNERS_A_LINE).take(PARTNERS_LINES_MAX);
+        core::hint::black_box(partners.fold(queue ^ due ^ recent, |sum, (_, task)| sum ^ task.0));
     }
 
     /// Its name; `system` for the broker itself.

@@ -102,7 +102,7 @@ impl Standing {
             let incident = state.incidents.iter().rev().find(|(_, i)| i.lifted.is_none() && on(&i.on));
             holds.push(latched("conversation", conv.reference.to_string(), incident.map(|(id, _)| id.to_string())));
         }
-        let grant = self.grant.and_then(|id| Some((id, state.grants.get(&id)?.latched?)));
+        let grant = self.grant.and_then(|id| Some((id, state.grants.get(&id)?.latched.get()?)));
         if let Some((id, incident)) = grant {
             holds.push(latched("grant", id.to_string(), Some(incident.to_string())));
         }
