@@ -408,3 +408,18 @@ impl State {
         tokens.max(share(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd))
     }
 }
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    /// What an open conversation takes is mostly these (`lastword bench memory`): who adds a field sees what it costs.
+    #[test]
+    fn records_are_small() {
+        let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];
+        assert_eq!(sizes, [152, 160, 168, 112]);
+        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [88, 40, 280]);
+        assert_eq!(size_of::<Option<Task>>(), size_of::<Task>(), "a place in a table takes no more than its record");
+        assert_eq!(size_of::<(Time, Closed)>(), 24);
+    }
+}

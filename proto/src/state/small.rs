@@ -55,7 +55,7 @@ impl<T: Number> Opt<T> {
 
     /// Takes it out.
     pub(crate) fn take(&mut self) -> Option<T> {
-        core::mem::replace(self, Self::none()).get()
+        core::mem::take(self).get()
     }
 }
 

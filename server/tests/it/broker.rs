@@ -54,8 +54,10 @@ async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_
         thread.join().unwrap();
 
         let (handle, _thread) = start(&log);
-        let refs =
-            handle.query(|live| live.state.conversations.values().map(|conv| conv.reference.to_string()).collect::<Vec<_>>()).await.unwrap();
+        let refs = handle
+            .query(|live| live.state.conversations.values().map(|conv| conv.reference.to_string()).collect::<Vec<_>>())
+            .await
+            .unwrap();
         assert_eq!(refs, ["T-1"]);
         let kilo = handle.prove(agent_token.reveal()).unwrap();
         assert!(matches!(handle.submit(Input::Take(kilo, None)).await.unwrap(), Reply::Delivery(Some(_))));
