@@ -24,7 +24,7 @@ pub(super) fn append<T>(list: &mut ThinVec<T>, item: T) {
 pub(super) const LAST: u64 = u64::MAX - 1;
 
 /// A number that may be missing, in the 8 bytes of a number; `Option` takes 16. The largest one of all stands for none,
-/// and is kept as [`LAST`].
+/// and is kept as the one before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Opt<T>(T);
 
