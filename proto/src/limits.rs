@@ -195,7 +195,7 @@ impl Observed {
     /// Whether the guard called `name` only observes.
     #[must_use]
     pub fn observes(self, name: &str) -> bool {
-        guards::GUARDS.iter().position(|g| g.name == name).is_some_and(|i| self.contains(i))
+        self.0 != 0 && guards::GUARDS.iter().position(|g| g.name == name).is_some_and(|i| self.contains(i))
     }
 }
 

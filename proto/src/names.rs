@@ -2,7 +2,7 @@
 
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
-use smol_str::SmolStr;
+use smol_str::{SmolStr, format_smolstr};
 
 /// Longest agent name, action or group, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
@@ -138,7 +138,7 @@ impl Ref {
     /// The REF of the `n`th child that nobody named; `None` when it would be too long.
     #[must_use]
     pub fn child(&self, n: u32) -> Option<Self> {
-        Self::new(&alloc::format!("{self}/{n}")).ok()
+        Self::new(&format_smolstr!("{self}/{n}")).ok()
     }
 }
 

@@ -1,5 +1,6 @@
 //! The state: what the fold of all facts is. Read by guards and edges, changed only by the fold.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
@@ -11,20 +12,24 @@ use crate::ids::{
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, RequestId};
 use crate::policy::Policy;
+use index::Index;
 
 mod fold;
 mod fold_people;
 mod fold_tasks;
 mod fold_turns;
+mod index;
 mod keys;
 mod small;
 mod table;
+mod timers;
 mod work;
 mod workspace;
 
 pub use keys::{Keys, RequestNumber};
-pub use small::{Few, Sorted, TaskSet};
+pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
+pub use timers::{Timer, Timers};
 pub use work::*;
 pub use workspace::*;
 
@@ -63,7 +68,7 @@ pub struct State {
     pub running: Running,
     /// All agents and humans ever registered, by number; the first is the broker itself.
     pub agents: Vec<Agent>,
-    /// Their numbers by name, live or not.
+    /// Their numbers by name, live or not, in the order of the names.
     pub names: BTreeMap<AgentName, AgentId>,
     /// Who holds the token with this hash.
     pub credentials: BTreeMap<Credential, AgentId>,
@@ -73,8 +78,8 @@ pub struct State {
     pub groups: BTreeMap<Label, BTreeSet<AgentId>>,
     /// Conversations by number.
     pub conversations: Table<ConvId, Conversation>,
-    /// Conversations by REF.
-    pub refs: BTreeMap<Ref, ConvId>,
+    refs: Index,
+    agents_by_name: Index,
     /// Grants.
     pub grants: Table<GrantId, Grant>,
     /// Tasks, open ones and remembered ones.
@@ -98,7 +103,7 @@ pub struct State {
     /// Latches that hold, and those lifted, newest last.
     pub incidents: BTreeMap<IncidentId, Incident>,
     /// What is due when.
-    pub timers: BTreeSet<(Time, Timer)>,
+    pub timers: Timers,
     /// What was closed when, to be forgotten after `retention_ms`.
     pub(crate) closed: VecDeque<(Time, Closed)>,
     /// Last numbers given.
@@ -120,12 +125,12 @@ pub(crate) struct Minted {
     pub(crate) incident: u64,
 }
 
-/// What may be forgotten.
+/// What may be forgotten. A key that the core minted goes with its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Closed {
     Task(TaskId),
     Grant(GrantId),
-    Key(RequestId),
+    Key(Box<RequestId>),
     Escalation(EscalationId),
     Approval(ApprovalId),
     Incident(IncidentId),
@@ -146,38 +151,6 @@ pub enum Running {
     Stopped,
 }
 
-/// A timer; the sentence of each is [`Timer::why`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum Timer {
-    /// The earliest unacknowledged request of an agent (Q2).
-    Ack(AgentId),
-    /// A turn's lease (F1).
-    Lease(TurnId),
-    /// A request's deadline (Q2).
-    Deadline(TaskId),
-    /// A grant's end (D8).
-    Grant(GrantId),
-    /// An approval's end (H2).
-    Approval(ApprovalId),
-    /// A claim's end (C1).
-    Claim(ClaimId),
-}
-
-impl Timer {
-    /// Why the core wants to be called then.
-    #[must_use]
-    pub const fn why(self) -> &'static str {
-        match self {
-            Self::Ack(_) => "a request was not acknowledged",
-            Self::Lease(_) => "a turn's lease ends",
-            Self::Deadline(_) => "a request's deadline passes",
-            Self::Grant(_) => "a grant expires",
-            Self::Approval(_) => "an approval is denied by itself",
-            Self::Claim(_) => "a claim ends",
-        }
-    }
-}
-
 impl Default for State {
     fn default() -> Self {
         Self {
@@ -191,7 +164,8 @@ impl Default for State {
             actions: BTreeMap::new(),
             groups: BTreeMap::new(),
             conversations: Table::new(),
-            refs: BTreeMap::new(),
+            refs: Index::default(),
+            agents_by_name: Index::default(),
             grants: Table::new(),
             tasks: Table::new(),
             turns: Table::new(),
@@ -203,7 +177,7 @@ impl Default for State {
             rooms: BTreeMap::new(),
             room_names: BTreeMap::new(),
             incidents: BTreeMap::new(),
-            timers: BTreeSet::new(),
+            timers: Timers::default(),
             closed: VecDeque::new(),
             minted: Minted::default(),
         }
@@ -234,7 +208,7 @@ impl State {
     /// A live agent or human by name.
     #[must_use]
     pub fn live(&self, name: &str) -> Option<AgentId> {
-        let id = *self.names.get(name)?;
+        let id = self.agent_of(name)?;
         self.agent(id)?.live.then_some(id)
     }
 
@@ -273,7 +247,13 @@ impl State {
     /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
     pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
         let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
-        conv.grant.into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+        conv.grant.get().into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+    }
+
+    /// The open tasks of a grant, in order.
+    pub fn open_tasks_of(&self, grant: GrantId) -> impl Iterator<Item = TaskId> + '_ {
+        let tasks = self.grants.get(&grant).filter(|grant| grant.open_tasks > 0).into_iter().flat_map(|g| &g.tasks);
+        tasks.copied().filter(|task| self.tasks.get(task).is_some_and(|task| !task.is_closed()))
     }
 
     /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).
@@ -339,8 +319,8 @@ impl State {
         let policy = ruled.unwrap_or(&self.limits.approvers);
         let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
         let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
-        let mut tasks = self.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);
-        let works_for_it = tasks.any(|task| self.ancestors(*task).any(|above| above == approval.agent));
+        let mut tasks = self.agent(agent).into_iter().flat_map(Agent::grant_tasks);
+        let works_for_it = tasks.any(|task| self.ancestors(task).any(|above| above == approval.agent));
         agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
     }
 
@@ -362,7 +342,7 @@ impl State {
     /// The next timer, and why.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, &'static str)> {
-        self.timers.first().map(|(at, timer)| (*at, timer.why()))
+        self.timers.first().map(|(at, timer)| (at, timer.why()))
     }
 
     /// Agent messages counted in a place since a human spoke.
@@ -426,5 +406,20 @@ impl State {
         let (limits, more) = (&self.limits, grant.extension());
         let tokens = share(grant.spend.tokens, limits.grant_tokens_max, more.tokens);
         tokens.max(share(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd))
+    }
+}
+
+#[cfg(all(test, target_pointer_width = "64"))]
+mod tests {
+    use super::*;
+
+    /// What an open conversation takes is mostly these (`lastword bench memory`): who adds a field sees what it costs.
+    #[test]
+    fn records_are_small() {
+        let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];
+        assert_eq!(sizes, [152, 160, 168, 112]);
+        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [88, 40, 280]);
+        assert_eq!(size_of::<Option<Task>>(), size_of::<Task>(), "a place in a table takes no more than its record");
+        assert_eq!(size_of::<(Time, Closed)>(), 24);
     }
 }

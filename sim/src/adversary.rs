@@ -263,10 +263,10 @@ impl Random {
         if !self.chance(percent) {
             return None;
         }
-        let known = world.core().state().refs.len();
+        let known = world.core().state().conversations.len();
         if known > 0 && self.chance(60) {
             let place = self.below(known);
-            return world.core().state().refs.keys().nth(place).cloned();
+            return world.core().state().conversations.values().nth(place).map(|conv| conv.reference.clone());
         }
         self.refs += 1;
         Ref::new(&format!("R-{}", self.refs)).ok()

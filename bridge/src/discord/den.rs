@@ -104,7 +104,7 @@ impl Den {
     /// The messages of agents in a conversation since a human spoke.
     pub(crate) fn turns_on(&self, reference: &str) -> u64 {
         let state = self.core.state();
-        state.turns_in(Place::Conversation(state.refs[&Ref::new(reference).unwrap()]))
+        state.turns_in(Place::Conversation(state.conv_of(reference).unwrap()))
     }
 
     /// Posts that reached the others.

@@ -93,7 +93,7 @@ impl Step<'_> {
             lifted.push(Latched::Place(Place::Conversation(conv)));
         }
         for grant in self.state().open_grants_of(conv) {
-            let Some(incident) = self.state().grants[&grant].latched else { continue };
+            let Some(incident) = self.state().grants[&grant].latched.get() else { continue };
             let code = self.state().incidents.get(&incident).map(|i| i.code);
             let extension = code.map(|c| once_more(c, &self.state().limits)).unwrap_or_default();
             self.record(Fact::GrantExtended { grant, by: by.agent(), extension });

@@ -1,6 +1,7 @@
 //! Ending a turn: a final answer is never lost, whatever else holds (F2–F6).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType};
@@ -32,7 +33,7 @@ impl Step<'_> {
         let state = self.state();
         let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
         let named = named.filter(|id| self.rule(Rule::LateAnswers) || mine(id).is_some_and(|t| t.open));
-        match (named, state.agent(agent).map_or(&[][..], |a| &a.turns)) {
+        match (named, state.agent(agent).map_or(&[][..], |a| a.turns.as_slice())) {
             (Some(id), _) => match mine(&id) {
                 Some(turn) if turn.open => Ok(id),
                 known => Err((known.map(|_| id), Code::LeaseLost.into())),
@@ -56,7 +57,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::TurnsSoft).numbers(max, turns));
         }
         // A decision for which it says to wait may have come already: then it opens the next turn.
-        let decided = turn_decided.filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
+        let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
             Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
             Some(FinishStatus::Waiting) | None if in_flight => FinishStatus::Waiting,
@@ -124,7 +125,8 @@ impl Step<'_> {
         let again = reassigned < limits.reassignments_max && runs < limits.runs_max;
         let asker = self.asker_of(task).agent().unwrap_or(crate::fact::SYSTEM);
         let room = self.has_room_for_agent(task);
-        let next = self.serves(action.as_str(), asker, Some(task), &request.tried);
+        let tried: Vec<AgentId> = self.state().tasks[&task].tried().collect();
+        let next = self.serves(action.as_str(), asker, Some(task), &tried);
         let next = next.filter(|agent| again && (room || self.has_woken(task, *agent)));
         match next {
             Some(agent) => {
@@ -244,7 +246,7 @@ impl Step<'_> {
         let Some((id, task)) = self.state().task_of(request) else {
             return Err(Refusal::new(Code::UnknownRequest).about(request));
         };
-        let tried = task.request.as_ref().is_some_and(|r| r.tried.contains(&agent));
+        let tried = task.tried().any(|one| one == agent);
         let last = task.turns.iter().rev().copied().find(|t| self.state().turns[t].agent == agent);
         match task.phase {
             Phase::Open(turn) if task.agent == agent => Ok(turn),
@@ -327,7 +329,7 @@ impl Step<'_> {
     fn paced(&self, task: TaskId) -> Result<(), Refusal> {
         let state = self.state();
         let turn = state.tasks[&task].turn().and_then(|t| state.turns.get(&t));
-        let last = turn.and_then(|t| t.progress_at).max(state.tasks[&task].status_at);
+        let last = turn.and_then(|t| t.progress_at.get()).max(state.tasks[&task].status_at.get());
         let interval = state.limits.progress_interval_ms;
         match last.map(|at| self.now.since(at)).filter(|since| *since < interval) {
             Some(since) => Err(Refusal::new(Code::SenderRate).numbers(1, 2).retry_after(interval - since)),

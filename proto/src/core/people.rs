@@ -53,7 +53,7 @@ impl Step<'_> {
             return Ok((Some(task), self.state().tasks[&task].conv));
         }
         let reference = reference.ok_or_else(|| Refusal::new(Code::RefRequired))?;
-        match self.state().refs.get(reference).copied() {
+        match self.state().conv_of(reference.as_str()) {
             Some(conv) if self.state().conversations[&conv].has_part(agent) => Ok((None, conv)),
             Some(_) => Err(Refusal::new(Code::RefInUse).about(reference)),
             None => {
@@ -260,9 +260,9 @@ impl Step<'_> {
     /// A human's post about a work item is heard in its conversation and in those that came of it (R4).
     fn rearm(&mut self, by: AgentId, reference: &Ref) {
         let state = self.state();
-        let Some(root) = state.refs.get(reference) else { return };
+        let Some(root) = state.conv_of(reference.as_str()) else { return };
         let silent = |conv: &ConvId| state.turns_in(Place::Conversation(*conv)) > 0;
-        let convs: Vec<ConvId> = state.lineage_below(*root).into_iter().filter(silent).collect();
+        let convs: Vec<ConvId> = state.lineage_below(root).into_iter().filter(silent).collect();
         for conv in convs {
             self.lift_place(Place::Conversation(conv), by);
             self.record(Fact::Rearmed { conv, by });

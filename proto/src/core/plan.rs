@@ -11,7 +11,10 @@ use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Asker, Task};
+use crate::state::{Agent, Asker, Few, Task};
+
+/// For whom a draft is.
+pub(super) type Targets = Few<AgentId, 4>;
 
 /// A draft, and the conversation that its REF names: looked up once, among all REFs there are.
 pub(super) struct Named<'a> {
@@ -67,13 +70,13 @@ impl Step<'_> {
 
     /// The draft, and the conversation that its REF names.
     pub(super) fn named<'a>(&self, draft: &'a Draft) -> Named<'a> {
-        let conv = draft.reference.as_ref().and_then(|reference| self.state().refs.get(reference).copied());
+        let conv = draft.reference.as_ref().and_then(|reference| self.state().conv_of(reference.as_str()));
         Named { draft, conv }
     }
 
     /// The agents for whom it is, in order, each once.
-    pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Vec<AgentId>, Refusal> {
-        let mut targets = Vec::new();
+    pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Targets, Refusal> {
+        let mut targets = Targets::new();
         self.resolve(sender, draft, &draft.to, &mut targets)?;
         if targets.len() > 1 {
             let mut seen = alloc::collections::BTreeSet::new();
@@ -86,12 +89,16 @@ impl Step<'_> {
         Ok(targets)
     }
 
-    fn resolve(&self, sender: AgentId, draft: &Draft, to: &Address, targets: &mut Vec<AgentId>) -> Result<(), Refusal> {
+    fn resolve(&self, sender: AgentId, draft: &Draft, to: &Address, targets: &mut Targets) -> Result<(), Refusal> {
         let state = self.state();
         let unknown = || Refusal::new(Code::UnknownRecipient).about(to);
         match to {
             Address::All => {}
-            Address::Name(name) => targets.push(state.live(name.as_str()).ok_or_else(unknown)?),
+            Address::Name(name) => {
+                let named = state.live(name.as_str()).ok_or_else(unknown)?;
+                state.agents[named.0 as usize].touch();
+                targets.push(named);
+            }
             Address::User => targets.push(self.human_of(sender, draft).ok_or_else(unknown)?),
             Address::Group(group) => {
                 let members = state.groups.get(group.as_str()).ok_or_else(unknown)?;
@@ -104,8 +111,8 @@ impl Step<'_> {
             Address::Action(action) => {
                 let task = self.standing(sender, &self.named(draft), &[]).task();
                 // Outside a turn its askers are no choice either: asking them would be refused (D7).
-                let tasks = state.agent(sender).into_iter().flat_map(|a| &a.grant_tasks);
-                let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(t)?.asker.agent()).collect();
+                let tasks = state.agent(sender).into_iter().flat_map(Agent::grant_tasks);
+                let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(&t)?.asker.agent()).collect();
                 targets.push(self.serves(action.as_str(), sender, task, &askers).ok_or_else(unknown)?);
             }
             Address::List(items) => {
@@ -163,7 +170,7 @@ impl Step<'_> {
         let unnamed = line.fault == Some(Fault::Required) && !self.has_guard("ref_required");
         let line = if unnamed { self.human_line(draft) } else { line };
         let depth = self.depth(sender, standing, &line.plan);
-        let human = to.and_then(|t| state.agent(t)).is_some_and(crate::state::Agent::is_human);
+        let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
         Line { depth: if human { 0 } else { depth }, ..line }
     }
 
@@ -193,7 +200,7 @@ impl Step<'_> {
 
     fn minted(&self, prefix: &str, after: u32) -> Option<Ref> {
         let mut tries = (after + 1..).map(|n| Ref::new(&alloc::format!("{prefix}{n}")));
-        tries.find_map(|r| r.ok().filter(|r| !self.state().refs.contains_key(r)))
+        tries.find_map(|r| r.ok().filter(|r| self.state().conv_of(r.as_str()).is_none()))
     }
 
     /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
@@ -228,7 +235,7 @@ impl Step<'_> {
         let state = self.state();
         let conv = &state.conversations[&parent];
         let first = conv.children + 1 + fresh;
-        let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| !state.refs.contains_key(r));
+        let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| state.conv_of(r.as_str()).is_none());
         free.map_or(Plan::None, |r| Plan::Open(r, Some(parent)))
     }
 

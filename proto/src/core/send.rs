@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, SYSTEM, Terms};
-use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Standing, View};
+use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Records, Standing, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::{Ref, RequestId};
@@ -94,7 +94,7 @@ impl Step<'_> {
     ) {
         let state = self.state();
         let task = turn.and_then(|t| state.turns.get(&t)).and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
-        let named = reference.as_ref().and_then(|r| state.refs.get(r).copied());
+        let named = reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
         let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
         if let Some(conv) = named.or(task).filter(part) {
             self.hear_in(agent, Place::Conversation(conv));
@@ -137,10 +137,11 @@ impl Step<'_> {
     }
 
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
+        self.state().touch(sender, &draft);
         let (unresolved, found) = match self.targets(sender, &draft) {
             Ok(found) => (None, found),
-            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Vec::new()),
-            Err(_) => (None, alloc::vec![SYSTEM]),
+            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Few::new()),
+            Err(_) => (None, Few::from_slice(&[SYSTEM])),
         };
         let named = self.named(&draft);
         let standing = self.standing(sender, &named, &found);
@@ -244,6 +245,7 @@ impl Step<'_> {
                 line,
                 heard: *heard,
                 ahead: Ahead { targets: &targets[..i.min(targets.len())] },
+                records: Records::find(self.state(), sending.sender, sending.standing, *to),
             })
             .collect();
         'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
@@ -297,7 +299,7 @@ impl Step<'_> {
         let mut contents = Content::of(&mut draft, targets.len());
         let mut root = standing.task();
         if !self.rule(Rule::Correlation) {
-            root = root.and(self.state().agents[sender.0 as usize].grant_tasks.last().copied());
+            root = root.and(self.state().agents[sender.0 as usize].grant_tasks().last().copied());
         }
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, line)) in targets.into_iter().enumerate() {
@@ -340,8 +342,8 @@ impl Step<'_> {
             Plan::Open(reference, parent) => (reference, *parent),
             Plan::None => unreachable!("a line without a plan has a fault, which is always refused"),
         };
-        if again && let Some(conv) = self.state().refs.get(reference) {
-            return *conv;
+        if again && let Some(conv) = self.state().conv_of(reference.as_str()) {
+            return conv;
         }
         let conv = ConvId(self.state().minted_conversations() + 1);
         self.record(Fact::ConversationOpened { conv, reference: reference.clone(), parent, opener });
@@ -416,7 +418,7 @@ impl Step<'_> {
     }
 
     fn terms(&self, draft: &Draft, task: Option<&Task>, to: AgentId, number: Option<usize>) -> Terms {
-        let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline);
+        let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline.get());
         let own = draft.deadline_ms.map(|ms| self.now.plus(ms));
         let deadline = match (own, above) {
             (Some(own), Some(above)) => Some(own.min(above)),

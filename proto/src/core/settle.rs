@@ -99,7 +99,7 @@ impl Step<'_> {
 
     /// Closes a grant whose root task has finished and of which no task is open (D7).
     pub(super) fn close_grant(&mut self, id: GrantId) {
-        let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks.is_empty());
+        let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks == 0);
         if done {
             self.record(Fact::GrantClosed { grant: id, end: GrantEnd::Finished });
         }
@@ -162,7 +162,7 @@ impl Step<'_> {
     /// Ends everything that an agent serves or has started, because it is gone or was stopped.
     pub(super) fn end_tasks_of(&mut self, agent: AgentId, cause: Cause) {
         let open: Vec<TaskId> = self.state().agent(agent).map_or_else(Vec::new, |a| {
-            let tasks = a.grant_tasks.iter().filter_map(|id| Some((*id, self.state().tasks.get(id)?)));
+            let tasks = a.grant_tasks().into_iter().filter_map(|id| Some((id, self.state().tasks.get(&id)?)));
             tasks.filter(|(_, t)| t.agent == agent && !t.is_closed()).map(|(id, _)| id).collect()
         });
         for id in open {

@@ -122,7 +122,7 @@ impl Step<'_> {
         if child.asker.agent() != Some(by.agent()) {
             return Err(unknown());
         }
-        let Some(answer) = child.request.as_ref().and_then(|r| r.answer) else {
+        let Some(answer) = child.request.as_ref().and_then(|r| r.answer.get()) else {
             return Ok(Reply::Delivery(None));
         };
         let crate::state::Asker::Task { task, .. } = child.asker else {

@@ -1,5 +1,7 @@
 //! Time: what is due is decided here, and the decision is a fact.
 
+use alloc::vec::Vec;
+
 use super::Step;
 use crate::envelope::AnswerStatus;
 use crate::fact::{Answer, Decision, Fact, GrantEnd, Outcome as Cause, Rerun, SYSTEM, Spend, TurnEnd};
@@ -11,7 +13,7 @@ const LOST_MAX: u32 = 2;
 
 impl Step<'_> {
     pub(super) fn tick(&mut self) {
-        while let Some(&(at, timer)) = self.state().timers.first()
+        while let Some((at, timer)) = self.state().timers.first()
             && at <= self.now
         {
             let before = self.state().seq;
@@ -67,8 +69,10 @@ impl Step<'_> {
 
     /// Ends a grant with all that is open in it.
     pub(super) fn end_grant(&mut self, id: GrantId, end: GrantEnd, cause: Cause) {
-        let Some(grant) = self.state().grants.get(&id).filter(|g| g.end.is_none()) else { return };
-        let open = grant.open_tasks.clone();
+        if self.state().grants.get(&id).is_none_or(|grant| grant.end.is_some()) {
+            return;
+        }
+        let open: Vec<TaskId> = self.state().open_tasks_of(id).collect();
         // First the end, so that the last of its tasks doesn't close it as finished.
         self.record(Fact::GrantClosed { grant: id, end });
         let status = if end == GrantEnd::Expired { AnswerStatus::TimedOut } else { AnswerStatus::Cancelled };

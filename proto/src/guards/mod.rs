@@ -207,6 +207,27 @@ pub struct View<'a> {
     pub heard: Option<(Place, u64)>,
     /// What comes before it in the same send.
     pub ahead: Ahead<'a>,
+    /// The records of these.
+    pub records: Records<'a>,
+}
+
+/// The records that guards look at, found once for all of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Records<'a> {
+    sender: Option<&'a Agent>,
+    recipient: Option<&'a Agent>,
+    task: Option<&'a Task>,
+    grant: Option<&'a Grant>,
+}
+
+impl<'a> Records<'a> {
+    /// Finds them.
+    #[must_use]
+    pub fn find(state: &'a State, sender: AgentId, standing: Standing, to: Option<AgentId>) -> Self {
+        let task = standing.task().and_then(|task| state.tasks.get(&task));
+        let grant = task.and_then(|task| state.grants.get(&task.grant));
+        Self { sender: state.agent(sender), recipient: to.and_then(|to| state.agent(to)), task, grant }
+    }
 }
 
 impl<'a> View<'a> {
@@ -218,26 +239,26 @@ impl<'a> View<'a> {
 
     /// The task in which it is sent.
     #[must_use]
-    pub fn task(&self) -> Option<&'a Task> {
-        self.state.tasks.get(&self.standing.task()?)
+    pub const fn task(&self) -> Option<&'a Task> {
+        self.records.task
     }
 
     /// The grant under which it is sent.
     #[must_use]
-    pub fn grant(&self) -> Option<&'a Grant> {
-        self.state.grants.get(&self.task()?.grant)
+    pub const fn grant(&self) -> Option<&'a Grant> {
+        self.records.grant
     }
 
     /// The recipient's record.
     #[must_use]
-    pub fn recipient(&self) -> Option<&'a Agent> {
-        self.state.agent(self.to?)
+    pub const fn recipient(&self) -> Option<&'a Agent> {
+        self.records.recipient
     }
 
     /// The sender's record.
     #[must_use]
-    pub fn sender(&self) -> Option<&'a Agent> {
-        self.state.agent(self.sender)
+    pub const fn sender(&self) -> Option<&'a Agent> {
+        self.records.sender
     }
 
     /// Whether the recipient is a human, so that the message adds no depth and wakes no agent.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use super::View;
 use crate::ids::{AgentId, Time};
 use crate::refusal::{Code, Refusal};
-use crate::state::State;
+use crate::state::{Agent, State};
 
 /// The recipient blocks, directly or through others, on the sender, which would block on it.
 pub(super) fn mutual_wait(view: &View<'_>) -> Option<Refusal> {
@@ -32,10 +32,10 @@ fn blocks_on(state: &State, now: Time, from: AgentId, goal: AgentId) -> bool {
 
 /// Who serves the requests on which `agent` blocks.
 fn awaited(state: &State, now: Time, agent: AgentId) -> impl Iterator<Item = AgentId> + '_ {
-    let tasks = state.agent(agent).into_iter().flat_map(|a| &a.grant_tasks);
-    let children = tasks.filter_map(|t| state.tasks.get(t)).flat_map(|t| &t.children);
+    let tasks = state.agent(agent).into_iter().flat_map(Agent::grant_tasks);
+    let children = tasks.filter_map(|t| state.tasks.get(&t)).flat_map(|t| &t.children);
     children.filter_map(|c| state.tasks.get(c)).filter_map(move |child| {
-        let until = child.request.as_ref()?.wait_until?;
+        let until = child.request.as_ref()?.wait_until.get()?;
         (!child.is_closed() && until > now).then_some(child.agent)
     })
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 
 use super::{Agent, Closed, Grant, Incident, Running, State, Timer};
 use crate::fact::{Control, Extension, Fact, GrantEnd, Latched, Outcome, Place, Profile, Scope};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Time};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 
 impl State {
     /// Folds one fact that happened at `at`; gives the grant that it belongs to, and that grant's Φ after it.
@@ -132,8 +132,8 @@ impl State {
     fn configured(&mut self, limits: &crate::limits::Limits) {
         self.limits = limits.clone();
         for id in self.open_grants() {
-            let tasks = &self.grants[&id].open_tasks;
-            let structure = tasks.iter().fold(0, |sum: u64, t| sum.saturating_add(self.structure_of(*t)));
+            let tasks = self.open_tasks_of(id);
+            let structure = tasks.fold(0, |sum: u64, t| sum.saturating_add(self.structure_of(t)));
             if let Some(grant) = self.grants.get_mut(&id) {
                 grant.structure = structure;
             }
@@ -146,19 +146,23 @@ impl State {
                 if id.0 as usize == self.agents.len() {
                     self.agents.push(Agent::new(Some(name.clone()), *kind, *credential));
                 }
-                self.names.insert(name.clone(), *id);
+                self.refs.seed(credential);
+                self.agents_by_name.seed(credential);
+                if self.names.insert(name.clone(), *id).is_none() {
+                    self.agents_by_name.insert(name.as_str(), id.0);
+                }
                 let agent = &mut self.agents[id.0 as usize];
                 agent.kind = *kind;
                 agent.incarnation = *incarnation;
                 agent.live = true;
                 agent.running = Running::Active;
-                agent.profile = profile.clone();
+                *agent.profile = profile.clone();
                 self.rekey(*id, *credential);
                 self.index_profile(*id, profile, true);
                 self.refresh_clock(at, *id);
             }
             Fact::Amended { agent: id, profile } => {
-                let old = core::mem::replace(&mut self.agents[id.0 as usize].profile, profile.clone());
+                let old = core::mem::replace(&mut *self.agents[id.0 as usize].profile, profile.clone());
                 self.index_profile(*id, &old, false);
                 self.index_profile(*id, profile, true);
                 self.refresh_clock(at, *id);
@@ -167,7 +171,7 @@ impl State {
                 let agent = &mut self.agents[id.0 as usize];
                 agent.live = false;
                 agent.notices.clear();
-                let (old, profile) = (agent.credential, agent.profile.clone());
+                let (old, profile) = (*agent.credential, agent.profile.clone());
                 self.credentials.remove(&old);
                 self.index_profile(*id, &profile, false);
                 self.leave_nothing_behind(at, *id);
@@ -179,7 +183,7 @@ impl State {
     }
 
     fn rekey(&mut self, id: AgentId, credential: [u8; 32]) {
-        let old = core::mem::replace(&mut self.agents[id.0 as usize].credential, credential);
+        let old = core::mem::replace(&mut *self.agents[id.0 as usize].credential, credential);
         self.credentials.remove(&old);
         self.credentials.insert(credential, id);
     }
@@ -219,7 +223,7 @@ impl State {
         match fact {
             Fact::GrantOpened { grant, giver, conv, expires_at } => {
                 self.minted.grant = grant.0;
-                self.timers.insert((*expires_at, Timer::Grant(*grant)));
+                self.timers.insert(*expires_at, Timer::Grant(*grant));
                 let own_root = !self.agents[giver.0 as usize].is_human();
                 let opened = Grant::new(*giver, own_root, *conv, (at, *expires_at), self.limits.potential(0));
                 self.grants.insert(*grant, opened);
@@ -239,12 +243,12 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.extended.get_or_insert_default().add(more);
         grant.budget_warned = false;
-        self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+        self.timers.remove(grant.expires_at, Timer::Grant(id));
         grant.expires_at = grant.expires_at.plus(more.time_ms);
         if grant.clock_stopped_at.is_none() {
-            self.timers.insert((grant.expires_at, Timer::Grant(id)));
+            self.timers.insert(grant.expires_at, Timer::Grant(id));
         }
-        let root = grant.root_task.and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
+        let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
             root.quota_left = root.quota_left.saturating_add(more.requests);
             grant.structure = grant.structure.saturating_add(more.requests.saturating_mul(per_request));
@@ -254,17 +258,15 @@ impl State {
     fn grant_closed(&mut self, at: Time, id: GrantId, end: GrantEnd) {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.end = Some(end);
-        self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+        self.timers.remove(grant.expires_at, Timer::Grant(id));
         let latch = grant.latched.take();
         let mut used = Vec::new();
         for task in &grant.tasks {
             let Some(known) = self.tasks.get(task) else { continue };
             used.push(known.conv);
             used.extend(known.delegates.iter().map(|d| d.conv));
-            let served = known.request.iter().flat_map(|r| &r.tried).chain([&known.agent]);
-            for agent in served {
+            for agent in known.tried() {
                 let agent = &mut self.agents[agent.0 as usize];
-                agent.grant_tasks.remove(task);
                 for partner in known.partners() {
                     agent.partners.remove(&(partner, *task));
                 }
@@ -304,7 +306,7 @@ impl State {
         match on {
             Latched::Grant(grant) => {
                 if let Some(grant) = self.grants.get_mut(&grant) {
-                    grant.latched = held;
+                    grant.latched = held.into();
                 }
             }
             Latched::Place(Place::Conversation(conv)) => {
@@ -326,7 +328,7 @@ impl State {
         match on {
             Latched::Grant(grant) => {
                 self.refresh_grant(at, grant);
-                let tasks = self.grants.get(&grant).map(|g| g.open_tasks.clone()).unwrap_or_default();
+                let tasks: Vec<TaskId> = self.open_tasks_of(grant).collect();
                 self.rearm_all(at, tasks);
             }
             Latched::Place(Place::Conversation(conv)) => self.latch_changed(at, conv),
@@ -337,7 +339,7 @@ impl State {
     /// A latch holds one conversation alone, and an agent can trip it: nothing here may grow with the workspace.
     fn latch_changed(&mut self, at: Time, conv: ConvId) {
         let Some(held) = self.conversations.get(&conv) else { return };
-        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant));
+        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant.get()));
         grants.extend(tasks.iter().filter_map(|t| self.tasks.get(t)).map(|t| t.grant));
         self.rearm_all(at, tasks);
         for grant in grants {
@@ -349,7 +351,8 @@ impl State {
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
         let mut tasks = BTreeSet::new();
         for (id, below) in self.conversations.iter() {
-            if self.lineage(id).any(|c| self.refs.get(&c.reference) == Some(&conv)) {
+            let mut line = core::iter::successors(Some(id), |id| self.conversations.get(id)?.parent);
+            if line.any(|above| above == conv) {
                 tasks.extend(below.open_tasks.iter().copied());
             }
         }

@@ -4,6 +4,7 @@
     reason = "the dispatch in `State::change` matches every fact; each part gets its own"
 )]
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::fold::misdirected;
@@ -25,7 +26,7 @@ impl State {
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
         }
-        self.refs.insert(reference.clone(), *id);
+        self.refs.insert(reference.as_str(), id.0);
         self.closed.push_back((at, Closed::Conversation(*id)));
         self.conversations.insert(*id, Conversation::new(at, reference.clone(), *parent, *opener));
     }
@@ -34,10 +35,9 @@ impl State {
         let Fact::RootStarted { task, agent, conv, grant, received } = fact else { return misdirected(fact) };
         self.minted.task = task.0;
         let roots = &mut self.agents[agent.0 as usize].roots;
-        roots.push_back(at);
-        while roots.front().is_some_and(|first| at.since(*first) >= HOUR_MS) {
-            roots.pop_front();
-        }
+        let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
+        roots.drain(..over);
+        roots.push(at);
         if let Some(conv) = self.conversations.get_mut(conv) {
             conv.root = Some(RootLine { agent: *agent, task: *task, received: *received });
         }
@@ -79,7 +79,7 @@ impl State {
                 let known =
                     Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(*escalation) };
                 self.keys.choose(key.id.clone(), known);
-                self.closed.push_back((at, Closed::Key(key.id.clone())));
+                self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
             }
             Fact::EscalationNoted { escalation, by, .. } => {
                 let answer = self.seq;
@@ -123,7 +123,7 @@ impl State {
         match fact {
             Fact::ApprovalAsked { approval, task, agent, expires_at, .. } => {
                 self.minted.approval = approval.0;
-                self.timers.insert((*expires_at, Timer::Approval(*approval)));
+                self.timers.insert(*expires_at, Timer::Approval(*approval));
                 self.agents[agent.0 as usize].approvals_open += 1;
                 if let Some(asked) = Approval::asked(at, fact) {
                     self.approvals.insert(*approval, asked);
@@ -157,7 +157,7 @@ impl State {
                 let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);
                 let seq = self.seq;
                 if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
-                    turn.decided = Some(seq);
+                    turn.decided = seq.into();
                 }
                 self.notice(at, agent);
             }
@@ -174,7 +174,7 @@ impl State {
     pub(super) fn end_approval(&mut self, at: Time, id: ApprovalId, state: ApprovalState) {
         let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Pending) else { return };
         approval.state = state;
-        self.timers.remove(&(approval.expires_at, Timer::Approval(id)));
+        self.timers.remove(approval.expires_at, Timer::Approval(id));
         let (agent, task) = (approval.agent, approval.task);
         let open = &mut self.agents[agent.0 as usize].approvals_open;
         *open = open.saturating_sub(1);
@@ -215,7 +215,7 @@ impl State {
         match fact {
             Fact::Claimed { claim, agent, task, resource, mode, expires_at } => {
                 self.minted.claim = claim.0;
-                self.timers.insert((*expires_at, Timer::Claim(*claim)));
+                self.timers.insert(*expires_at, Timer::Claim(*claim));
                 self.agents[agent.0 as usize].claims += 1;
                 let resource = resource.clone();
                 let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
@@ -223,7 +223,7 @@ impl State {
             }
             Fact::Released { claim: id } => {
                 if let Some(claim) = self.claims.remove(id) {
-                    self.timers.remove(&(claim.expires_at, Timer::Claim(*id)));
+                    self.timers.remove(claim.expires_at, Timer::Claim(*id));
                     let count = &mut self.agents[claim.agent.0 as usize].claims;
                     *count = count.saturating_sub(1);
                 }
@@ -260,7 +260,7 @@ impl State {
                     escalation: None,
                 };
                 if !self.keys.contains(key.id.as_str()) {
-                    self.closed.push_back((at, Closed::Key(key.id.clone())));
+                    self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
                 }
                 self.keys.choose(key.id.clone(), known);
             }
@@ -297,7 +297,9 @@ impl State {
                 for turn in &task.turns {
                     self.turns.remove(turn);
                 }
-                self.tasks.remove(id);
+                if let Some(request) = self.tasks.remove(id).and_then(|task| task.request) {
+                    self.keys.remove_minted(request.id.as_str(), *id);
+                }
             }
             Closed::Grant(id) => drop(self.grants.remove(id)),
             Closed::Key(id) => self.forget_key(at, id),
@@ -310,9 +312,9 @@ impl State {
 
     fn forget_key(&mut self, at: Time, id: &RequestId) {
         if self.keys.task(id.as_str()).is_some_and(|t| self.tasks.contains_key(&t)) {
-            self.closed.push_back((at, Closed::Key(id.clone())));
+            self.closed.push_back((at, Closed::Key(Box::new(id.clone()))));
         } else {
-            self.keys.remove(id.as_str());
+            self.keys.remove_chosen(id.as_str());
         }
     }
 
@@ -320,7 +322,7 @@ impl State {
         let Some(conv) = self.conversations.get(&id) else { return };
         let idle = at.since(conv.last_at) >= self.limits.retention_ms;
         if idle && conv.users == 0 && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
-            self.refs.remove(&conv.reference);
+            self.refs.remove(conv.reference.as_str(), id.0);
             self.conversations.remove(&id);
         } else {
             self.closed.push_back((at, Closed::Conversation(id)));

@@ -4,8 +4,9 @@ use alloc::boxed::Box;
 
 use thin_vec::ThinVec;
 
+use super::small::{LAST, append};
 use super::{
-    ApprovalState, Asker, Closed, Delegate, EscalationState, Few, Known, Phase, Ready, Request, State, Task, Timer,
+    ApprovalState, Asker, Closed, Delegate, EscalationState, Few, Known, Opt, Phase, Ready, Request, State, Task, Timer,
 };
 use crate::envelope::{AnswerStatus, MessageType, Priority};
 use crate::fact::{Answer, Message, Outcome, Part, Recipient, SYSTEM, Terms};
@@ -31,11 +32,11 @@ impl State {
                     self.end_escalation(at, *id, EscalationState::Answered, Some((message.from, self.seq)));
                 }
                 let bytes = message.body.len() as u64;
-                self.ready(at, *task, Ready { message: self.seq, depth: None, child: None, bytes });
+                self.ready(at, *task, Ready { message: self.seq, depth: None, child: Opt::none(), bytes });
             }
             Part::Status { task, acknowledged, eta_ms } => {
                 if let Some(task) = self.tasks.get_mut(task) {
-                    task.status_at = Some(at);
+                    task.status_at = at.into();
                 }
                 if *acknowledged {
                     self.step(*task, RequestEvent::Acknowledged);
@@ -77,7 +78,7 @@ impl State {
                 let known =
                     Known { sender, fingerprint, messages: Few::from_slice(&[seq]), task: None, escalation: None };
                 self.keys.choose(key.id.clone(), known);
-                self.closed.push_back((at, Closed::Key(key.id.clone())));
+                self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
             }
         }
     }
@@ -151,12 +152,15 @@ impl State {
             None => Asker::Human(message.from),
         };
         let seq = self.seq;
-        let request = Request::new(message, terms, seq, to);
+        let request = Request::new(message, terms, seq);
         let received = asker.is_task().then_some((message.conv, message.depth)).into_iter().collect();
         let quota = self.limits.task_requests_max;
         let incarnation = self.agents[to.0 as usize].incarnation;
         let task =
             Task { received, hop: message.hops, quota_left: quota, ..Task::new(at, to, asker, message.conv, grant) };
+        if let Some(deadline) = request.deadline.get() {
+            self.timers.insert(deadline, Timer::Deadline(terms.task));
+        }
         self.tasks.insert(terms.task, Task { request: Some(Box::new(request)), incarnation, ..task });
         self.minted.task = terms.task.0;
         self.minted.request += 1;
@@ -168,10 +172,7 @@ impl State {
         if let Some(conv) = self.conversations.get_mut(&message.conv) {
             conv.users += 1;
             conv.open_tasks.insert(terms.task);
-            conv.grant = Some(grant);
-        }
-        if let Some(deadline) = terms.deadline {
-            self.timers.insert((deadline, Timer::Deadline(terms.task)));
+            conv.grant = grant.into();
         }
         self.enqueue(at, terms.task);
     }
@@ -180,18 +181,13 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.messages += 2;
         grant.owed += 1;
-        grant.open_tasks.insert(task);
-        grant.tasks.push(task);
+        grant.begin(task);
         grant.wake(to);
-        let server = &mut self.agents[to.0 as usize];
-        server.grant_tasks.insert(task);
         if let Some(partner) = asker.agent() {
-            server.partners.insert((partner, task));
+            self.agents[to.0 as usize].partners.insert((partner, task));
         }
         if asker.is_task() {
             grant.structure = grant.structure.saturating_sub(1);
-        } else {
-            grant.root_task = Some(task);
         }
         if grant.own_root {
             let day = &mut self.agents[grant.giver.0 as usize].day;
@@ -203,13 +199,13 @@ impl State {
     fn delegated(&mut self, asker: TaskId, delegate: Delegate) {
         let Some(task) = self.tasks.get_mut(&asker) else { return };
         task.quota_left = task.quota_left.saturating_sub(1);
-        task.children.push(delegate.task);
+        append(&mut task.children, delegate.task);
         self.agents[task.agent.0 as usize].partners.insert((delegate.agent, asker));
         let before = task.delegates.iter_mut().find(|d| d.agent == delegate.agent);
         let left = match before {
             Some(known) => Some(core::mem::replace(known, delegate).conv),
             None => {
-                task.delegates.push(delegate);
+                append(&mut task.delegates, delegate);
                 None
             }
         };
@@ -240,12 +236,9 @@ impl State {
         let incarnation = self.agents[agent.0 as usize].incarnation;
         let root = Task::new(at, agent, Asker::Nobody, conv, grant);
         self.tasks.insert(id, Task { received, quota_left, incarnation, phase: Phase::Waiting, ..root });
-        self.agents[agent.0 as usize].grant_tasks.insert(id);
         self.uses(conv, 1);
         if let Some(grant) = self.grants.get_mut(&grant) {
-            grant.root_task = Some(id);
-            grant.open_tasks.insert(id);
-            grant.tasks.push(id);
+            grant.begin(id);
         }
     }
 
@@ -254,7 +247,7 @@ impl State {
         self.close_task(at, answer.task, answer.status, answer.cause);
         let Some(task) = self.tasks.get_mut(&answer.task) else { return };
         if let Some(request) = &mut task.request {
-            request.answer = Some(seq);
+            request.answer = seq.into();
         }
         let asker = task.asker;
         self.step(answer.task, RequestEvent::Settled);
@@ -270,7 +263,7 @@ impl State {
                 }
                 let bytes = message.body.len() as u64;
                 let depth = Some((message.conv, message.depth));
-                self.ready(at, parent, Ready { message: seq, depth, child: Some(answer.task), bytes });
+                self.ready(at, parent, Ready { message: seq, depth, child: answer.task.into(), bytes });
             }
         }
         if answer.cause.concerns_server() {
@@ -293,8 +286,8 @@ impl State {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.queue_key.is_none() {
             let rank = task.request.as_ref().map_or(Priority::Normal, |r| r.priority) as u64;
-            let key = at.plus(rank.saturating_mul(self.limits.ageing_ms));
-            task.queue_key = Some(key);
+            let key = at.plus(rank.saturating_mul(self.limits.ageing_ms)).min(Time(LAST));
+            task.queue_key = key.into();
             self.agents[task.agent.0 as usize].queue.insert((key, id));
         }
         self.arm_ack(at, id);
@@ -313,23 +306,25 @@ impl State {
         self.dequeue(id);
         let structure = self.structure_of(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
+        let open = u32::from(!task.is_closed());
         task.phase = Phase::Closed(status, cause);
         let (conv, grant, agent) = (task.conv, task.grant, task.agent);
-        if let Some(deadline) = task.request.as_ref().and_then(|r| r.deadline) {
-            self.timers.remove(&(deadline, Timer::Deadline(id)));
+        if let Some(deadline) = task.request.as_ref().and_then(|r| r.deadline.get()) {
+            self.timers.remove(deadline, Timer::Deadline(id));
         }
         self.keep_root_depth(id, agent, conv);
         self.withdraw(at, id);
         if let Some(grant) = self.grants.get_mut(&grant) {
-            grant.open_tasks.remove(&id);
+            grant.open_tasks = grant.open_tasks.saturating_sub(open);
             grant.structure = grant.structure.saturating_sub(structure);
         }
         if let Some(conv) = self.conversations.get_mut(&conv) {
             conv.open_tasks.remove(&id);
         }
         self.closed.push_back((at, Closed::Task(id)));
-        if let Some(request) = self.tasks[&id].request.as_ref().map(|r| r.id.clone()) {
-            self.closed.push_back((at, Closed::Key(request)));
+        let request = self.tasks[&id].request.as_ref().map(|r| r.id.clone());
+        if let Some(chosen) = request.filter(|id| self.keys.chosen(id.as_str()).is_some()) {
+            self.closed.push_back((at, Closed::Key(Box::new(chosen))));
         }
     }
 
@@ -380,6 +375,12 @@ impl State {
 }
 
 impl super::Grant {
+    /// Counts a task that began.
+    fn begin(&mut self, task: TaskId) {
+        self.tasks.push(task);
+        self.open_tasks += 1;
+    }
+
     /// Counts an agent among those that the grant woke.
     pub(super) fn wake(&mut self, agent: AgentId) {
         if !self.agents.contains(&agent) {
@@ -423,20 +424,20 @@ impl Task {
             hop: 0,
             grant,
             quota_left: 0,
-            received: Few::new(),
-            delegates: Few::new(),
-            children: Few::new(),
+            received: ThinVec::new(),
+            delegates: ThinVec::new(),
+            children: ThinVec::new(),
             ready: ThinVec::new(),
             escalations: ThinVec::new(),
             approvals: ThinVec::new(),
             phase: Phase::Queued,
             attempt: 1,
             lost: 0,
-            turns: Few::new(),
+            turns: ThinVec::new(),
             created_at: at,
-            status_at: None,
-            queue_key: None,
-            ack_due: None,
+            status_at: Opt::none(),
+            queue_key: Opt::none(),
+            ack_due: Opt::none(),
         }
     }
 
@@ -451,7 +452,7 @@ impl Task {
 }
 
 impl Request {
-    fn new(message: &Message, terms: &Terms, seq: Seq, to: AgentId) -> Self {
+    fn new(message: &Message, terms: &Terms, seq: Seq) -> Self {
         debug_assert_eq!(message.kind, MessageType::Request, "only a REQUEST makes a task");
         Self {
             id: terms.request.clone(),
@@ -461,14 +462,14 @@ impl Request {
             action: message.action.clone().map(Box::new),
             priority: terms.priority,
             ack_ms: terms.ack_ms,
-            deadline: terms.deadline,
-            wait_until: terms.wait_until,
+            deadline: terms.deadline.into(),
+            wait_until: terms.wait_until.into(),
             state: RequestState::RequestSent,
             runs: 1,
             reassigned: 0,
-            tried: Few::from_slice(&[to]),
+            earlier: ThinVec::new(),
             partial: None,
-            answer: None,
+            answer: Opt::none(),
         }
     }
 }

@@ -6,8 +6,11 @@
 
 use alloc::boxed::Box;
 
+use thin_vec::ThinVec;
+
 use super::fold::misdirected;
-use super::{Partial, Phase, Ready, Running, State, Task, Timer, Turn};
+use super::small::{LAST, append};
+use super::{Opt, Partial, Phase, Ready, Running, State, Task, Timer, Turn};
 use crate::fact::{Fact, PartialResult, Rerun, TurnEnd};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, GrantId, Seq, TaskId, Time, TurnId};
@@ -28,7 +31,7 @@ impl State {
             Fact::Renewed { turn, lease_until } => {
                 self.renew(*turn, *lease_until);
                 if let Some(turn) = self.turns.get_mut(turn) {
-                    turn.progress_at = Some(at);
+                    turn.progress_at = at.into();
                 }
             }
             Fact::TurnClosed { turn, end, spend, .. } => {
@@ -60,27 +63,27 @@ impl State {
             agent,
             task,
             attempt: served.attempt,
-            delivered: alloc::vec::Vec::new(),
+            delivered: ThinVec::new(),
             lease_until,
             opened_at: at,
             refusals: 0,
             text_bytes: 0,
-            notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq),
-            progress_at: None,
+            notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
+            progress_at: Opt::none(),
             open: true,
             late: false,
-            decided: None,
+            decided: Opt::none(),
         };
         let opens = served.phase == Phase::Queued;
         served.phase = Phase::Open(id);
-        served.turns.push(id);
+        append(&mut served.turns, id);
         let opening = served.request.as_ref().filter(|r| opens && r.message == message);
-        let opening = opening.map(|r| Ready { message, depth: None, child: None, bytes: r.bytes });
+        let opening = opening.map(|r| Ready { message, depth: None, child: Opt::none(), bytes: r.bytes });
         if let Some(grant) = self.grants.get_mut(&served.grant) {
             grant.turns += 1;
         }
         self.turns.insert(id, turn);
-        self.timers.insert((lease_until, Timer::Lease(id)));
+        self.timers.insert(lease_until, Timer::Lease(id));
         self.agents[agent.0 as usize].turns.push(id);
         match opening {
             Some(opening) => {
@@ -95,7 +98,7 @@ impl State {
     fn hand_over(&mut self, turn: TurnId, ready: Ready) {
         if let Some(turn) = self.turns.get_mut(&turn) {
             turn.text_bytes = turn.text_bytes.saturating_add(ready.bytes);
-            turn.delivered.push(ready);
+            append(&mut turn.delivered, ready);
         }
     }
 
@@ -107,11 +110,11 @@ impl State {
         if let Some((conv, depth)) = ready.depth {
             match task.received.iter_mut().find(|(c, _)| *c == conv) {
                 Some((_, deepest)) => *deepest = depth.max(*deepest),
-                None => task.received.push((conv, depth)),
+                None => append(&mut task.received, (conv, depth)),
             }
         }
         let idle = task.phase == Phase::Waiting && task.ready.is_empty();
-        if let Some(child) = ready.child {
+        if let Some(child) = ready.child.get() {
             self.step(child, RequestEvent::Delivered);
         }
         match turn {
@@ -123,17 +126,17 @@ impl State {
 
     fn renew(&mut self, id: TurnId, lease_until: Time) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
-        self.timers.remove(&(turn.lease_until, Timer::Lease(id)));
+        self.timers.remove(turn.lease_until, Timer::Lease(id));
         turn.lease_until = lease_until;
-        self.timers.insert((lease_until, Timer::Lease(id)));
+        self.timers.insert(lease_until, Timer::Lease(id));
     }
 
     fn turn_closed(&mut self, at: Time, id: TurnId, end: TurnEnd) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
         turn.open = false;
-        let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through);
-        let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { [].into() };
-        self.timers.remove(&(lease, Timer::Lease(id)));
+        let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through.get());
+        let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { ThinVec::new() };
+        self.timers.remove(lease, Timer::Lease(id));
         self.agents[agent.0 as usize].turns.retain(|t| *t != id);
         if let (TurnEnd::Finished, Some(through)) = (end, through) {
             self.drop_notices(agent, through);
@@ -179,7 +182,7 @@ impl State {
         let seq = self.seq;
         let incarnation = self.agents[agent.0 as usize].incarnation;
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        task.agent = agent;
+        let before = core::mem::replace(&mut task.agent, agent);
         task.incarnation = incarnation;
         task.phase = Phase::Queued;
         // A lost lease began the next attempt already, so that its token was fenced at once.
@@ -191,7 +194,7 @@ impl State {
             request.ack_ms = ack_ms;
             if why == Rerun::Rejected {
                 request.reassigned += 1;
-                request.tried.push(agent);
+                append(&mut request.earlier, before);
             }
             if let Some(result) = result {
                 let (completed, failed) = (result.completed.clone(), result.failed.clone());
@@ -203,7 +206,6 @@ impl State {
         }
         self.step(id, RequestEvent::Requeued);
         let runner = &mut self.agents[agent.0 as usize];
-        runner.grant_tasks.insert(id);
         for partner in self.tasks[&id].partners() {
             runner.partners.insert((partner, id));
         }
@@ -234,10 +236,10 @@ impl State {
         }
         let agent = task.agent;
         let clock = &mut self.agents[agent.0 as usize].ack;
-        let due = clock.free_at(at).saturating_add(ack_ms);
+        let due = clock.free_at(at).saturating_add(ack_ms).min(LAST);
         clock.due.insert((due, id));
         if let Some(task) = self.tasks.get_mut(&id) {
-            task.ack_due = Some(due);
+            task.ack_due = due.into();
         }
         self.reset_ack_timer(agent);
     }
@@ -267,22 +269,22 @@ impl State {
         let free = takes && (agent.turns.len() as u64) < agent.turns_max(limits);
         let clock = &mut agent.ack;
         clock.free_ms = clock.free_at(at);
-        clock.since = free.then_some(at);
+        clock.since = free.then_some(at).into();
         self.reset_ack_timer(id);
     }
 
     fn reset_ack_timer(&mut self, id: AgentId) {
         let clock = &mut self.agents[id.0 as usize].ack;
-        let next = clock.due.first().zip(clock.since);
+        let next = clock.due.first().zip(clock.since.get());
         let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)));
-        if next == clock.timer {
+        if next == clock.timer.get() {
             return;
         }
-        if let Some(old) = core::mem::replace(&mut clock.timer, next) {
-            self.timers.remove(&(old, Timer::Ack(id)));
+        if let Some(old) = core::mem::replace(&mut clock.timer, next.into()).get() {
+            self.timers.remove(old, Timer::Ack(id));
         }
         if let Some(next) = next {
-            self.timers.insert((next, Timer::Ack(id)));
+            self.timers.insert(next, Timer::Ack(id));
         }
     }
 
@@ -293,15 +295,15 @@ impl State {
         let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
         let Some(grant) = self.grants.get_mut(&id) else { return };
         let stands = paused || latched || grant.latched.is_some() || grant.human_waits > 0;
-        match (grant.clock_stopped_at, stands) {
+        match (grant.clock_stopped_at.get(), stands) {
             (None, true) => {
-                grant.clock_stopped_at = Some(at);
-                self.timers.remove(&(grant.expires_at, Timer::Grant(id)));
+                grant.clock_stopped_at = at.into();
+                self.timers.remove(grant.expires_at, Timer::Grant(id));
             }
             (Some(since), false) => {
-                grant.clock_stopped_at = None;
+                grant.clock_stopped_at = Opt::none();
                 grant.expires_at = grant.expires_at.plus(at.since(since));
-                self.timers.insert((grant.expires_at, Timer::Grant(id)));
+                self.timers.insert(grant.expires_at, Timer::Grant(id));
             }
             (None, false) | (Some(_), true) => {}
         }
@@ -311,7 +313,7 @@ impl State {
 impl super::AckClock {
     /// Free time until `at`, in ms.
     pub(super) fn free_at(&self, at: Time) -> u64 {
-        self.free_ms.saturating_add(self.since.map_or(0, |since| at.since(since)))
+        self.free_ms.saturating_add(self.since.get().map_or(0, |since| at.since(since)))
     }
 }
 

@@ -1,8 +1,10 @@
 //! Idempotency keys and request ids (Q1): those that clients chose by text, those that the core minted by number.
 
 use alloc::collections::BTreeMap;
-use alloc::format;
+use core::num::NonZeroU64;
+
 use serde::{Deserialize, Serialize};
+use smol_str::format_smolstr;
 
 use super::table::{Number, Table};
 use super::{Few, Known};
@@ -12,11 +14,11 @@ use crate::names::RequestId;
 /// What minted ids begin with.
 const MINTED: &str = "req-";
 
-/// The keys in use. An id that nobody chose needs no record but its task.
+/// The keys in use. An id that nobody chose needs no record but the number of its task, which is never 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
     chosen: BTreeMap<RequestId, Known>,
-    minted: Table<RequestNumber, TaskId>,
+    minted: Table<RequestNumber, NonZeroU64>,
 }
 
 /// The number in a minted id.
@@ -36,7 +38,7 @@ impl Number for RequestNumber {
 impl RequestNumber {
     /// The id with this number: `req-0001`, `req-0002`, …
     pub(crate) fn id(number: u64) -> Option<RequestId> {
-        RequestId::new(&format!("{MINTED}{number:04}")).ok()
+        RequestId::new(&format_smolstr!("{MINTED}{number:04}")).ok()
     }
 
     /// The number of an id as the core writes it, and of no other.
@@ -86,7 +88,7 @@ impl Keys {
     }
 
     fn minted(&self, id: &str) -> Option<TaskId> {
-        self.minted.get(&RequestNumber::of(id)?).copied()
+        self.minted.get(&RequestNumber::of(id)?).map(|task| TaskId(task.get()))
     }
 
     pub(super) fn chosen_mut(&mut self, id: &str) -> Option<&mut Known> {
@@ -101,7 +103,7 @@ impl Keys {
     pub(super) fn serve(&mut self, id: &RequestId, sender: AgentId, message: Seq, task: TaskId) {
         if let Some(known) = self.chosen.get_mut(id.as_str()) {
             known.task = Some(task);
-        } else if let Some(number) = RequestNumber::of(id.as_str()) {
+        } else if let Some((number, task)) = RequestNumber::of(id.as_str()).zip(NonZeroU64::new(task.0)) {
             self.minted.insert(number, task);
         } else {
             let messages = Few::from_slice(&[message]);
@@ -110,10 +112,17 @@ impl Keys {
         }
     }
 
-    pub(super) fn remove(&mut self, id: &str) {
-        match RequestNumber::of(id).and_then(|number| self.minted.remove(&number)) {
-            Some(_) => {}
-            None => drop(self.chosen.remove(id)),
+    /// Forgets a key that a client chose.
+    pub(super) fn remove_chosen(&mut self, id: &str) {
+        self.chosen.remove(id);
+    }
+
+    /// Forgets the id of a task's request, where the core minted it.
+    pub(super) fn remove_minted(&mut self, id: &str, task: TaskId) {
+        if self.minted(id) == Some(task)
+            && let Some(number) = RequestNumber::of(id)
+        {
+            self.minted.remove(&number);
         }
     }
 }

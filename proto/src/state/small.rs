@@ -1,12 +1,99 @@
-//! Collections that mostly hold one or two things: no allocation for these, and a place in order for more.
+//! Small things of which a record has many: lists that mostly hold one or two, and numbers that may be missing.
 
-use serde::{Deserialize, Serialize};
+use core::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smallvec::SmallVec;
+use thin_vec::ThinVec;
 
+use super::Number;
 use crate::ids::TaskId;
 
 /// A list that holds up to `N` without an allocation.
 pub type Few<T, const N: usize> = SmallVec<[T; N]>;
+
+/// Puts a thing behind the others of a list that mostly gets no second one: there is room for one at first.
+pub(super) fn append<T>(list: &mut ThinVec<T>, item: T) {
+    if list.capacity() == 0 {
+        list.reserve_exact(1);
+    }
+    list.push(item);
+}
+
+/// The largest number that [`Opt`] can keep.
+pub(super) const LAST: u64 = u64::MAX - 1;
+
+/// A number that may be missing, in the 8 bytes of a number; `Option` takes 16. The largest one of all stands for none,
+/// and is kept as the one before it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Opt<T>(T);
+
+impl<T: Number> Opt<T> {
+    /// None.
+    #[must_use]
+    pub fn none() -> Self {
+        Self(T::from_value(u64::MAX))
+    }
+
+    /// The number, if there is one.
+    #[must_use]
+    pub fn get(self) -> Option<T> {
+        self.is_some().then_some(self.0)
+    }
+
+    /// Whether there is one.
+    #[must_use]
+    pub fn is_some(self) -> bool {
+        !self.is_none()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_none(self) -> bool {
+        self.0.value() == u64::MAX
+    }
+
+    /// Takes it out.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        core::mem::take(self).get()
+    }
+}
+
+impl<T: Number> Default for Opt<T> {
+    fn default() -> Self {
+        Self::none()
+    }
+}
+
+impl<T: Number> From<T> for Opt<T> {
+    fn from(number: T) -> Self {
+        Self(T::from_value(number.value().min(LAST)))
+    }
+}
+
+impl<T: Number> From<Option<T>> for Opt<T> {
+    fn from(number: Option<T>) -> Self {
+        number.map_or_else(Self::none, Self::from)
+    }
+}
+
+impl<T: Number + fmt::Debug> fmt::Debug for Opt<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.get().fmt(f)
+    }
+}
+
+impl<T: Number + Serialize> Serialize for Opt<T> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.get().serialize(to)
+    }
+}
+
+impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Opt<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        Option::<T>::deserialize(from).map(Self::from)
+    }
+}
 
 /// Things in order, each once, in one piece of memory: for sets that mostly hold a few, and never more than a limit
 /// lets them. What is put in tends to come last, which is where it looks first.

@@ -1,8 +1,8 @@
 //! A map by minted number: what was minted together lies together, and each record has a place of its own.
 //!
-//! Numbers only grow and old records are forgotten roughly in their order. Pages of pointers suit that:
-//! finding a record takes two steps, it has its own size and no more, and a few old ones that stay keep a
-//! page each, and 8 bytes for every page that came after them.
+//! Numbers only grow and old records are forgotten roughly in their order. Small pages suit that: the records stand
+//! in them, so that one step finds the page and the next one the record; a few old ones that stay keep a page each,
+//! and 16 bytes for every page that came after them.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,11 +13,12 @@ use serde::de::{MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::ids::{ConvId, GrantId, TaskId, TurnId};
+use crate::ids::{ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 
-const PAGE: usize = 64;
+/// Length of a page, in bytes, or a little less.
+const PAGE_BYTES: usize = 2_048;
 
-/// A minted number.
+/// A number that names something, or a moment.
 pub trait Number: Copy + Ord {
     /// From its value.
     fn from_value(value: u64) -> Self;
@@ -31,23 +32,24 @@ pub struct Table<K, T> {
     /// The number of the first page.
     first: usize,
     /// From the first one in use to the last one.
-    pages: VecDeque<Option<Page<T>>>,
+    pages: VecDeque<Page<T>>,
     len: usize,
     key: PhantomData<K>,
 }
 
-#[derive(Clone, PartialEq, Eq)]
-struct Page<T> {
-    used: usize,
-    slots: Box<[Option<Box<T>>; PAGE]>,
-}
-
-const fn place(value: u64) -> (usize, usize) {
-    let value = value as usize;
-    (value / PAGE, value % PAGE)
-}
+/// Places for [`Table::PER_PAGE`] records; none where none of them is in use.
+type Page<T> = Box<[Option<T>]>;
 
 impl<K: Number, T> Table<K, T> {
+    /// Places on a page.
+    const PER_PAGE: usize = if size_of::<Option<T>>() < PAGE_BYTES { PAGE_BYTES / size_of::<Option<T>>() } else { 1 };
+
+    /// The page of a number, and the place on it.
+    const fn place(value: u64) -> (usize, usize) {
+        let value = value as usize;
+        (value / Self::PER_PAGE, value % Self::PER_PAGE)
+    }
+
     /// An empty one.
     #[must_use]
     pub const fn new() -> Self {
@@ -69,14 +71,14 @@ impl<K: Number, T> Table<K, T> {
     /// The record with this number.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<&T> {
-        let (page, slot) = place(key.value());
-        self.pages.get(page.checked_sub(self.first)?)?.as_ref()?.slots[slot].as_deref()
+        let (page, slot) = Self::place(key.value());
+        self.pages.get(page.checked_sub(self.first)?)?.get(slot)?.as_ref()
     }
 
     /// The record with this number, to be changed.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
-        let (page, slot) = place(key.value());
-        self.pages.get_mut(page.checked_sub(self.first)?)?.as_mut()?.slots[slot].as_deref_mut()
+        let (page, slot) = Self::place(key.value());
+        self.pages.get_mut(page.checked_sub(self.first)?)?.get_mut(slot)?.as_mut()
     }
 
     /// Whether there is a record with this number.
@@ -85,29 +87,27 @@ impl<K: Number, T> Table<K, T> {
         self.get(key).is_some()
     }
 
-    /// Puts a record in; gives the one that it replaces.
-    pub fn insert(&mut self, key: K, record: T) -> Option<T> {
-        let (page, slot) = place(key.value());
-        let page = self.page(page);
-        let old = page.slots[slot].replace(Box::new(record));
-        page.used += usize::from(old.is_none());
-        self.len += usize::from(old.is_none());
-        old.map(|old| *old)
+    /// Puts a record in, or in the place of the one with its number.
+    #[inline]
+    pub fn insert(&mut self, key: K, record: T) {
+        let (page, slot) = Self::place(key.value());
+        let place = &mut self.page(page)[slot];
+        let added = usize::from(place.is_none());
+        *place = Some(record);
+        self.len += added;
     }
 
     /// Takes a record out.
     pub fn remove(&mut self, key: &K) -> Option<T> {
-        let (at, slot) = place(key.value());
-        let held = self.pages.get_mut(at.checked_sub(self.first)?)?;
-        let page = held.as_mut()?;
-        let old = page.slots[slot].take()?;
-        page.used -= 1;
+        let (at, slot) = Self::place(key.value());
+        let page = self.pages.get_mut(at.checked_sub(self.first)?)?;
+        let old = page.get_mut(slot)?.take()?;
         self.len -= 1;
-        if page.used == 0 {
-            *held = None;
+        if page.iter().all(Option::is_none) {
+            *page = Page::default();
             self.trim();
         }
-        Some(*old)
+        Some(old)
     }
 
     /// The page with this number, made where it isn't there.
@@ -116,23 +116,27 @@ impl<K: Number, T> Table<K, T> {
             self.first = number;
         }
         while number < self.first {
-            self.pages.push_front(None);
+            self.pages.push_front(Page::default());
             self.first -= 1;
         }
         let at = number - self.first;
         if at >= self.pages.len() {
-            self.pages.resize_with(at + 1, || None);
+            self.pages.resize_with(at + 1, Page::default);
         }
-        self.pages[at].get_or_insert_with(|| Page { used: 0, slots: Box::new([const { None }; PAGE]) })
+        let page = &mut self.pages[at];
+        if page.is_empty() {
+            *page = core::iter::repeat_with(|| None).take(Self::PER_PAGE).collect();
+        }
+        page
     }
 
     /// Forgets empty pages at both ends.
     fn trim(&mut self) {
-        while let Some(None) = self.pages.front() {
+        while self.pages.front().is_some_and(|page| page.is_empty()) {
             self.pages.pop_front();
             self.first += 1;
         }
-        while let Some(None) = self.pages.back() {
+        while self.pages.back().is_some_and(|page| page.is_empty()) {
             self.pages.pop_back();
         }
         if self.pages.is_empty() {
@@ -159,12 +163,13 @@ impl<K: Number, T> Table<K, T> {
             Bound::Unbounded => u64::MAX,
         };
         let count = self.pages.len();
-        let from = place(first).0.saturating_sub(self.first).min(count);
-        let upto = place(end).0.saturating_add(1).saturating_sub(self.first).clamp(from, count);
+        let from = Self::place(first).0.saturating_sub(self.first).min(count);
+        let upto = Self::place(end).0.saturating_add(1).saturating_sub(self.first).clamp(from, count);
         let base = self.first + from;
         let records = self.pages.range(from..upto).enumerate().flat_map(move |(n, page)| {
-            let numbered = page.iter().flat_map(|page| page.slots.iter().enumerate());
-            numbered.filter_map(move |(i, record)| Some((((base + n) * PAGE + i) as u64, record.as_deref()?)))
+            let begin = (base + n) * Self::PER_PAGE;
+            let numbered = page.iter().enumerate();
+            numbered.filter_map(move |(i, record)| Some(((begin + i) as u64, record.as_ref()?)))
         });
         let inside = records.filter(move |(value, _)| (first..end).contains(value));
         inside.map(|(value, record)| (K::from_value(value), record))
@@ -236,7 +241,7 @@ impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Re
     }
 }
 
-macro_rules! minted {
+macro_rules! numbers {
     ($($name:ident),*) => {$(
         impl Number for $name {
             fn from_value(value: u64) -> Self {
@@ -250,7 +255,17 @@ macro_rules! minted {
     )*};
 }
 
-minted!(GrantId, TaskId, TurnId);
+numbers!(GrantId, IncidentId, Seq, TaskId, Time, TurnId);
+
+impl Number for u64 {
+    fn from_value(value: u64) -> Self {
+        value
+    }
+
+    fn value(self) -> u64 {
+        self
+    }
+}
 
 impl Number for ConvId {
     fn from_value(value: u64) -> Self {
@@ -269,16 +284,19 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
+    /// Long enough that the numbers below have some pages.
+    type Record = [u64; 4];
+
     #[derive(Clone, Debug)]
     enum Step {
-        Insert(u64, u8),
+        Insert(u64, Record),
         Remove(u64),
         Range(u64, u64),
     }
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            (0..400_u64, any::<u8>()).prop_map(|(key, record)| Step::Insert(key, record)),
+            (0..400_u64, any::<u8>()).prop_map(|(key, mark)| Step::Insert(key, [mark.into(); 4])),
             (0..400_u64).prop_map(Step::Remove),
             (0..400_u64, 0..400_u64).prop_map(|(a, b)| Step::Range(a, b)),
         ]
@@ -286,8 +304,8 @@ mod tests {
 
     #[test]
     fn one_that_has_become_empty_is_like_a_new_one() {
-        let mut table: Table<TaskId, u8> = Table::new();
-        table.insert(TaskId(66), 0);
+        let mut table: Table<TaskId, Record> = Table::new();
+        table.insert(TaskId(66), [0; 4]);
         table.remove(&TaskId(66));
         assert_eq!(table, Table::new());
     }
@@ -295,12 +313,13 @@ mod tests {
     proptest! {
         #[test]
         fn it_is_a_map(steps in proptest::collection::vec(step(), 0..200)) {
-            let mut table: Table<TaskId, u8> = Table::new();
-            let mut map: BTreeMap<TaskId, u8> = BTreeMap::new();
+            let mut table: Table<TaskId, Record> = Table::new();
+            let mut map: BTreeMap<TaskId, Record> = BTreeMap::new();
             for step in steps {
                 match step {
                     Step::Insert(key, record) => {
-                        prop_assert_eq!(table.insert(TaskId(key), record), map.insert(TaskId(key), record));
+                        table.insert(TaskId(key), record);
+                        map.insert(TaskId(key), record);
                     }
                     Step::Remove(key) => prop_assert_eq!(table.remove(&TaskId(key)), map.remove(&TaskId(key))),
                     Step::Range(a, b) => {
@@ -316,7 +335,7 @@ mod tests {
             }
             let bytes = postcard::to_allocvec(&table).unwrap();
             prop_assert_eq!(&bytes, &postcard::to_allocvec(&map).unwrap(), "it is written like a map");
-            prop_assert_eq!(postcard::from_bytes::<Table<TaskId, u8>>(&bytes).unwrap(), table);
+            prop_assert_eq!(postcard::from_bytes::<Table<TaskId, Record>>(&bytes).unwrap(), table);
         }
     }
 }

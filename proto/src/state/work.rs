@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
-use super::Few;
+use super::{Few, Opt};
 use crate::envelope::{AnswerStatus, JsonText, Priority};
 use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, Outcome};
 use crate::fsm::RequestState;
@@ -74,11 +74,11 @@ pub struct Task {
     /// Requests that it may still send (D3).
     pub quota_left: u64,
     /// The deepest waking message that it received in each conversation (D2).
-    pub received: Few<(ConvId, u8), 2>,
+    pub received: ThinVec<(ConvId, u8)>,
     /// Whom it asked, in which conversation, and the task of the last request.
-    pub delegates: Few<Delegate, 1>,
+    pub delegates: ThinVec<Delegate>,
     /// Its requests that are not settled.
-    pub children: Few<TaskId, 2>,
+    pub children: ThinVec<TaskId>,
     /// Answers that are ready for it, oldest first.
     pub ready: ThinVec<Ready>,
     /// Escalations for which it waits.
@@ -92,13 +92,13 @@ pub struct Task {
     /// Attempts lost to a time-out, of acknowledgement or lease.
     pub lost: u32,
     /// Its turns, oldest first.
-    pub turns: Few<TurnId, 2>,
+    pub turns: ThinVec<TurnId>,
     /// When it was made.
     pub created_at: Time,
     /// When its agent last reported on it.
-    pub status_at: Option<Time>,
-    pub(crate) queue_key: Option<Time>,
-    pub(crate) ack_due: Option<u64>,
+    pub status_at: Opt<Time>,
+    pub(crate) queue_key: Opt<Time>,
+    pub(crate) ack_due: Opt<u64>,
 }
 
 impl Task {
@@ -123,6 +123,12 @@ impl Task {
     /// Who asked for it, and whom it asked.
     pub fn partners(&self) -> impl Iterator<Item = AgentId> + '_ {
         self.asker.agent().into_iter().chain(self.delegates.iter().map(|d| d.agent))
+    }
+
+    /// Who had its request, in order; who serves it now is the last.
+    pub fn tried(&self) -> impl Iterator<Item = AgentId> + '_ {
+        let earlier = self.request.iter().flat_map(|request| &request.earlier);
+        earlier.copied().chain([self.agent])
     }
 
     /// Whom it asked, by the agent's number.
@@ -151,7 +157,7 @@ pub struct Ready {
     /// Where, and how deep it is; none for what comes from a human, which adds no depth (D2).
     pub depth: Option<(ConvId, u8)>,
     /// The settled task whose answer it is.
-    pub child: Option<TaskId>,
+    pub child: Opt<TaskId>,
     /// Length of its body, in bytes.
     pub bytes: u64,
 }
@@ -174,21 +180,21 @@ pub struct Request {
     /// Time to acknowledge, in ms.
     pub ack_ms: u64,
     /// When it ends.
-    pub deadline: Option<Time>,
+    pub deadline: Opt<Time>,
     /// Until when its sender blocks for the answer.
-    pub wait_until: Option<Time>,
+    pub wait_until: Opt<Time>,
     /// Its state (Q1).
     pub state: RequestState,
     /// Runs begun or queued, at most `runs_max`.
     pub runs: u32,
     /// Times that it went to another agent.
     pub reassigned: u32,
-    /// Who had it, in order.
-    pub tried: Few<AgentId, 4>,
+    /// Who had it before the agent that serves it now, in order.
+    pub(crate) earlier: ThinVec<AgentId>,
     /// What its first run did of it, where that was not all (Q5).
     pub partial: Option<Box<Partial>>,
     /// The answer, once there is one.
-    pub answer: Option<Seq>,
+    pub answer: Opt<Seq>,
 }
 
 /// What the first run of a request did of it (Q5).
@@ -212,7 +218,7 @@ pub struct Turn {
     /// The attempt at the task.
     pub attempt: u32,
     /// The message that opened it, then the answers that joined.
-    pub delivered: Vec<Ready>,
+    pub delivered: ThinVec<Ready>,
     /// When its lease ends.
     pub lease_until: Time,
     /// When it was opened.
@@ -222,15 +228,15 @@ pub struct Turn {
     /// Length of what was delivered and sent in it, in bytes; for the estimate of tokens (B1).
     pub text_bytes: u64,
     /// Notices shown in it go up to here.
-    pub notices_through: Option<Seq>,
+    pub notices_through: Opt<Seq>,
     /// When it last reported progress.
-    pub progress_at: Option<Time>,
+    pub progress_at: Opt<Time>,
     /// Whether it is open.
     pub open: bool,
     /// Whether a late finish of it was recorded; the first is enough.
     pub late: bool,
     /// A decision on an approval that came while it was open.
-    pub decided: Option<Seq>,
+    pub decided: Opt<Seq>,
 }
 
 /// A key that was used (Q1).

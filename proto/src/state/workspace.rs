@@ -4,12 +4,18 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
 
-use super::{Few, Running, Sorted, TaskSet};
+use super::{Few, Opt, Running, Sorted, TaskSet};
 use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref};
+
+/// Partners in 64 bytes, which is what memory gives at once.
+const PARTNERS_A_LINE: usize = 64 / size_of::<(AgentId, TaskId)>();
+/// Where a list of partners is longer, looking at all of it costs more than waiting.
+const PARTNERS_LINES_MAX: usize = 16;
 
 /// An agent or a human.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,22 +31,21 @@ pub struct Agent {
     /// Whether it runs.
     pub running: Running,
     /// What it may do.
-    pub profile: Profile,
+    pub profile: Box<Profile>,
     /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
     pub queue: Sorted<(Time, TaskId), 1>,
     /// Its open turns.
-    pub turns: Vec<TurnId>,
+    pub turns: ThinVec<TurnId>,
     /// What it is to be shown with its next delivery, oldest first.
     pub notices: VecDeque<(Seq, Time)>,
     /// Its recent messages: when, and to whom (`SYSTEM` for everybody).
     pub recent: VecDeque<(Time, AgentId)>,
     /// Its recent roots.
-    pub roots: VecDeque<Time>,
+    pub roots: ThinVec<Time>,
     /// What it used up today.
     pub day: DayUse,
-    /// Its tasks in grants that are open, closed tasks included.
-    pub grant_tasks: TaskSet,
-    /// The agents that asked for those tasks or serve requests of them, each with the task.
+    /// Its tasks in grants that are open, closed tasks included: each once for everybody who asked for it or serves a
+    /// request of it, in their order.
     pub partners: Sorted<(AgentId, TaskId), 1>,
     /// Its open escalations.
     pub escalations_open: u64,
@@ -48,7 +53,7 @@ pub struct Agent {
     pub approvals_open: u64,
     /// Its claims.
     pub claims: u64,
-    pub(crate) credential: Credential,
+    pub(crate) credential: Box<Credential>,
     pub(crate) ack: AckClock,
 }
 
@@ -77,11 +82,11 @@ pub(crate) struct AckClock {
     /// Free time before `since`, in ms.
     pub(crate) free_ms: u64,
     /// Since when it is free.
-    pub(crate) since: Option<Time>,
+    pub(crate) since: Opt<Time>,
     /// Unacknowledged requests by the free time at which they are due.
     pub(crate) due: Sorted<(u64, TaskId), 1>,
     /// The moment of the timer that is set.
-    pub(crate) timer: Option<Time>,
+    pub(crate) timer: Opt<Time>,
 }
 
 /// A conversation: one REF (D2).
@@ -114,7 +119,7 @@ pub struct Conversation {
     /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
     pub(crate) users: u32,
     /// The grant of its last request.
-    pub grant: Option<GrantId>,
+    pub grant: Opt<GrantId>,
     /// When something happened last.
     pub last_at: Time,
     /// When it was opened.
@@ -141,14 +146,12 @@ pub struct Grant {
     pub own_root: bool,
     /// Where it started.
     pub conv: ConvId,
-    /// Its root task, once there is one.
-    pub root_task: Option<TaskId>,
     /// When it was given.
     pub opened_at: Time,
     /// When it ends, if its clock doesn't stand still any longer.
     pub expires_at: Time,
     /// Since when its clock stands still.
-    pub clock_stopped_at: Option<Time>,
+    pub clock_stopped_at: Opt<Time>,
     /// Waking messages, those reserved for answers included.
     pub messages: u64,
     /// Answers reserved and not yet sent.
@@ -163,14 +166,14 @@ pub struct Grant {
     pub budget_warned: bool,
     /// What humans gave besides, where they did.
     pub(crate) extended: Option<Box<Extension>>,
-    /// Open tasks.
-    pub open_tasks: TaskSet,
-    /// All tasks, until it closes.
+    /// All tasks, in order; the first is its root task.
     pub tasks: Few<TaskId, 2>,
+    /// How many of them are open.
+    pub open_tasks: u32,
     /// Escalations and approvals that are waited for.
     pub human_waits: u64,
     /// What holds it.
-    pub latched: Option<IncidentId>,
+    pub latched: Opt<IncidentId>,
     /// How it ended.
     pub end: Option<GrantEnd>,
     /// The structural part of Φ: what its open tasks can still cause (reliability).
@@ -189,10 +192,9 @@ impl Grant {
             giver,
             own_root,
             conv,
-            root_task: None,
             opened_at: at,
             expires_at,
-            clock_stopped_at: None,
+            clock_stopped_at: Opt::none(),
             messages: 0,
             owed: 0,
             turns: 0,
@@ -200,13 +202,19 @@ impl Grant {
             spend: Spend::default(),
             budget_warned: false,
             extended: None,
-            open_tasks: TaskSet::default(),
             tasks: Few::new(),
+            open_tasks: 0,
             human_waits: 0,
-            latched: None,
+            latched: Opt::none(),
             end: None,
             structure,
         }
+    }
+
+    /// The task with which it started, once there is one.
+    #[must_use]
+    pub fn root_task(&self) -> Option<TaskId> {
+        self.tasks.first().copied()
     }
 
     /// What humans gave besides.
@@ -240,27 +248,44 @@ impl Agent {
             incarnation: 0,
             live: false,
             running: Running::Active,
-            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            profile: Box::new(Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 }),
             queue: Sorted::default(),
-            turns: Vec::new(),
+            turns: ThinVec::new(),
             notices: VecDeque::new(),
             recent: VecDeque::new(),
-            roots: VecDeque::new(),
+            roots: ThinVec::new(),
             day: DayUse::default(),
-            grant_tasks: TaskSet::default(),
             partners: Sorted::default(),
             escalations_open: 0,
             approvals_open: 0,
             claims: 0,
-            credential,
+            credential: Box::new(credential),
             ack: AckClock::default(),
         }
+    }
+
+    /// Reads a little of each list that a send looks at or adds to, for the reason of [`super::State::touch`].
+    pub(crate) fn touch(&self) {
+        let queue = self.queue.last().map_or(0, |(at, _)| at.0);
+        let due = self.ack.due.last().map_or(0, |(due, _)| *due);
+        let recent = self.recent.back().map_or(0, |(at, _)| at.0) ^ self.roots.last().map_or(0, |at| at.0);
+        let partners = self.partners.iter().step_by(PARTNERS_A_LINE).take(PARTNERS_LINES_MAX);
+        core::hint::black_box(partners.fold(queue ^ due ^ recent, |sum, (_, task)| sum ^ task.0));
     }
 
     /// Its name; `system` for the broker itself.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or("system", AgentName::as_str)
+    }
+
+    /// Its tasks in grants that are open, closed tasks included, in their order.
+    #[must_use]
+    pub fn grant_tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.partners.iter().map(|(_, task)| *task).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
     }
 
     /// Where among its notices a fact is.
@@ -304,7 +329,7 @@ impl Conversation {
             children: 0,
             open_tasks: TaskSet::default(),
             users: 0,
-            grant: None,
+            grant: Opt::none(),
             last_at: at,
             opened_at: at,
         }

@@ -164,7 +164,7 @@ impl World {
     }
 
     fn conv(&self, reference: &str) -> ConvId {
-        self.core.state().refs[&Ref::new(reference).unwrap()]
+        self.core.state().conv_of(reference).unwrap()
     }
 
     fn act(&mut self, who: &str, verb: &str, rest: &[&str]) -> Vec<String> {

@@ -91,7 +91,7 @@ pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) ->
         };
         let convs = match reference.as_deref() {
             None => None,
-            Some(text) => Some(live.state.lineage_below(*live.state.refs.get(text)?)),
+            Some(text) => Some(live.state.lineage_below(live.state.conv_of(text)?)),
         };
         Some((convs, agent(from)?, agent(to)?))
     };
@@ -166,7 +166,7 @@ pub(crate) async fn conversations(
 pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, Fault> {
     let (wanted, who) = (reference.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| {
-        let conv = live.state.refs.get(wanted.as_str()).copied()?;
+        let conv = live.state.conv_of(&wanted)?;
         may_look(live, who, conv).then_some(conv)
     };
     ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))

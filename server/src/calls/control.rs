@@ -24,7 +24,7 @@ pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<R
             || task.asker.agent() == Some(who.agent())
             || conv.is_some_and(|c| c.has_part(who.agent()));
         let view = views::request(live.state, task_id, task).filter(|_| concerned)?;
-        Some((view, task.request.as_ref().and_then(|r| r.answer)))
+        Some((view, task.request.as_ref().and_then(|r| r.answer.get())))
     };
     let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(id))?;
     if let Some(answer) = answer {

@@ -116,7 +116,7 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
     caller.human()?;
     let agent = find(ctx, name).await?;
-    let profile = move |live: &Live<'_>| live.state.agent(agent).map(|a| a.profile.clone());
+    let profile = move |live: &Live<'_>| live.state.agent(agent).map(|a| Profile::clone(&a.profile));
     let mut profile = ctx.handle.query(profile).await?.ok_or_else(|| Fault::unknown(name))?;
     if let Some(actions) = patch.actions {
         profile.actions = labels("actions", &actions)?;

@@ -68,7 +68,7 @@ pub(crate) fn standing(state: &State, conv: &Conversation) -> Standing {
 /// A conversation with its grants and without its messages.
 pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
     let open = state.open_grants_of(id);
-    let last = conv.grant.filter(|_| open.is_empty());
+    let last = conv.grant.get().filter(|_| open.is_empty());
     let grants = open.into_iter().rev().chain(last).filter_map(|id| grant(state, id)).collect();
     ConversationView { grants, ..listed(state, conv) }
 }
@@ -92,7 +92,7 @@ pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
         giver: state.name_of(grant.giver).to_owned(),
         expires_at: rfc3339(grant.expires_at),
         open: grant.end.is_none(),
-        latched: grant.latched.map(|incident| incident.to_string()),
+        latched: grant.latched.get().map(|incident| incident.to_string()),
         can_still_cause: grant.phi(&state.limits),
         limits: totals(state, grant),
     })

@@ -108,12 +108,14 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
 }
 
 fn parked(state: &State, on: Latched) -> Vec<String> {
-    let tasks = match on {
-        Latched::Grant(grant) => state.grants.get(&grant).map(|g| &g.open_tasks),
-        Latched::Place(Place::Conversation(conv)) => state.conversations.get(&conv).map(|c| &c.open_tasks),
-        Latched::Place(Place::Room(_)) => None,
+    let tasks: Vec<TaskId> = match on {
+        Latched::Grant(grant) => state.open_tasks_of(grant).collect(),
+        Latched::Place(Place::Conversation(conv)) => {
+            state.conversations.get(&conv).map_or_else(Vec::new, |conv| conv.open_tasks.iter().copied().collect())
+        }
+        Latched::Place(Place::Room(_)) => Vec::new(),
     };
-    tasks.into_iter().flatten().filter_map(|task| request_of(state, Some(*task))).collect()
+    tasks.into_iter().filter_map(|task| request_of(state, Some(task))).collect()
 }
 
 /// A room.

@@ -319,8 +319,8 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
     let task = about.task.and_then(|task| state.tasks.get(&task));
     let refused = if let Fact::Refused { turn, reference, .. } = fact {
         let task = turn.and_then(|turn| state.turns.get(&turn)).and_then(|turn| state.tasks.get(&turn.task));
-        let named = reference.as_ref().and_then(|reference| state.refs.get(reference));
-        task.map(|task| task.conv).or(named.copied())
+        let named = reference.as_ref().and_then(|reference| state.conv_of(reference.as_str()));
+        task.map(|task| task.conv).or(named)
     } else {
         None
     };

@@ -102,7 +102,7 @@ impl Standing {
             let incident = state.incidents.iter().rev().find(|(_, i)| i.lifted.is_none() && on(&i.on));
             holds.push(latched("conversation", conv.reference.to_string(), incident.map(|(id, _)| id.to_string())));
         }
-        let grant = self.grant.and_then(|id| Some((id, state.grants.get(&id)?.latched?)));
+        let grant = self.grant.and_then(|id| Some((id, state.grants.get(&id)?.latched.get()?)));
         if let Some((id, incident)) = grant {
             holds.push(latched("grant", id.to_string(), Some(incident.to_string())));
         }
@@ -120,12 +120,12 @@ const fn held(running: Running) -> Option<&'static str> {
 
 /// The task of `agent` in one of whose turns the message `cause` was delivered.
 fn sender_task(state: &State, agent: AgentId, cause: Seq) -> Option<TaskId> {
-    let mut tasks = state.agent(agent).into_iter().flat_map(|agent: &Agent| &agent.grant_tasks);
+    let mut tasks = state.agent(agent).into_iter().flat_map(Agent::grant_tasks);
     let delivered = |task: &TaskId| {
         let turns = state.tasks.get(task).into_iter().flat_map(|task| &task.turns);
         turns.filter_map(|turn| state.turns.get(turn)).any(|turn| turn.delivered.iter().any(|r| r.message == cause))
     };
-    tasks.find(|task| delivered(task)).copied()
+    tasks.find(delivered)
 }
 
 /// A message as a link of a chain.

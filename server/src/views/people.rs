@@ -126,10 +126,10 @@ pub(crate) fn request(state: &State, id: TaskId, task: &Task) -> Option<RequestV
         request_id: request.id.to_string(),
         state: request.state,
         attempts: task.attempt,
-        deadline: request.deadline.map(rfc3339),
+        deadline: request.deadline.get().map(rfc3339),
         from: task.asker.agent().map_or_else(|| "system".to_owned(), name),
         to: name(task.agent),
-        tried: request.tried.iter().map(|agent| name(*agent)).collect(),
+        tried: task.tried().map(name).collect(),
         reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
         message: request.message.to_string(),
         priority: request.priority,
@@ -158,7 +158,7 @@ fn history(state: &State, task: &Task, request: &Request) -> Vec<HistoryItem> {
     items.extend(turns.map(|turn| item(turn.opened_at, "taken", turn.agent, Some(turn.attempt))));
     if request.answer.is_some() {
         let last = task.turns.last().and_then(|turn| state.turns.get(turn));
-        let at = last.and_then(|turn| turn.progress_at).unwrap_or(state.at).min(state.at);
+        let at = last.and_then(|turn| turn.progress_at.get()).unwrap_or(state.at).min(state.at);
         items.push(item(at, "settled", task.agent, Some(task.attempt)));
     }
     items

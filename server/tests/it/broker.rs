@@ -54,8 +54,10 @@ async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_
         thread.join().unwrap();
 
         let (handle, _thread) = start(&log);
-        let refs =
-            handle.query(|live| live.state.refs.keys().map(ToString::to_string).collect::<Vec<_>>()).await.unwrap();
+        let refs = handle
+            .query(|live| live.state.conversations.values().map(|conv| conv.reference.to_string()).collect::<Vec<_>>())
+            .await
+            .unwrap();
         assert_eq!(refs, ["T-1"]);
         let kilo = handle.prove(agent_token.reveal()).unwrap();
         assert!(matches!(handle.submit(Input::Take(kilo, None)).await.unwrap(), Reply::Delivery(Some(_))));
@@ -95,7 +97,7 @@ async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_w
     thread.join().unwrap();
 
     let (handle, _thread) = start(&log);
-    assert_eq!(handle.query(|live| live.state.refs.len()).await, Ok(0), "nothing was promised");
+    assert_eq!(handle.query(|live| live.state.conversations.len()).await, Ok(0), "nothing was promised");
     assert!(handle.query(move |live| live.state.holds(operator)).await.unwrap());
 }
 
@@ -186,8 +188,8 @@ async fn what_is_not_durable_is_judged_and_seen_by_nobody() {
     // The judge goes on meanwhile, and what it sees is kept back.
     let (looked, look) = std::sync::mpsc::channel();
     let mut seen = Box::pin(handle.query(move |live| {
-        looked.send(live.state.refs.len()).unwrap();
-        live.state.refs.len()
+        looked.send(live.state.conversations.len()).unwrap();
+        live.state.conversations.len()
     }));
     assert!((&mut seen).now_or_never().is_none());
     assert_eq!(look.recv().unwrap(), 11, "the judge is ahead of the disk");

@@ -82,7 +82,7 @@ fn listed(live: &Live<'_>, task: &Task) -> Waiting {
     let answer = task.ready.first();
     let (asked, from) = match answer {
         Some(ready) => {
-            let child = ready.child.and_then(|child| live.state.tasks.get(&child));
+            let child = ready.child.get().and_then(|child| live.state.tasks.get(&child));
             (child.unwrap_or(task), child.map(|child| child.agent))
         }
         None => (task, task.asker.agent()),

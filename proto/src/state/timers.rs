@@ -1,0 +1,133 @@
+//! What is due when.
+
+use alloc::collections::BTreeSet;
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{AgentId, ApprovalId, ClaimId, GrantId, TaskId, Time, TurnId};
+
+/// A timer; the sentence of each is [`Timer::why`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Timer {
+    /// The earliest unacknowledged request of an agent (Q2).
+    Ack(AgentId),
+    /// A turn's lease (F1).
+    Lease(TurnId),
+    /// A request's deadline (Q2).
+    Deadline(TaskId),
+    /// A grant's end (D8).
+    Grant(GrantId),
+    /// An approval's end (H2).
+    Approval(ApprovalId),
+    /// A claim's end (C1).
+    Claim(ClaimId),
+}
+
+impl Timer {
+    /// Why the core wants to be called then.
+    #[must_use]
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::Ack(_) => "a request was not acknowledged",
+            Self::Lease(_) => "a turn's lease ends",
+            Self::Deadline(_) => "a request's deadline passes",
+            Self::Grant(_) => "a grant expires",
+            Self::Approval(_) => "an approval is denied by itself",
+            Self::Claim(_) => "a claim ends",
+        }
+    }
+}
+
+/// What is due, the first first; at the same moment in the order of [`Timer`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timers(BTreeSet<(Time, Packed)>);
+
+/// A timer in 8 bytes, in the same order: which kind in the upper bits, of what in the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+struct Packed(u64);
+
+impl Packed {
+    const KIND_SHIFT: u32 = 61;
+
+    const fn new(timer: Timer) -> Self {
+        let (kind, number) = match timer {
+            Timer::Ack(agent) => (0, agent.0 as u64),
+            Timer::Lease(turn) => (1, turn.0),
+            Timer::Deadline(task) => (2, task.0),
+            Timer::Grant(grant) => (3, grant.0),
+            Timer::Approval(approval) => (4, approval.0),
+            Timer::Claim(claim) => (5, claim.0),
+        };
+        debug_assert!(number >> Self::KIND_SHIFT == 0, "a number is minted one by one");
+        Self(kind << Self::KIND_SHIFT | number)
+    }
+
+    const fn timer(self) -> Timer {
+        let number = self.0 & ((1 << Self::KIND_SHIFT) - 1);
+        match self.0 >> Self::KIND_SHIFT {
+            0 => Timer::Ack(AgentId(number as u32)),
+            1 => Timer::Lease(TurnId(number)),
+            2 => Timer::Deadline(TaskId(number)),
+            3 => Timer::Grant(GrantId(number)),
+            4 => Timer::Approval(ApprovalId(number)),
+            _ => Timer::Claim(ClaimId(number)),
+        }
+    }
+}
+
+impl Timers {
+    pub(super) fn insert(&mut self, at: Time, timer: Timer) {
+        self.0.insert((at, Packed::new(timer)));
+    }
+
+    pub(super) fn remove(&mut self, at: Time, timer: Timer) {
+        self.0.remove(&(at, Packed::new(timer)));
+    }
+
+    /// What is due first.
+    #[must_use]
+    pub fn first(&self) -> Option<(Time, Timer)> {
+        self.0.first().map(|(at, timer)| (*at, timer.timer()))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timers_are_in_order_and_come_out_as_they_were_put_in() {
+        let all = [
+            Timer::Ack(AgentId(7)),
+            Timer::Lease(TurnId(3)),
+            Timer::Deadline(TaskId(9)),
+            Timer::Grant(GrantId(1 << 60)),
+            Timer::Approval(ApprovalId(2)),
+            Timer::Claim(ClaimId(0)),
+        ];
+        let mut timers = Timers::default();
+        for timer in all.iter().rev() {
+            timers.insert(Time(5), *timer);
+        }
+        timers.insert(Time(4), Timer::Claim(ClaimId(8)));
+        assert_eq!(timers.len(), 7);
+        assert_eq!(timers.first(), Some((Time(4), Timer::Claim(ClaimId(8)))));
+        timers.remove(Time(4), Timer::Claim(ClaimId(8)));
+        for timer in all {
+            assert_eq!(timers.first(), Some((Time(5), timer)));
+            timers.remove(Time(5), timer);
+        }
+        assert!(timers.is_empty());
+    }
+}
