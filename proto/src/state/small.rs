@@ -20,11 +20,11 @@ pub(super) fn append<T>(list: &mut ThinVec<T>, item: T) {
     list.push(item);
 }
 
-/// The largest number that [`Opt`] can keep.
+/// The largest `u64` that [`Opt`] can keep.
 pub(super) const LAST: u64 = u64::MAX - 1;
 
-/// A number that may be missing, in the 8 bytes of a number; `Option` takes 16. The largest one of all stands for none,
-/// and is kept as the one before it.
+/// A number that may be missing, in the bytes of a number; `Option` takes twice as many. The largest one of all stands for
+/// none, and is kept as the one before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Opt<T>(T);
 
@@ -33,6 +33,11 @@ impl<T: Number> Opt<T> {
     #[must_use]
     pub fn none() -> Self {
         Self(T::from_value(u64::MAX))
+    }
+
+    /// What stands for none.
+    fn largest() -> u64 {
+        Self::none().0.value()
     }
 
     /// The number, if there is one.
@@ -50,7 +55,7 @@ impl<T: Number> Opt<T> {
     /// Whether there is none.
     #[must_use]
     pub fn is_none(self) -> bool {
-        self.0.value() == u64::MAX
+        self.0.value() == Self::largest()
     }
 
     /// Takes it out.
@@ -67,7 +72,7 @@ impl<T: Number> Default for Opt<T> {
 
 impl<T: Number> From<T> for Opt<T> {
     fn from(number: T) -> Self {
-        Self(T::from_value(number.value().min(LAST)))
+        Self(T::from_value(number.value().min(Self::largest() - 1)))
     }
 }
 
@@ -200,5 +205,18 @@ mod tests {
         assert_eq!(set.within(&TaskId(2), &TaskId(9)), [TaskId(3), TaskId(9)]);
         assert_eq!(set.within(&TaskId(4), &TaskId(8)), []);
         assert_eq!(set.within(&TaskId(10), &TaskId(11)), []);
+    }
+
+    #[test]
+    fn a_number_that_may_be_missing_is_what_was_put_in() {
+        use crate::ids::ConvId;
+
+        assert_eq!(Opt::<u64>::none().get(), None);
+        assert_eq!(Opt::<ConvId>::none().get(), None);
+        assert_eq!([0, 7, LAST, u64::MAX].map(|n| Opt::from(n).get()), [0, 7, LAST, LAST].map(Some));
+        let convs = [0, u32::MAX - 1, u32::MAX].map(|n| Opt::from(ConvId(n)).get());
+        assert_eq!(convs, [0, u32::MAX - 1, u32::MAX - 1].map(|n| Some(ConvId(n))));
+        let mut taken = Opt::from(3_u64);
+        assert_eq!((taken.take(), taken.get()), (Some(3), None));
     }
 }
