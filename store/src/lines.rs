@@ -26,7 +26,7 @@ CREATE TABLE places (
   kind INTEGER NOT NULL,
   -- The last of some numbers of that kind.
   last INTEGER NOT NULL,
-  -- Those up to it: how far each is behind the one before, and its conversation.
+  -- Those up to it, from the last one back: how far each is before the next, and its conversation.
   convs BLOB NOT NULL,
   PRIMARY KEY (kind, last)
 ) STRICT, WITHOUT ROWID;
@@ -79,9 +79,9 @@ impl<'a> Lines<'a> {
         Ok(Self {
             line: db.prepare_cached("INSERT INTO lines VALUES (?1, ?2, ?3)")?,
             remember: db.prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)")?,
-            // A fact's numbers may stand on both sides of a row's end, so a number may be in the row behind its own.
+            // Numbers are minted and remembered in order, so the rows of a kind don't overlap.
             find: db.prepare_cached(
-                "SELECT last, convs FROM places WHERE kind = ?1 AND last >= ?2 ORDER BY last LIMIT 2",
+                "SELECT last, convs FROM places WHERE kind = ?1 AND last >= ?2 ORDER BY last LIMIT 1",
             )?,
             refer: db.prepare_cached("INSERT OR REPLACE INTO refs VALUES (?1, ?2)")?,
             referred: db.prepare_cached("SELECT conv FROM refs WHERE ref = ?1")?,
@@ -156,14 +156,10 @@ impl<'a> Lines<'a> {
         if let Some(conv) = lately {
             return Ok(Some(*conv));
         }
-        let mut rows = self.find.query((kind as u8, id.cast_signed()))?;
-        while let Some(row) = rows.next()? {
-            let found = packed::conversation(row.get(0)?, row.get_ref(1)?.as_blob()?, id)?;
-            if found.is_some() {
-                return Ok(found);
-            }
-        }
-        Ok(None)
+        let row = self.find.query_row((kind as u8, id.cast_signed()), |row| {
+            packed::conversation(row.get(0)?, row.get_ref(1)?.as_blob()?, id)
+        });
+        row.optional().map(Option::flatten)
     }
 
     fn referred(&mut self, reference: &str) -> rusqlite::Result<Option<i64>> {

@@ -237,11 +237,14 @@ struct Select {
     text: bool,
     conditions: String,
     values: Vec<Value>,
+    /// The positions between which the moments lie that the conditions name.
+    after: Option<Seq>,
+    before: Option<Seq>,
 }
 
 impl Select {
     const fn new(table: &'static str) -> Self {
-        Self { table, text: false, conditions: String::new(), values: Vec::new() }
+        Self { table, text: false, conditions: String::new(), values: Vec::new(), after: None, before: None }
     }
 
     /// Messages that pass the filter, but for its window.
@@ -289,10 +292,12 @@ impl Select {
         if let Some(since) = since {
             let from = first_at(db, self.table, since)?;
             self.condition(&format!("{} >=", self.key()), from.into());
+            self.after = u64::try_from(from - 1).ok().map(Seq);
         }
         if let Some(until) = until {
             let behind = first_at(db, self.table, until.plus(1))?;
             self.condition(&format!("{} <", self.key()), behind.into());
+            self.before = Some(Seq(behind.cast_unsigned()));
         }
         Ok(())
     }
@@ -315,8 +320,11 @@ impl Select {
         filter.from.map(Party::Sender).or_else(|| filter.to.map(Party::Recipient))
     }
 
-    fn walk(&self, db: &Connection, party: Party, cursor: Cursor, show: &mut Show<'_>) -> rusqlite::Result<()> {
+    fn walk(&self, db: &Connection, party: Party, mut cursor: Cursor, show: &mut Show<'_>) -> rusqlite::Result<()> {
         let one = db.unchecked_transaction()?;
+        // What lies outside is not even looked up.
+        cursor.after = cursor.after.max(self.after);
+        cursor.before = cursor.before.into_iter().chain(self.before).min();
         let walk = Walk { db: &one, party, conditions: &self.conditions, values: &self.values, cursor };
         walk.run(show).map(|_| ())
     }

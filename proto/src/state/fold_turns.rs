@@ -276,7 +276,7 @@ impl State {
     fn reset_ack_timer(&mut self, id: AgentId) {
         let clock = &mut self.agents[id.0 as usize].ack;
         let next = clock.due.first().zip(clock.since.get());
-        let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)));
+        let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)).min(Time(LAST)));
         if next == clock.timer.get() {
             return;
         }

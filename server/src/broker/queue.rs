@@ -83,7 +83,7 @@ impl<T> Queue<T> {
         batch.extend(lanes.ahead.drain(..ahead));
         let normal = lanes.normal.len().min(max - ahead);
         batch.extend(lanes.normal.drain(..normal));
-        !(lanes.closed && batch.is_empty())
+        !(lanes.closed && batch.is_empty() && lanes.is_empty())
     }
 
     /// The writer can take a batch.
@@ -156,5 +156,30 @@ mod tests {
         assert_eq!(batch, [2]);
         batch.clear();
         assert!(!queue.drain(&mut batch, 2, None, false));
+    }
+
+    #[test]
+    fn what_waits_when_the_queue_is_closed_is_not_its_end() {
+        let queue = Queue::new(2);
+        assert_eq!(queue.push(Lane::Normal, 1), Ok(()));
+        queue.close();
+        let mut batch = Vec::new();
+        assert!(queue.drain(&mut batch, 0, None, true), "there was no room for it");
+        assert!(queue.drain(&mut batch, 1, None, false));
+        assert_eq!(batch, [1]);
+        batch.clear();
+        assert!(!queue.drain(&mut batch, 1, None, false));
+    }
+
+    #[test]
+    fn the_writer_is_taken_when_nothing_waits_or_the_batch_is_full() {
+        let queue = Queue::new(2);
+        assert_eq!(queue.push(Lane::Normal, 1), Ok(()));
+        assert!(!queue.take_writer(false), "what waits goes along");
+        assert!(queue.take_writer(true));
+        assert!(!queue.take_writer(true), "it is busy");
+        queue.writer_idle();
+        assert!(queue.drain(&mut Vec::new(), 1, None, false));
+        assert!(queue.take_writer(false));
     }
 }

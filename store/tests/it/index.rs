@@ -268,6 +268,53 @@ fn an_index_that_followed_equals_one_built_anew() {
     }
 }
 
+/// How many facts come between two times at which the lists of agents' messages are brought up to date.
+const LISTED: u64 = 32_768;
+
+#[test]
+fn the_messages_of_an_agent_are_found_however_many_came_since_they_were_listed() {
+    let party = |n: u64| u32::try_from(n % 7 + 1).unwrap();
+    let entry = |n: u64| message(n, party(n), party(n / 7), u32::try_from(n / 50 + 1).unwrap(), "");
+    let mut log = MemoryLog::new();
+    let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
+    let dir = tempfile::tempdir().unwrap();
+    let mut index = Index::open(dir.path()).unwrap();
+    // Just before, at and behind the moment; then built anew; and the second time.
+    for (end, anew) in
+        [(LISTED - 1, false), (LISTED, false), (LISTED + 1, false), (LISTED + 1, true), (2 * LISTED + 7, false)]
+    {
+        let entries: Vec<_> = (last.0 + 1..=end).map(entry).map(Arc::new).collect();
+        last = log.append(epoch, last, &entries).unwrap();
+        drop(index);
+        index = if anew {
+            Index::reindex(dir.path(), &log.reader(), &mut |_, _| {}).unwrap()
+        } else {
+            Index::open(dir.path()).unwrap()
+        };
+        index.catch_up(&log.reader(), &mut |_, _| {}).unwrap();
+        let reader = index.reader();
+        for (from, to, since) in [(Some(3), None, None), (None, Some(2), None), (Some(1), Some(5), Some(end - 9_000))] {
+            let wanted = |n: &u64| {
+                from.is_none_or(|from| party(*n) == from)
+                    && to.is_none_or(|to| party(*n / 7) == to)
+                    && since.is_none_or(|since| *n >= since)
+            };
+            let expected: Vec<Seq> = (1..=end).rev().filter(wanted).map(Seq).collect();
+            let cursor = Cursor { limit: usize::MAX, ..Cursor::default() };
+            let (from, to, since) = (from.map(AgentId), to.map(AgentId), since.map(Time));
+            let filter = Filter { from, to, since, cursor, ..Filter::default() };
+            assert_eq!(reader.messages(&filter).unwrap(), expected, "{filter:?} of {end}");
+
+            let mut convs: Vec<(ConvId, Seq)> =
+                expected.iter().map(|seq| (ConvId(u32::try_from(seq.0 / 50 + 1).unwrap()), *seq)).collect();
+            convs.dedup_by_key(|(conv, _)| *conv);
+            let before = convs[3].1;
+            let page = Filter { cursor: Cursor { before: Some(before), limit: 5, ..cursor }, ..filter };
+            assert_eq!(reader.conversations(&page).unwrap(), convs[4..9], "{page:?} of {end}");
+        }
+    }
+}
+
 #[test]
 fn an_index_goes_on_where_it_stopped_and_one_of_another_log_is_built_anew() {
     let (dir, index) = indexed();
