@@ -74,7 +74,7 @@ impl Shared {
             fresh
         });
         self.queue.clear();
-        // The judge is told by the end of the writer, for which it may be waiting.
+        // The judge may be waiting for the writer. What it still hands over is no longer in the log's order, and refused.
         self.queue.writer_idle();
     }
 

@@ -2,9 +2,12 @@
 
 use std::time::Instant;
 
-use lastword_proto::Code;
+use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::input::Finish;
 use lastword_proto::limits::Limits;
-use lastword_sim::{explore, run};
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::{Code, Input, MessageType};
+use lastword_sim::{World, explore, run};
 
 /// How many times the default work the campaigns do: `LASTWORD_SIM_SCALE=100` for the long run.
 fn scale() -> u64 {
@@ -144,4 +147,20 @@ fn a_run_with_a_rule_off_breaks_a_promise() {
             without.broken.first()
         );
     }
+}
+
+#[test]
+fn an_acknowledgement_that_is_never_due_leaves_no_timer_behind() {
+    let mut world = World::new(&Limits::default(), 1);
+    let (human, agent) = (world.human(), world.agent(world.agents()[0]).unwrap());
+    let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("a").unwrap()), "take your time");
+    draft.reference = Ref::new("SLOW-1").ok();
+    draft.timeout_ms = Some(u64::MAX);
+    world.give(Input::Send(human, Box::new(draft)));
+    assert!(!world.core().state().timers.is_empty());
+    world.give(Input::Take(agent, None));
+    world.give(Input::Finish(agent, None, Box::new(Finish { body: "done".into(), ..Finish::default() })));
+    let state = world.core().state();
+    assert!(state.grants.values().all(|grant| grant.end.is_some()));
+    assert!(state.timers.is_empty(), "{:?}", state.timers);
 }
