@@ -9,6 +9,8 @@ mod format;
 #[cfg(test)]
 mod index;
 #[cfg(test)]
+mod power;
+#[cfg(test)]
 mod rot;
 #[cfg(test)]
 mod sample;
