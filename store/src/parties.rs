@@ -148,12 +148,9 @@ impl Walk<'_> {
             if self.cursor.ascending {
                 seqs.reverse();
             }
+            seqs.retain(|seq| (after + 1..before).contains(&seq.0.cast_signed()));
             for seq in &seqs {
-                let number = seq.0.cast_signed();
-                if number <= after || number >= before {
-                    continue;
-                }
-                let values = self.values.iter().cloned().chain([number.into()]);
+                let values = self.values.iter().cloned().chain([seq.0.cast_signed().into()]);
                 let conv: Option<u32> = message.query_row(params_from_iter(values), |row| row.get(0)).optional()?;
                 if conv.is_some_and(|conv| !show(*seq, ConvId(conv))) {
                     return Ok(false);
