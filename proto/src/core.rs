@@ -1,21 +1,30 @@
 //! The core: hear, judge, record, effect. One function decides, one folds, and nothing here does I/O.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeSet;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 
-use crate::fact::{Entry, Fact};
+use crate::fact::{EDITION, Entry, Fact, Role};
 use crate::ids::{AgentId, Seq, Time};
-use crate::input::{Effect, Input, Out, Reply};
+use crate::input::{Effect, Input, Out, RefusedAbout, Reply};
+use crate::names::{AgentName, Ref};
 use crate::refusal::{Code, Refusal};
 use crate::rules::{Rule, Rules};
 use crate::state::{Principal, State};
 
+mod admit;
 mod approvals;
+mod attend;
+mod claims;
+mod clock;
 mod control;
+mod escalations;
 mod finish;
-mod people;
+mod lifts;
 mod plan;
 mod registry;
+mod rooms;
+mod schedules;
 mod send;
 mod settle;
 mod take;
@@ -27,7 +36,18 @@ pub struct Core {
     state: State,
     /// Agents with an open connection; a hint from the shell that makes no fact (Q2).
     attached: BTreeSet<AgentId>,
+    /// Refusals that are recorded as a sum, by whom and with which code (G2).
+    unrecorded: BTreeMap<(AgentId, Code), Unrecorded>,
+    /// Records of the first edition that continue what it had forgotten.
+    revived: Vec<Seq>,
     rules: Rules,
+}
+
+/// Refusals of one kind that are not on record yet.
+#[derive(Clone, Copy, Debug)]
+struct Unrecorded {
+    since: Time,
+    count: u64,
 }
 
 /// A fact of the log that doesn't follow from the ones before it.
@@ -54,7 +74,7 @@ impl Core {
     /// A core over a state that was folded elsewhere, from a snapshot.
     #[must_use]
     pub const fn from_state(state: State) -> Self {
-        Self { state, attached: BTreeSet::new(), rules: Rules::ALL }
+        Self { state, attached: BTreeSet::new(), unrecorded: BTreeMap::new(), revived: Vec::new(), rules: Rules::ALL }
     }
 
     /// An empty core that lacks one rule, for the tests of what that rule is good for.
@@ -73,7 +93,9 @@ impl Core {
     /// When the core wants to be given a [`Input::Tick`] next, and why.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, &'static str)> {
-        self.state.next_deadline()
+        let sums = self.unrecorded.values().map(|sum| sum.since.plus(self.state.limits.window_ms)).min();
+        let sums = sums.map(|at| (at, "refusals are recorded as a sum"));
+        self.state.next_deadline().into_iter().chain(sums).min_by_key(|(at, _)| *at)
     }
 
     /// Folds a fact of the log.
@@ -82,6 +104,7 @@ impl Core {
     /// When the potential that stands in the log is not what the facts amount to: the log was altered, or
     /// was written by rules that this program doesn't know. The fact is folded all the same.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), PhiMismatch> {
+        self.notice_revived(entry);
         let folded = self.state.apply(entry.at, &entry.fact);
         if folded == entry.grant {
             return Ok(());
@@ -90,11 +113,34 @@ impl Core {
         Err(PhiMismatch { seq: self.state.seq, recorded, folded })
     }
 
+    /// Positions of messages of the first edition in conversations that it had forgotten in the middle of the very input
+    /// that sent them. They are read as what they continue; [`EDITION`] forgets between inputs only.
+    #[must_use]
+    pub fn revived(&self) -> &[Seq] {
+        &self.revived
+    }
+
+    fn notice_revived(&mut self, entry: &Entry) {
+        let state = &self.state;
+        let Fact::Accepted { message } = &entry.fact else { return };
+        let Some(conv) = state.conversations.get(&message.conv).filter(|_| state.edition < EDITION) else { return };
+        // The fold of the first edition forgot what stood first among the closed records, and was old enough.
+        let due = entry.at.since(conv.last_at) >= state.limits.retention_ms;
+        if due && conv.users == 0 && conv.open_tasks.is_empty() && conv.last_at > conv.opened_at {
+            self.revived.push(Seq(state.seq.0 + 1));
+        }
+    }
+
     /// Handles one input at `now`; adds its facts and effects to `out`. Never fails and never blocks: what
     /// can't be done is a refusal, in the one reply. Time that runs backwards stands still.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Out) {
         let now = now.max(self.state.at);
         let mut step = Step { core: self, now, out };
+        // A stretch without the broker is counted from the last fact: nothing is recorded before it.
+        if !matches!(input, Input::Attach(..) | Input::Idled(..)) {
+            step.forget();
+            step.record_sums();
+        }
         let Some(reply) = step.input(input) else { return };
         step.out.effects.push(Effect::Reply(Box::new(reply)));
     }
@@ -134,24 +180,84 @@ impl Step<'_> {
             Input::Cancel(by, request) => self.cancel(by, &request),
             Input::Control(by, scope, control) => self.control(by, scope, control),
             Input::Extend(by, conv, only, extension) => self.extend(by, conv, only, extension),
+            Input::ExtendRounds(by, conv, rounds) => self.extend_rounds(by, conv, rounds),
+            Input::ChooseLift(by, escalation, lift, words) => self.choose_lift(by, escalation, lift, words),
+            Input::LimitAgent(by, agent, limits) => self.limit_agent(by, agent, limits),
+            Input::GrantAgent(by, agent, spend) => self.grant_agent(by, agent, spend),
+            Input::SetRole(by, human, role) => self.set_role(by, human, role),
+            Input::Act(by) => self.act(by),
+            Input::Upgrade(edition) => self.upgrade(edition),
+            Input::SetSchedule(by, schedule, next_at) => self.set_schedule(by, schedule, next_at),
+            Input::RemoveSchedule(by, name) => self.remove_schedule(by, &name),
+            Input::RunSchedule(by, name, reference) => self.run_schedule(by, &name, reference),
+            Input::TickSchedule(tick) => self.tick_schedule(*tick),
             Input::Escalate(by, turn, question) => self.escalate(by, turn, question),
             Input::Answer(by, escalation, body) => self.answer(by, escalation, body),
             Input::AskApproval(by, turn, call) => self.ask_approval(by, turn, *call),
             Input::Decide(by, approval, verdict) => self.decide(by, approval, *verdict),
             Input::Use(by, approval, digest) => self.use_approval(by, approval, digest),
-            Input::Claim(by, turn, resource, mode, ttl_ms) => self.claim(by, turn, resource, mode, ttl_ms),
+            Input::Claim(by, turn, claim) => self.claim(by, turn, *claim),
             Input::Release(by, claim) => self.release(by, claim),
-            Input::OpenRoom(by, name, members) => self.open_room(by, name, &members),
+            Input::OpenRoom(by, name, members, key) => self.open_room(by, name, &members, key.as_ref()),
             Input::Post(by, room, post) => self.post(by, room, &post),
+            Input::Idled(by, ms) => self.idled(by, ms),
         };
-        Some(reply.unwrap_or_else(|refusal| Reply::Refused { refusal, record: self.refused_since(before) }))
+        Some(reply.unwrap_or_else(|refusal| {
+            let record = self.refused_since(before);
+            let reference = self.refused_about(before, &refusal);
+            let agent = record.and_then(|_| self.refused_agent(before));
+            let known = reference.is_some() || agent.is_some();
+            let about = known.then(|| Box::new(RefusedAbout { reference, agent }));
+            Reply::Refused { refusal, record, about }
+        }))
     }
 
     /// Where the refusal that was recorded behind the first `before` entries stands.
     fn refused_since(&self, before: usize) -> Option<Seq> {
         let entries = self.out.entries.get(before..)?;
-        let behind = entries.iter().rev().position(|entry| matches!(entry.fact, Fact::Refused { .. }))?;
+        let refused = |entry: &Entry| matches!(entry.fact, Fact::Refused { .. } | Fact::WriteRefused { .. });
+        let behind = entries.iter().rev().position(refused)?;
         Some(Seq(self.state().seq.0 - behind as u64))
+    }
+
+    /// The REF that a recorded refusal was about, where a human can lift it.
+    fn refused_about(&self, before: usize, refusal: &Refusal) -> Option<Ref> {
+        if !refusal.code.can_be_lifted() {
+            return None;
+        }
+        let entries = self.out.entries.get(before..)?;
+        let about = entries.iter().rev().find_map(|entry| {
+            if let Fact::Refused { turn, reference, .. } = &entry.fact {
+                Some((*turn, reference.clone()))
+            } else if let Fact::WriteRefused { turn, .. } = &entry.fact {
+                Some((*turn, None))
+            } else {
+                None
+            }
+        });
+        let (turn, reference) = about?;
+        let task = turn.and_then(|turn| self.state().turns.get(&turn)).map(|turn| turn.task);
+        let conv = task.and_then(|task| self.state().tasks.get(&task)).map(|task| task.conv);
+        let own = conv.and_then(|conv| self.state().ref_of(conv).cloned());
+        // A total is of the whole work, and a cap of the conversation that was named.
+        let named = reference.filter(|reference| self.state().conv_of(reference.as_str()).is_some());
+        if matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard) {
+            named.or(own)
+        } else {
+            own.or(named)
+        }
+    }
+
+    fn refused_agent(&self, before: usize) -> Option<AgentName> {
+        let entries = self.out.entries.get(before..)?;
+        let agent = entries.iter().rev().find_map(|entry| {
+            if let Fact::Refused { agent, .. } | Fact::WriteRefused { agent, .. } = &entry.fact {
+                Some(*agent)
+            } else {
+                None
+            }
+        });
+        self.state().agent(agent?)?.name.clone()
     }
 
     fn state(&self) -> &State {
@@ -191,14 +297,21 @@ impl Step<'_> {
         }
     }
 
-    /// Time to acknowledge for a recipient that says nothing else (Q2).
+    /// Time to acknowledge for a recipient: its own number, else by how it is connected (Q2).
     fn ack_ms(&self, recipient: AgentId) -> u64 {
         let limits = &self.state().limits;
-        if self.core.attached.contains(&recipient) { limits.ack_woken_ms } else { limits.ack_polling_ms }
+        let own = self.state().agent(recipient).map_or(0, |agent| agent.own_limits().ack_ms);
+        if own > 0 {
+            own
+        } else if self.core.attached.contains(&recipient) {
+            limits.ack_woken_ms
+        } else {
+            limits.ack_polling_ms
+        }
     }
 
     fn holds(&self, by: Principal) -> Result<(), Refusal> {
-        let named = || self.state().agent(by.agent()).is_some_and(|a| a.live);
+        let named = || self.state().live(self.state().name_of(by.agent())).is_some();
         if self.state().holds(by) || (!self.rule(Rule::Incarnations) && named()) {
             Ok(())
         } else {
@@ -206,9 +319,25 @@ impl Step<'_> {
         }
     }
 
-    fn human(&self, by: Principal) -> Result<(), Refusal> {
+    /// A human who may do what this role may (H7).
+    fn human(&self, by: Principal, role: Role) -> Result<(), Refusal> {
         self.holds(by)?;
-        if by.is_human() { Ok(()) } else { Err(Code::Forbidden.into()) }
+        let known = self.state().agent(by.agent()).filter(|_| by.is_human());
+        match known {
+            Some(human) if human.role <= role => Ok(()),
+            Some(human) => {
+                Err(Refusal::new(Code::Forbidden).about(format_args!("a human with the role {}", human.role)))
+            }
+            None => Err(Code::Forbidden.into()),
+        }
+    }
+
+    /// Forgets what was closed long ago, before the input is looked at (L7).
+    fn forget(&mut self) {
+        let items = self.state().due_to_forget(self.now);
+        if items > 0 {
+            self.record(Fact::Forgot { items });
+        }
     }
 }
 

@@ -223,6 +223,8 @@ pub struct Draft {
     pub eta_ms: Option<u64>,
     /// RESPONSE: how it went; default `completed`.
     pub status: Option<FinishStatus>,
+    /// Whether `request_id` came as the header `Idempotency-Key`: then it names no work item (Q1).
+    pub key_only: bool,
 }
 
 impl Draft {
@@ -250,6 +252,7 @@ impl Draft {
             acknowledged: false,
             eta_ms: None,
             status: None,
+            key_only: false,
         }
     }
 
@@ -257,18 +260,30 @@ impl Draft {
     /// same key (Q1). FNV-1a, 64 bits: only the key's own sender can collide with itself.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
-        let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
-        // Writing to a hash can't fail.
-        let _ok = fmt::write(
-            &mut hash,
-            format_args!(
-                "{}\0{}\0{:?}\0{:?}\0{}\0{:?}\0{:?}",
-                self.kind, self.to, self.reference, self.action, self.body, self.payload, self.in_reply_to
-            ),
-        );
-        hash.0
+        fnv_of(format_args!(
+            "{}\0{}\0{:?}\0{:?}\0{}\0{:?}\0{:?}",
+            self.kind, self.to, self.reference, self.action, self.body, self.payload, self.in_reply_to
+        ))
     }
 }
+
+/// The FNV-1a hash of a text, 64 bits.
+pub(crate) fn fnv(text: &str) -> u64 {
+    let mut hash = Fnv(FNV_OFFSET);
+    // Writing to a hash can't fail.
+    let _ok = fmt::Write::write_str(&mut hash, text);
+    hash.0
+}
+
+/// The FNV-1a hash of what is formatted, 64 bits.
+pub(crate) fn fnv_of(text: fmt::Arguments<'_>) -> u64 {
+    let mut hash = Fnv(FNV_OFFSET);
+    // Writing to a hash can't fail.
+    let _ok = fmt::write(&mut hash, text);
+    hash.0
+}
+
+const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 
 struct Fnv(u64);
 

@@ -13,13 +13,16 @@ use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
 use crate::limits::Limits;
-use crate::names::{AgentName, Ref, Resource};
+use crate::names::{AgentName, Label, Ref, Resource};
 use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
 
 mod parts;
 
 pub use parts::*;
+
+/// The edition of the rules by which this program records; see [`Fact::Upgraded`].
+pub const EDITION: u32 = 2;
 
 /// One record of the log: when, of which grant with which potential, and what.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -443,6 +446,218 @@ pub enum Fact {
         conv: ConvId,
         /// Who spoke.
         by: AgentId,
+    },
+    /// The clock jumped to this fact's time over a stretch in which the broker didn't run (L6).
+    Idled {
+        /// How long it was, in ms.
+        ms: u64,
+        /// The human who accepted the jump; nobody where the shell noticed the stretch itself.
+        by: Option<AgentId>,
+    },
+    /// The oldest closed records were looked at, between two inputs: each is forgotten, or waits once more (L7).
+    Forgot {
+        /// How many of them.
+        items: u32,
+    },
+    /// The rules of a newer edition hold from here on; what was recorded before is read as it stands.
+    Upgraded {
+        /// The edition.
+        edition: u32,
+    },
+    /// An agent finished its turn (F2); in place of [`Fact::TurnClosed`], which the first edition wrote.
+    TurnFinished {
+        /// The turn.
+        turn: TurnId,
+        /// How it ended, as resolved by the broker.
+        status: FinishStatus,
+        /// What it spent.
+        spend: Spend,
+        /// Fingerprint of what the agent said, to recognise the same finish when it comes again (F6).
+        said: u64,
+    },
+    /// An agent has limits of its own (§1).
+    AgentLimited {
+        /// Which.
+        agent: AgentId,
+        /// All of them.
+        limits: Box<AgentLimits>,
+    },
+    /// A human gave an agent more for one UTC day (B1).
+    AgentGranted {
+        /// Which.
+        agent: AgentId,
+        /// Who.
+        by: AgentId,
+        /// The day, counted from the epoch.
+        day: u64,
+        /// How much more.
+        spend: Spend,
+    },
+    /// An agent's budget of the day is used up and it rests, or its rest is over (B1).
+    AgentRested {
+        /// Which.
+        agent: AgentId,
+        /// Until when; none where the rest ends here.
+        until: Option<Time>,
+    },
+    /// A post, question, held call or claim was refused (G4).
+    WriteRefused {
+        /// Whose.
+        agent: AgentId,
+        /// In which turn.
+        turn: Option<TurnId>,
+        /// What it would have written.
+        write: WriteKind,
+        /// Why.
+        refusal: Refusal,
+    },
+    /// Refusals that were not recorded one by one, as a sum (G2).
+    RefusalsSummed {
+        /// Whose.
+        agent: AgentId,
+        /// With which code.
+        code: Code,
+        /// How many.
+        count: u64,
+    },
+    /// Something that a human has to know and that holds nothing (D7, G2, B1).
+    IncidentNoted {
+        /// Its number.
+        incident: IncidentId,
+        /// The agent that it is about.
+        agent: AgentId,
+        /// Which limit.
+        code: Code,
+        /// The limit.
+        limit: u64,
+        /// The value.
+        current: u64,
+    },
+    /// A grant has used up most of its time: its giver is told (D8).
+    GrantAged {
+        /// Which.
+        grant: GrantId,
+        /// Share of its time that is over.
+        percent: u64,
+    },
+    /// A human gave a conversation more rounds, with the messages, turns and requests that they need (D2).
+    RoundsGranted {
+        /// To which grant.
+        grant: GrantId,
+        /// The task that asks in the conversation.
+        task: Option<TaskId>,
+        /// The conversation.
+        conv: ConvId,
+        /// Who.
+        by: AgentId,
+        /// How many rounds, of two messages each.
+        rounds: u64,
+    },
+    /// A human gave a task more requests (D9).
+    RequestsGranted {
+        /// Which task.
+        task: TaskId,
+        /// Who.
+        by: AgentId,
+        /// How many.
+        requests: u64,
+    },
+    /// A limit caused an escalation: the broker's own sentence, and the steps that lift the limit (H6).
+    EscalationLifts {
+        /// Which escalation.
+        escalation: EscalationId,
+        /// The limit that was met.
+        met: Met,
+        /// The lifts that a human may choose.
+        lifts: Vec<Lift>,
+    },
+    /// A human chose a lift of an escalation (H6).
+    LiftChosen {
+        /// Of which escalation.
+        escalation: EscalationId,
+        /// The number of the lift in it, from 1.
+        lift: u32,
+        /// Who.
+        by: AgentId,
+    },
+    /// Nobody answered an escalation in time (H1).
+    EscalationExpired {
+        /// Which.
+        escalation: EscalationId,
+    },
+    /// Something was made under a key: a retry is answered with it again (Q1).
+    Keyed {
+        /// By whom.
+        agent: AgentId,
+        /// The key.
+        key: Key,
+        /// What was made.
+        made: Made,
+    },
+    /// An ALERT was shown to the humans, or only counted (E4).
+    AlertRaised {
+        /// The message.
+        message: Seq,
+        /// Who sent it.
+        agent: AgentId,
+        /// Whether it was put before the humans.
+        pushed: bool,
+    },
+    /// Agents that may decide an approval were told of it (H3).
+    ApprovalOffered {
+        /// Which.
+        approval: ApprovalId,
+        /// To whom.
+        to: Vec<AgentId>,
+    },
+    /// A human did something that is no other fact: signed in, or opened a page (D12).
+    HumanActed {
+        /// Who.
+        by: AgentId,
+    },
+    /// No human has acted for a large part of `unattended_ms`: the humans are told (D12).
+    Unattended {
+        /// Which part of it is over.
+        percent: u64,
+    },
+    /// A human got another role (H7).
+    RoleSet {
+        /// Who.
+        human: AgentId,
+        /// Which.
+        role: Role,
+    },
+    /// A human set a schedule: work that begins again and again (D13).
+    ScheduleSet {
+        /// Who, in whose name its ticks are.
+        by: AgentId,
+        /// What, when and for whom.
+        schedule: Box<Schedule>,
+        /// When it ticks next.
+        next_at: Time,
+    },
+    /// A schedule was taken away, by a human or with the human who set it.
+    ScheduleRemoved {
+        /// Which.
+        name: Label,
+    },
+    /// A schedule ticked: the grant that was opened just before is of it, and no act of a human (D12, D13).
+    ScheduleTicked {
+        /// Which.
+        name: Label,
+        /// The grant.
+        grant: GrantId,
+        /// When it ticks next; none where a human let it run between two ticks.
+        next_at: Option<Time>,
+    },
+    /// A tick made no grant.
+    ScheduleSkipped {
+        /// Which.
+        name: Label,
+        /// Why: what refused it, or none where its last grant is still open.
+        code: Option<Code>,
+        /// When it ticks next.
+        next_at: Time,
     },
 }
 

@@ -5,11 +5,12 @@ use alloc::vec::Vec;
 
 use crate::envelope::{Draft, FinishStatus, JsonText};
 use crate::fact::{
-    ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, Profile, Scope, Spend,
+    AgentLimits, ClaimMode, Control, Credential, Decision, Digest, Entry, Extension, Kind, Latched, Profile, Role,
+    Schedule, Scope, Spend,
 };
 use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
-use crate::names::{AgentName, Ref, RequestId, Resource};
+use crate::names::{AgentName, Label, Ref, RequestId, Resource};
 use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::state::Principal;
@@ -58,17 +59,41 @@ pub enum Input {
     /// Use an approval up for the call with this digest.
     Use(Principal, ApprovalId, Digest),
     /// Lease a resource.
-    Claim(Principal, Option<TurnId>, Resource, ClaimMode, u64),
+    Claim(Principal, Option<TurnId>, Box<ClaimDraft>),
     /// End a lease on a resource.
     Release(Principal, ClaimId),
     /// Open a room, or set its members.
-    OpenRoom(Principal, Ref, Vec<AgentName>),
+    OpenRoom(Principal, Ref, Vec<AgentName>, Option<RequestId>),
     /// Post to a room, without an envelope; a human's mentions are grants.
     Post(Principal, RoomId, Box<RoomPost>),
     /// An agent's connection opened or closed; makes no fact (Q2).
     Attach(AgentId, bool),
     /// Time has passed.
     Tick,
+    /// Give a conversation more rounds (D2).
+    ExtendRounds(Principal, ConvId, u64),
+    /// Choose a lift of an escalation by its number, from 1, with words for who asked (H6).
+    ChooseLift(Principal, EscalationId, u32, Option<Box<str>>),
+    /// Set the limits of one agent (§1).
+    LimitAgent(Principal, AgentId, Box<AgentLimits>),
+    /// Give an agent more for today (B1).
+    GrantAgent(Principal, AgentId, Spend),
+    /// Set what a human may do (H7).
+    SetRole(Principal, AgentId, Role),
+    /// A human signed in or opened a page (D12).
+    Act(Principal),
+    /// Record from here on by the rules of this edition. From the shell itself, at its start.
+    Upgrade(u32),
+    /// Set a schedule that ticks first at this moment, which the shell reads off its expression (D13).
+    SetSchedule(Principal, Box<Schedule>, Time),
+    /// Take a schedule away.
+    RemoveSchedule(Principal, Label),
+    /// Let a schedule run now, under this REF; an act of a human.
+    RunSchedule(Principal, Label, Ref),
+    /// A schedule is due. From the shell.
+    TickSchedule(Box<ScheduleTick>),
+    /// The broker didn't run for so many ms, which end now (L6). From the shell; with a proof, a human accepts it.
+    Idled(Option<Principal>, u64),
 }
 
 /// A new agent or human.
@@ -82,6 +107,10 @@ pub struct Registration {
     pub profile: Profile,
     /// The hash of its token.
     pub credential: Credential,
+    /// What a human may do; none is everything (H7).
+    pub role: Option<Role>,
+    /// The idempotency key (Q1).
+    pub key: Option<RequestId>,
 }
 
 /// How a turn ends (F2).
@@ -123,6 +152,34 @@ pub struct Question {
     pub options: Vec<Box<str>>,
     /// Outside a turn: the conversation that it is about.
     pub reference: Option<Ref>,
+    /// The idempotency key (Q1).
+    pub key: Option<RequestId>,
+}
+
+/// A tick of a schedule, as the shell reads it off the expression (D13).
+#[derive(Clone, Debug)]
+pub struct ScheduleTick {
+    /// Which.
+    pub name: Label,
+    /// The moment that is due; a tick for another one was made already.
+    pub due: Time,
+    /// The moment after it that is not over yet.
+    pub next_at: Time,
+    /// The REF of this tick.
+    pub reference: Ref,
+}
+
+/// A lease to be taken on a resource (C1).
+#[derive(Clone, Debug)]
+pub struct ClaimDraft {
+    /// The resource.
+    pub resource: Resource,
+    /// How it is shared.
+    pub mode: ClaimMode,
+    /// For how long, in ms.
+    pub ttl_ms: u64,
+    /// The idempotency key (Q1).
+    pub key: Option<RequestId>,
 }
 
 /// A post to a room, without an envelope (R1, R4).
@@ -151,6 +208,8 @@ pub struct HeldCall {
     pub digest: Digest,
     /// What the arguments are about, as the policy's patterns see it: the command, the file, the address.
     pub subjects: Vec<Box<str>>,
+    /// The idempotency key (Q1).
+    pub key: Option<RequestId>,
 }
 
 /// A decision on an approval (H2).
@@ -186,6 +245,8 @@ pub enum Reply {
         refusal: Refusal,
         /// Where the log has it, as it does of every message that a rule refused.
         record: Option<Seq>,
+        /// What it was about, as far as the step that lifts it needs it (H6).
+        about: Option<Box<RefusedAbout>>,
     },
     /// Done; nothing to tell.
     Done,
@@ -221,6 +282,15 @@ pub enum Reply {
     Lifted(Vec<Latched>),
     /// The approved call may be made, now.
     Usable(TaskUse),
+}
+
+/// What a refusal was about, for the step by which a human lifts it (H6).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RefusedAbout {
+    /// The REF, where a human can lift a limit of it.
+    pub reference: Option<Ref>,
+    /// The agent that was refused, where that is on record.
+    pub agent: Option<AgentName>,
 }
 
 /// What an approval was used for.

@@ -18,6 +18,7 @@ pub mod header;
 pub mod ids;
 pub mod input;
 pub mod limits;
+pub mod named;
 pub mod names;
 pub mod policy;
 pub mod refusal;

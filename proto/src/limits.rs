@@ -72,7 +72,7 @@ limits! {
     "D8" grant_messages_max = 64, "Waking messages a grant may cause; a request reserves its answer, so it takes two.";
     "D8" grant_turns_max = 100, "Turns a grant may cause.";
     "D8" grant_agents_max = 16, "Distinct agents a grant may wake.";
-    "D8" grant_age_ms = 86_400_000, "Wall clock of a grant; stands still while a human, a pause or a latch is waited for.";
+    "D8" grant_age_ms = 86_400_000, "Clock of a grant; stands still while no turn is open and a human, a pause or a latch is waited for.";
     "B1" grant_tokens_max = 200_000, "Tokens a grant may spend, as its turns report or as their text suggests.";
     "B1" agent_day_tokens_max = 2_000_000, "Tokens an agent may spend in a UTC day.";
     "B1" grant_cost_microusd_max = 0, "Money a grant may spend, in millionths of a dollar; 0 is no limit.";
@@ -103,11 +103,27 @@ limits! {
     "L4" body_bytes_max = 262_144, "Longest body or payload.";
     "L4" payload_depth_max = 32, "Deepest nesting of a payload.";
     "D11" list_max = 16, "Recipients of one send.";
-    "Q1" retention_ms = 604_800_000, "How long a settled request, its key, and a closed conversation are remembered.";
+    "L7" retention_ms = 604_800_000, "How long a settled request, its key, and a closed conversation are remembered.";
     "C1" claims_max = 64, "Leases on resources that one agent may hold.";
     "C1" claim_ms_max = 3_600_000, "Longest lease on a resource.";
     "E2" agents_max = 10_000, "Registered agents and humans.";
     "E2" rooms_max = 10_000, "Rooms.";
+    "D8" grant_clock_warning_percent = 80, "Share of a grant's clock at which its giver is told once.";
+    "D8" latch_ms = 604_800_000, "How long a latch of a grant may hold before the grant is closed.";
+    "D8" grant_life_ms = 2_592_000_000, "Longest life of a grant, whether its clock stood still or not.";
+    "D2" rounds_max = 10, "Rounds that one extension of a conversation may give; a round is two messages.";
+    "D12" unattended_ms = 1_209_600_000, "Time without any act of a human after which no agent starts work; 0 is no limit.";
+    "D13" schedules_max = 64, "Schedules of a workspace.";
+    "D13" schedule_interval_ms = 600_000, "Least time between two ticks of a schedule.";
+    "G2" refused_writes_max = 60, "Refused writes of an agent in any window, after which its writes are not judged.";
+    "G2" recorded_refusals_max = 10, "Refusals a window recorded one by one where a rule exempts them from that limit.";
+    "E4" alerts_per_hour_max = 5, "ALERTs of an agent in any hour that are put before humans; the rest are counted.";
+    "H1" task_questions_max = 16, "Escalations and held calls of a task in its whole life.";
+    "H1" escalation_ms = 604_800_000, "Time to answer an escalation, after which the task that asked ends.";
+    "H2" approval_use_ms = 3_600_000, "Time after the decision in which an approved call may be made.";
+    "L3" notice_bytes_max = 2_048, "Longest notice that rides along with a delivery; the rest is read by audit.";
+    "L3" notices_bytes_max = 32_768, "Notices that ride along with one delivery, together.";
+    "D3" refs_named_max = 64, "REFs that one request can name for its task.";
     "B1" bound_warning_messages = 1_000, "`lastword bound` warns when a grant may cause more waking messages.";
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
 }
@@ -218,10 +234,45 @@ impl Limits {
         v
     }
 
+    /// Most waking messages that an agent's own roots cause after the last act of a human (D12); none where that is
+    /// without end.
+    #[must_use]
+    pub fn bound_unattended_agent(&self) -> Option<u64> {
+        let days = self.unattended_ms.div_ceil(crate::ids::DAY_MS).saturating_add(1);
+        (self.unattended_ms > 0).then(|| self.root_messages_per_day_max.saturating_mul(days))
+    }
+
+    /// Most waking messages that a schedule causes after the last act of a human, where it ticks as often as it may.
+    #[must_use]
+    pub fn bound_unattended_schedule(&self) -> Option<u64> {
+        let ticks = self.unattended_ms.checked_div(self.schedule_interval_ms)?.saturating_add(1);
+        (self.unattended_ms > 0).then(|| self.bound_messages().saturating_mul(ticks))
+    }
+
+    /// The time after the last act of a human at which the whole workspace is at rest, in ms.
+    #[must_use]
+    pub fn bound_rest_ms(&self) -> Option<u64> {
+        (self.unattended_ms > 0).then(|| self.unattended_ms.saturating_add(self.grant_life_ms))
+    }
+
     /// Most waking messages that one grant can cause: the smaller of the structural bound and the total.
     #[must_use]
     pub fn bound_messages(&self) -> u64 {
         self.potential(0).min(self.grant_messages_max)
+    }
+
+    /// Most turns that the structure of one grant allows: each of its waking messages and each question to a human opens
+    /// one, in every run. What was lost with a lease is delivered once more, whatever `runs_max` says.
+    #[must_use]
+    pub fn potential_turns(&self) -> u64 {
+        let questions = self.task_questions_max.saturating_mul(self.bound_tasks());
+        self.runs_max.max(2).saturating_mul(self.potential(0).saturating_add(questions))
+    }
+
+    /// Most turns that one grant can open: the smaller of the structural bound and the total.
+    #[must_use]
+    pub fn bound_turns(&self) -> u64 {
+        self.potential_turns().min(self.grant_turns_max)
     }
 }
 
@@ -235,6 +286,9 @@ mod tests {
         assert_eq!(limits.bound_tasks(), 1 + 16 + 256 + 4096);
         assert_eq!(limits.potential(0), 2 * limits.bound_tasks() - 1);
         assert_eq!(limits.bound_messages(), 64);
+        assert_eq!((limits.potential_turns(), limits.bound_turns()), (314_564, 100));
+        assert_eq!(limits.bound_unattended_agent(), Some(3_000));
+        assert_eq!(Limits { unattended_ms: 0, ..limits }.bound_rest_ms(), None);
     }
 
     #[test]

@@ -117,6 +117,24 @@ macro_rules! codes {
 }
 
 impl Code {
+    /// Whether a human can lift the limit or latch for the task that met it (H6).
+    #[must_use]
+    pub const fn can_be_lifted(self) -> bool {
+        matches!(
+            self,
+            Self::DepthCap
+                | Self::TaskRequests
+                | Self::GrantMessages
+                | Self::GrantTurns
+                | Self::GrantAgents
+                | Self::GrantExpired
+                | Self::Budget
+                | Self::TurnsSoft
+                | Self::TurnsHard
+                | Self::Latched
+        )
+    }
+
     /// The code that `word` stands for.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
@@ -134,7 +152,7 @@ codes! {
     MalformedHeader "malformed_header" 400 "E1" "The header is malformed"
         "Start the message with [FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] exactly, and send it again.";
     Malformed "malformed" 400 "E2" "The request is malformed"
-        "Mend what the detail names and send it again.";
+        "Fix the field named in the detail, then resend.";
     Unauthenticated "unauthenticated" 401 "G5" "No valid token"
         "Send a valid token in the header `Authorization: Bearer TOKEN`; `lastword agent token NAME` makes a new one.";
     Forbidden "forbidden" 403 "G5" "This token may not do that"
@@ -162,7 +180,7 @@ codes! {
     RefRequired "ref_required" 409 "E6" "A message outside a turn needs a REF"
         "Name the work item in `ref`.";
     DepthCap "depth_cap" 422 "D2" "The conversation is as deep as it may be"
-        "Do not send again on this REF: finish with what you have, or escalate to the user.";
+        "Send nothing more on this REF: finish with what you have, or call escalate_to_user, where a human can give more rounds.";
     HopCap "hop_cap" 422 "D4" "The work has been delegated as often as it may be"
         "Do this part yourself and finish with the result.";
     TaskRequests "task_requests" 422 "D3" "This task has sent all the requests that it may"
@@ -180,9 +198,9 @@ codes! {
     GrantTurns "grant_turns" 422 "D8" "The work of this grant has used up its turns"
         "Finish with what you have; a human may grant more.";
     GrantAgents "grant_agents" 422 "D8" "The work of this grant has woken as many agents as it may"
-        "Ask an agent that takes part already, or finish with what you have.";
+        "Ask an agent that this work has woken already, finish with what you have, or escalate to the user for one more.";
     GrantExpired "grant_expired" 422 "D8" "The time of this grant is over"
-        "Finish; a human may give the task anew.";
+        "Finish with what you have; a human may extend the time.";
     Budget "budget" 422 "B1" "The budget is used up"
         "Finish with what you have; a human may grant more.";
     TurnsSoft "turns_soft" 422 "R1" "Many agent messages here, and no human has spoken"
@@ -233,6 +251,18 @@ codes! {
         "Work on something else, or wait until the holder's task ends.";
     NotDecided "not_decided" 409 "H2" "Nobody has decided that call yet"
         "Wait for the decision before you make the call.";
+    Unattended "unattended" 409 "D12" "No human has acted in this workspace for too long"
+        "Finish what is open and start nothing new; work starts again once a human acts here.";
+    Unanswered "unanswered" 409 "H1" "No human answered in time"
+        "Finish with what you have; ask again if the question still matters.";
+    TaskQuestions "task_questions" 422 "H1" "This task has asked humans all that it may"
+        "Finish with what you have, without asking a human again.";
+    CausedByRefused "caused_by_refused" 422 "D10" "What one of ours caused can't ask for work"
+        "Send it as INFO with `caused_by`, or ask inside the task that caused it.";
+    RefusedTooOften "refused_too_often" 429 "G2" "Too many of your writes were refused"
+        "Stop repeating what was refused; wait for retry_after_ms and do something else.";
+    TurnsOpen "turns_open" 409 "F1" "You have as many open turns as you may"
+        "Finish an open turn first, then take this request.";
 }
 
 #[cfg(test)]

@@ -51,6 +51,8 @@ words! {
         ApprovalAge = "approval_age",
         /// H2: an approval is of one call. Without: its agent may use it for any.
         CallDigest = "call_digest",
+        /// L6: short times stand still while the broker doesn't run. Without: they run out meanwhile.
+        Idling = "idling",
     }
 }
 

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Credential, Kind, Place, SYSTEM};
+use crate::fact::{Credential, Kind, Made, Place, SYSTEM};
 use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
@@ -14,19 +14,31 @@ use crate::names::{AgentName, Label, Ref, RequestId};
 use crate::policy::Policy;
 use index::Index;
 
+mod above;
+mod agent_budget;
+mod attendance;
 mod fold;
+mod fold_clock;
+mod fold_lifts;
 mod fold_people;
 mod fold_tasks;
 mod fold_turns;
+mod forget;
+mod grant_clock;
 mod index;
 mod keys;
+mod schedules;
 mod small;
 mod table;
 mod timers;
 mod work;
 mod workspace;
 
+pub(crate) use agent_budget::is_about_authority;
+pub use attendance::Attendance;
+pub(crate) use grant_clock::GrantDue;
 pub use keys::{Keys, RequestNumber};
+pub use schedules::Scheduled;
 pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
 pub use timers::{Timer, Timers};
@@ -104,6 +116,19 @@ pub struct State {
     pub incidents: BTreeMap<IncidentId, Incident>,
     /// What is due when.
     pub timers: Timers,
+    /// When a human acted last (D12).
+    pub last_human_act: Time,
+    /// What was made under the keys of each sender (Q1).
+    pub made: BTreeMap<(AgentId, RequestId), MadeOnce>,
+    /// The edition of the rules under which facts are recorded from here on.
+    pub edition: u32,
+    /// Schedules by name (D13).
+    pub schedules: BTreeMap<Label, Scheduled>,
+    pub(crate) attendance: Attendance,
+    /// Conversations that are paused, stopped or latched: where there is none, nothing above holds another.
+    pub(crate) held_convs: u32,
+    /// How many REFs begin with a text and `/`, by the hash of that text.
+    pub(crate) prefixes: BTreeMap<u32, u32>,
     /// What was closed when, to be forgotten after `retention_ms`.
     pub(crate) closed: VecDeque<(Time, Closed)>,
     /// Last numbers given.
@@ -135,6 +160,16 @@ pub(crate) enum Closed {
     Approval(ApprovalId),
     Incident(IncidentId),
     Conversation(ConvId),
+    Made(Box<(AgentId, RequestId)>),
+}
+
+/// What was made under a key, and of which content (Q1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MadeOnce {
+    /// The content that the key stands for.
+    pub fingerprint: u64,
+    /// What was made.
+    pub made: Made,
 }
 
 /// Whether something runs (H4).
@@ -178,6 +213,13 @@ impl Default for State {
             room_names: BTreeMap::new(),
             incidents: BTreeMap::new(),
             timers: Timers::default(),
+            last_human_act: Time(0),
+            made: BTreeMap::new(),
+            edition: 1,
+            schedules: BTreeMap::new(),
+            attendance: Attendance::default(),
+            held_convs: 0,
+            prefixes: BTreeMap::new(),
             closed: VecDeque::new(),
             minted: Minted::default(),
         }
@@ -271,44 +313,15 @@ impl State {
     /// Whether a task's deliveries are parked: a pause, stop or latch holds its conversation or grant (R3).
     #[must_use]
     pub fn is_parked(&self, task: &Task) -> bool {
-        let latched = self.conversations.get(&task.conv).is_some_and(|c| c.latched);
         let grant = self.grants.get(&task.grant).is_some_and(|g| g.latched.is_some());
-        latched || grant || self.running_in(task.conv) != Running::Active
-    }
-
-    /// Whether a conversation runs: a pause or stop holds everything below it too (H4).
-    #[must_use]
-    pub fn running_in(&self, conv: ConvId) -> Running {
-        self.lineage(conv).map(|c| c.running).max().unwrap_or_default()
-    }
-
-    /// A conversation, its parent, that one's parent, and so on.
-    pub fn lineage(&self, conv: ConvId) -> impl Iterator<Item = &Conversation> + '_ {
-        core::iter::successors(self.conversations.get(&conv), |c| self.conversations.get(&c.parent?))
-    }
-
-    /// A conversation and those opened from it, at any remove, whatever they are called.
-    #[must_use]
-    pub fn lineage_below(&self, root: ConvId) -> Vec<ConvId> {
-        let mut found = BTreeSet::from([root]);
-        // A child is opened after its parent and so has a higher number: one pass finds all, and ends with the last of them.
-        let mut missing = u64::from(self.conversations.get(&root).map_or(0, |conv| conv.children));
-        for (id, conv) in self.conversations.range(root..) {
-            if missing == 0 {
-                break;
-            }
-            if conv.parent.is_some_and(|parent| found.contains(&parent)) {
-                found.insert(id);
-                missing = missing - 1 + u64::from(conv.children);
-            }
-        }
-        found.into_iter().collect()
+        grant || self.latched_in(task.conv, Some(task.grant)) || self.running_in(task.conv) != Running::Active
     }
 
     /// Whether an agent may take something at all: it and the workspace run.
     #[must_use]
     pub fn may_take(&self, agent: AgentId) -> bool {
-        self.running == Running::Active && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active)
+        self.running == Running::Active
+            && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active && a.rests_until().is_none())
     }
 
     /// Whether the policy lets an agent decide an approval: never who asked for it, nor one whose work that
@@ -322,6 +335,19 @@ impl State {
         let mut tasks = self.agent(agent).into_iter().flat_map(Agent::grant_tasks);
         let works_for_it = tasks.any(|task| self.ancestors(task).any(|above| above == approval.agent));
         agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
+    }
+
+    /// The agents that the policy names as deciders of an approval, whether or not they may decide this one.
+    #[must_use]
+    pub fn deciders(&self, approval: &Approval) -> Vec<AgentId> {
+        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
+        let policy = ruled.unwrap_or(&self.limits.approvers);
+        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
+        let mut found: Vec<AgentId> = policy.agents.iter().filter_map(|name| self.live(name.as_str())).collect();
+        found.extend(asker.filter(|_| policy.asker));
+        found.sort_unstable();
+        found.dedup();
+        found
     }
 
     /// Any live human, the one with the lowest number; the broker's own number where there is none.
@@ -417,8 +443,8 @@ mod tests {
     #[test]
     fn records_are_small() {
         let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];
-        assert_eq!(sizes, [152, 160, 168, 112]);
-        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [88, 40, 280]);
+        assert_eq!(sizes, [160, 192, 176, 112]);
+        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [96, 40, 288]);
         assert_eq!(size_of::<Option<Task>>(), size_of::<Task>(), "a place in a table takes no more than its record");
         assert_eq!(size_of::<(Time, Closed)>(), 24);
     }

@@ -19,6 +19,39 @@ pub fn escape(text: &str) -> String {
     out
 }
 
+/// The same, with the letters written out that pass for Latin ones in a word with Latin letters: in a command, a path or
+/// an address, the Cyrillic `\u{430}` is read as an `a`.
+#[must_use]
+pub fn escape_mixed(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let (word, after) = rest.split_at(rest.find(|c: char| !c.is_alphanumeric()).unwrap_or(rest.len()));
+        let (between, next) = after.split_at(after.find(char::is_alphanumeric).unwrap_or(after.len()));
+        let mixed = word.contains(|c: char| c.is_ascii_alphabetic());
+        for c in word.chars() {
+            if steers(c) || (mixed && passes_for_latin(c)) {
+                // Writing to a String can't fail.
+                let _ok = write!(out, "{}", c.escape_unicode());
+            } else {
+                out.push(c);
+            }
+        }
+        out.push_str(&escape(between));
+        rest = next;
+    }
+    out
+}
+
+/// Letters of the scripts that have some of Latin's shapes: Greek, Cyrillic, Armenian, Cherokee, Coptic, Lisu, and the
+/// letters that are Latin ones in another style.
+const fn passes_for_latin(c: char) -> bool {
+    matches!(c,
+        '\u{370}'..='\u{58f}' | '\u{13a0}'..='\u{13ff}' | '\u{1c80}'..='\u{1c8f}' | '\u{1f00}'..='\u{1fff}'
+        | '\u{2100}'..='\u{214f}' | '\u{2c80}'..='\u{2cff}' | '\u{2de0}'..='\u{2dff}' | '\u{a4d0}'..='\u{a4ff}'
+        | '\u{a640}'..='\u{a69f}' | '\u{ab70}'..='\u{abbf}' | '\u{ff10}'..='\u{ff5a}' | '\u{1d400}'..='\u{1d7ff}')
+}
+
 /// JSON text with every such character as JSON writes it, which leaves its meaning: only strings can hold them. Line ends
 /// and tabs between its parts stay.
 #[must_use]
@@ -49,6 +82,15 @@ pub const fn steers(c: char) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn letters_that_pass_for_latin_ones_among_them_are_written_out() {
+        assert_eq!(escape_mixed("curl p\u{430}ypal.com\u{202e}"), "curl p\\u{430}ypal.com\\u{202e}");
+        assert_eq!(escape_mixed("\u{ff41}bc \u{3bf}k"), "\\u{ff41}bc \\u{3bf}k");
+        for plain in ["cat /home/Иван/Übung", "naïve Grüße, 世界 🎉\tok", "Đỗ 12x\n", "修正bug", ""] {
+            assert_eq!(escape_mixed(plain), plain);
+        }
+    }
 
     #[test]
     fn nothing_steers_or_hides() {

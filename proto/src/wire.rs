@@ -3,15 +3,24 @@
 //! Ids are the printed ones (`msg-12`, `turn-3`), moments RFC 3339 in UTC, durations milliseconds. What
 //! may be absent is left out. What comes in is checked where it becomes a [`crate::Draft`] or an input.
 
+pub mod call;
+mod clock;
 mod envelope;
 mod explanation;
+mod lift;
+mod people;
+mod schedules;
 mod standing;
 mod time;
 mod views;
 mod work;
 
+pub use clock::{ClockState, ClockView, ReadyView};
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use explanation::{Explanation, Hold, Link, RefusedSend, Subject};
+pub use lift::{HeldBy, LiftStep, RefusedAt, grant_body};
+pub use people::{AgentGrant, HumanPatch, NewHuman};
+pub use schedules::{NewSchedule, ScheduleView};
 pub use standing::Standing;
 pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
@@ -21,6 +30,6 @@ pub use views::{
 };
 pub use work::{
     ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,
-    HeldCall, NewEscalation, Notice, NoticeKind, Page, Problem, Progress, Renewed, StoredMessage, TurnView, Usage,
-    UseApproval,
+    HeldCall, LiftView, NewEscalation, Notice, NoticeKind, Page, Problem, Progress, Renewed, StoredMessage, TurnView,
+    Usage, UseApproval,
 };

@@ -1,10 +1,12 @@
 //! Approvals: a held tool call is decided once, by somebody who may, for exactly that call (H2, H3).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
+use super::admit::key;
 use super::{Outcome, Step};
 use crate::envelope::JsonText;
-use crate::fact::{Decision, Digest, Fact, SYSTEM};
+use crate::fact::{Decision, Digest, Fact, Role, SYSTEM, WriteKind};
 use crate::ids::{AgentId, ApprovalId, TurnId};
 use crate::input::{HeldCall, Reply, TaskUse, Verdict};
 use crate::policy::Ruling;
@@ -14,15 +16,29 @@ use crate::state::{Approval, ApprovalState, Phase, Principal};
 
 impl Step<'_> {
     pub(super) fn ask_approval(&mut self, by: Principal, turn: Option<TurnId>, call: HeldCall) -> Outcome {
+        let id = call.key.clone();
+        let key = key(id.as_ref(), format_args!("{}\0{}\0{:?}", call.tool, call.arguments, call.digest));
         self.holds(by)?;
-        let agent = by.agent();
+        if let Some(again) = self.held_already(by.agent(), turn, &call)? {
+            return Ok(again);
+        }
+        self.write(by, (WriteKind::Approval, turn), key, |step| step.hold(by.agent(), turn, call))
+    }
+
+    /// The same call of the same task is held once, while nobody decided it.
+    fn held_already(&self, agent: AgentId, turn: Option<TurnId>, call: &HeldCall) -> Result<Option<Reply>, Refusal> {
         self.runs(agent)?;
         let task = self.task_in_turn(agent, turn)?;
         let pending = self.state().approvals.iter().find(|(_, a)| {
             a.agent == agent && a.task == task && a.digest == call.digest && a.state == ApprovalState::Pending
         });
-        if let Some((id, _)) = pending {
-            return Ok(Reply::Held(*id));
+        Ok(pending.map(|(id, _)| Reply::Held(*id)))
+    }
+
+    fn hold(&mut self, agent: AgentId, turn: Option<TurnId>, call: HeldCall) -> Outcome {
+        let task = self.task_in_turn(agent, turn)?;
+        if let Some(task) = task {
+            self.has_questions_left(task)?;
         }
         let rule = self.state().policy.first(self.state().name_of(agent), &call).cloned();
         let ruling = rule.as_ref().map_or(Ruling::Ask, |rule| rule.ruling);
@@ -31,17 +47,31 @@ impl Step<'_> {
         let given = rule.as_ref().and_then(|rule| rule.timeout_ms).unwrap_or(limits.approval_ms);
         let expires_at = self.now.plus(if self.rule(Rule::ApprovalAge) { given } else { u64::MAX });
         let approval = ApprovalId(self.state().last_approval() + 1);
-        let HeldCall { tool, arguments, reason, digest, subjects: _ } = call;
+        let HeldCall { tool, arguments, reason, digest, subjects: _, key: _ } = call;
         self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });
         if let Some(rule) = rule {
             self.record(Fact::ApprovalRuled { approval, rule: Box::new(rule) });
         }
         match ruling {
-            Ruling::Ask => {}
+            Ruling::Ask => self.offer_approval(approval),
             Ruling::Allow => self.decided(approval, Some(SYSTEM), Decision::Approve, None, None),
             Ruling::Deny => self.decided(approval, Some(SYSTEM), Decision::Reject, None, None),
         }
         Ok(Reply::Held(approval))
+    }
+
+    /// Agents that may decide a call are told of it, without being woken (H3).
+    fn offer_approval(&mut self, id: ApprovalId) {
+        let state = self.state();
+        let Some(approval) = state.approvals.get(&id) else { return };
+        let may = |agent: &AgentId| {
+            let known = &state.agents[agent.0 as usize];
+            known.live && !known.is_human() && state.may_decide(*agent, approval)
+        };
+        let to: Vec<AgentId> = state.deciders(approval).into_iter().filter(may).collect();
+        if !to.is_empty() {
+            self.record(Fact::ApprovalOffered { approval: id, to });
+        }
     }
 
     fn room_to_hold(&self, agent: AgentId, call: &HeldCall, ruling: Ruling) -> Result<(), Refusal> {
@@ -62,13 +92,21 @@ impl Step<'_> {
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         let may_decide = by.is_human() || self.state().may_decide(by.agent(), approval);
-        if !may_decide && self.rule(Rule::Authority) {
-            return Err(Refusal::new(Code::ApproverNotAllowed).about(id));
+        if by.is_human() {
+            self.human(by, Role::Approver)?;
         }
+        if !may_decide && self.rule(Rule::Authority) {
+            let refusal = Refusal::new(Code::ApproverNotAllowed).about(id);
+            return Err(self.refuse_write(by, (WriteKind::Approval, None), refusal));
+        }
+        let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         if approval.state != ApprovalState::Pending {
             return Err(Refusal::new(Code::AlreadySettled).about(id));
         }
-        check_digest(approval, &verdict)?;
+        if let Err(refusal) = check_digest(approval, &verdict) {
+            let recorded = refusal.code == Code::DigestMismatch;
+            return Err(if recorded { self.refuse_write(by, (WriteKind::Approval, None), refusal) } else { refusal });
+        }
         let Verdict { decision, comment, edited, .. } = verdict;
         self.decided(id, Some(by.agent()), decision, comment, edited);
         Ok(Reply::Done)
@@ -107,7 +145,7 @@ impl Step<'_> {
             return Err(unknown());
         }
         self.runs(by.agent())?;
-        let task = approval.task;
+        let (task, decided_at) = (approval.task, approval.decided_at.get());
         match approval.state {
             ApprovalState::Approved => {}
             ApprovalState::Used => return Err(Refusal::new(Code::ApprovalUsed).about(id)),
@@ -116,7 +154,13 @@ impl Step<'_> {
             ApprovalState::Rejected | ApprovalState::Ignored => return Err(Refusal::new(Code::NotApproved).about(id)),
         }
         if approval.digest != digest && self.rule(Rule::CallDigest) {
-            return Err(Refusal::new(Code::DigestMismatch).about(id));
+            let refusal = Refusal::new(Code::DigestMismatch).about(id);
+            return Err(self.refuse_write(by, (WriteKind::Approval, None), refusal));
+        }
+        let use_ms = self.state().limits.approval_use_ms;
+        if decided_at.is_some_and(|at| self.now.since(at) > use_ms) {
+            let late = decided_at.map_or(0, |at| self.now.since(at));
+            return Err(Refusal::new(Code::ApprovalExpired).numbers(use_ms, late).about(id));
         }
         if task.and_then(|t| self.state().tasks.get(&t)).is_some_and(crate::state::Task::is_closed) {
             return Err(Refusal::new(Code::ApprovalExpired).about(id));

@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::AnswerStatus;
-use crate::fact::{Answer, Control, Extension, Fact, GrantEnd, Latched, Outcome as Cause, Place, SYSTEM, Scope};
+use crate::fact::{Answer, Control, Extension, Fact, GrantEnd, Latched, Outcome as Cause, Place, Role, SYSTEM, Scope};
 use crate::ids::{ConvId, GrantId};
 use crate::input::{Effect, Reply};
 use crate::limits::Limits;
 use crate::policy::Policy;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::Principal;
+use crate::state::{Principal, Running};
 
 impl Step<'_> {
     pub(super) fn configure(&mut self, limits: Box<Limits>) -> Outcome {
@@ -30,7 +30,7 @@ impl Step<'_> {
     }
 
     pub(super) fn control(&mut self, by: Principal, scope: Scope, control: Control) -> Outcome {
-        self.human(by)?;
+        self.human(by, Role::Operator)?;
         self.exists(scope)?;
         if !self.rule(Rule::OutOfBand) {
             // A message like any other: it would have its turn after what is queued, and admission doesn't look for it.
@@ -74,31 +74,44 @@ impl Step<'_> {
             }
             Scope::Agent(agent) => self.end_tasks_of(agent, Cause::Stopped),
             Scope::Conversation(conv) => {
-                let open = self.state().conversations[&conv].open_tasks.clone();
-                let root = self.state().conversations[&conv].root.map(|r| r.task);
-                for task in open.into_iter().chain(root) {
-                    let outcome = Answer::outcome(task, AnswerStatus::Cancelled, Cause::Stopped);
-                    self.settle(outcome, SYSTEM, "".into(), None);
+                for conv in self.state().lineage_below(conv) {
+                    let open = self.state().conversations[&conv].open_tasks.clone();
+                    let root = self.state().conversations[&conv].root.map(|r| r.task);
+                    for task in open.into_iter().chain(root) {
+                        let outcome = Answer::outcome(task, AnswerStatus::Cancelled, Cause::Stopped);
+                        self.settle(outcome, SYSTEM, "".into(), None);
+                    }
                 }
             }
         }
     }
 
-    /// Lifts what latched a conversation or its grants. A total or budget that was used up is given once
-    /// more, or the next send would trip it again.
+    /// Resumes a conversation with all below it, and lifts what latched them or their grants. A total or budget that was
+    /// used up is given once more, or the next send would trip it again.
     fn resume_conversation(&mut self, by: Principal, conv: ConvId) -> Vec<Latched> {
         let mut lifted = Vec::new();
-        if self.state().conversations[&conv].latched {
-            self.lift_place(Place::Conversation(conv), by.agent());
-            lifted.push(Latched::Place(Place::Conversation(conv)));
+        let mut grants = Vec::new();
+        for below in self.state().lineage_below(conv) {
+            let known = &self.state().conversations[&below];
+            if known.running != Running::Active {
+                let scope = Scope::Conversation(below);
+                self.record(Fact::Controlled { scope, control: Control::Resume, by: by.agent() });
+            }
+            if self.state().conversations[&below].latched {
+                self.lift_place(Place::Conversation(below), by.agent());
+                lifted.push(Latched::Place(Place::Conversation(below)));
+            }
+            grants.extend(self.state().open_grants_of(below));
         }
-        for grant in self.state().open_grants_of(conv) {
+        self.hear_human(by.agent(), conv, None);
+        grants.sort_unstable();
+        grants.dedup();
+        for grant in grants {
             let Some(incident) = self.state().grants[&grant].latched.get() else { continue };
             let code = self.state().incidents.get(&incident).map(|i| i.code);
             let extension = code.map(|c| once_more(c, &self.state().limits)).unwrap_or_default();
             self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
-            self.record(Fact::LatchLifted { on: Latched::Grant(grant), by: by.agent() });
-            lifted.push(Latched::Grant(grant));
+            lifted.extend(self.lift_grant(by.agent(), grant));
         }
         lifted
     }
@@ -111,39 +124,26 @@ impl Step<'_> {
         only: Option<GrantId>,
         extension: Extension,
     ) -> Outcome {
-        self.human(by)?;
-        self.exists(Scope::Conversation(conv))?;
-        let mut grants = self.state().open_grants_of(conv);
-        grants.retain(|grant| only.is_none_or(|only| only == *grant));
-        if grants.is_empty() {
-            let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
-            return Err(match only {
-                Some(grant) => {
-                    Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}"))
-                }
-                None => Refusal::new(Code::GrantExpired).about(reference),
-            });
-        }
+        self.human(by, Role::Operator)?;
+        let grants = self.open_grants(conv, only)?;
         let mut lifted = Vec::new();
         for grant in grants {
             self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
-            if self.state().grants[&grant].latched.is_some() {
-                self.record(Fact::LatchLifted { on: Latched::Grant(grant), by: by.agent() });
-                lifted.push(Latched::Grant(grant));
-            }
+            lifted.extend(self.lift_grant(by.agent(), grant));
         }
         self.out.effects.push(Effect::WakeAll);
         Ok(Reply::Lifted(lifted))
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "only these four codes latch a grant")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these codes latch a grant")]
 fn once_more(code: Code, limits: &Limits) -> Extension {
     let none = Extension::default();
     match code {
         Code::GrantMessages => Extension { messages: limits.grant_messages_max, ..none },
         Code::GrantTurns => Extension { turns: limits.grant_turns_max, ..none },
         Code::GrantAgents => Extension { agents: limits.grant_agents_max, ..none },
+        Code::GrantExpired => Extension { time_ms: limits.grant_age_ms, ..none },
         Code::Budget => {
             Extension { tokens: limits.grant_tokens_max, cost_microusd: limits.grant_cost_microusd_max, ..none }
         }

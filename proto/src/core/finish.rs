@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType};
 use crate::fact::{Answer, Fact, Latched, Message, Outcome as Cause, Part, PartialResult, Place, Recipient, Rerun};
-use crate::fact::{SYSTEM, Spend, TurnEnd};
+use crate::fact::{SYSTEM, TurnEnd};
 use crate::guards;
-use crate::ids::{AgentId, TaskId, TurnId};
+use crate::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
 use crate::input::{Finish, Progress, Reply};
+use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Asker, Phase, Principal, Request, Task};
+use crate::state::{Agent, Asker, Phase, Principal, Request, Running, Task};
 
 impl Step<'_> {
     pub(super) fn finish(&mut self, by: Principal, turn: Option<TurnId>, finish: Finish) -> Outcome {
@@ -20,6 +21,7 @@ impl Step<'_> {
         let turn = self.turn_of(by.agent(), turn);
         match turn {
             Ok(turn) => self.finish_turn(turn, finish),
+            Err((Some(stale), _)) if self.finished(stale) => self.finished_again(stale, &finish),
             Err((Some(stale), refusal)) => {
                 self.late(stale, by.agent(), finish.body);
                 Err(refusal)
@@ -44,14 +46,39 @@ impl Step<'_> {
         }
     }
 
+    /// Whether its agent ended this turn, and not a lost lease or the broker.
+    fn finished(&self, id: TurnId) -> bool {
+        let turn = self.state().turns.get(&id);
+        turn.is_some_and(|turn| turn.end == Some(TurnEnd::Finished) && turn.said != 0) && self.rule(Rule::LateAnswers)
+    }
+
+    /// The same finish again gets the first result; another one comes too late for a turn that has ended (F6).
+    fn finished_again(&self, id: TurnId, finish: &Finish) -> Outcome {
+        let turn = &self.state().turns[&id];
+        if turn.said != said(finish) {
+            return Err(Code::TurnClosed.into());
+        }
+        let task = &self.state().tasks[&turn.task];
+        let settled = task.is_closed() && task.turns.last() == Some(&id);
+        let answer = task.request.as_ref().and_then(|request| request.answer.get()).filter(|_| settled);
+        Ok(Reply::Finished { answer, open: !settled })
+    }
+
     fn finish_turn(&mut self, id: TurnId, finish: Finish) -> Outcome {
         let turn = &self.state().turns[&id];
         let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
-        let spend = finish.spend.unwrap_or(Spend { tokens: estimate, cost_microusd: 0 });
+        let mut spend = finish.spend.unwrap_or_default();
+        // What is reported is believed, but for less than the text itself (B1).
+        spend.tokens = spend.tokens.max(estimate);
+        let said = said(&finish);
         let served = &self.state().tasks[&task];
-        let (conv, in_flight) = (served.conv, served.in_flight() > 0);
-        let (_, turns) = self.hear_in(agent, Place::Conversation(conv));
+        let (conv, in_flight, sibling) = (served.conv, served.in_flight() > 0, served.sibling);
+        // Answers to requests that one task has in flight with one delegate are a fan-out, not a ping-pong (R1).
+        let turns = match sibling {
+            true => self.state().turns_in(Place::Conversation(conv)),
+            false => self.hear_in(agent, Place::Conversation(conv)).1,
+        };
         let max = self.state().limits.turns_soft_max;
         if turns >= max && !self.rule(Rule::AnswersAdmitted) {
             return Err(Refusal::new(Code::TurnsSoft).numbers(max, turns));
@@ -64,7 +91,7 @@ impl Step<'_> {
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
             Some(status) => status,
         };
-        self.record(Fact::TurnClosed { turn: id, end: TurnEnd::Finished, status: Some(status), spend });
+        self.record(Fact::TurnFinished { turn: id, status, spend, said });
         if !self.rule(Rule::Forwarding) {
             return Ok(Reply::Finished { answer: None, open: true });
         }
@@ -72,6 +99,7 @@ impl Step<'_> {
             self.reply_to(task, SYSTEM, agent, "the approval was decided".into(), None, decided);
         }
         self.check_budget(task, agent);
+        self.check_day(agent);
         let reply = match status {
             FinishStatus::Waiting => self.waits(task, agent, finish.body),
             FinishStatus::Rejected => self.rejected(task, finish),
@@ -185,8 +213,7 @@ impl Step<'_> {
         let id = state.tasks[&task].grant;
         let Some(grant) = state.grants.get(&id).filter(|g| g.end.is_none() && g.latched.is_none()) else { return };
         let by_grant = guards::budget_of_grant(state, grant);
-        let by_day = state.agent(agent).and_then(|a| guards::budget_of_day(state, a, self.now));
-        if let Some(refusal) = by_grant.or(by_day).filter(|_| self.has_guard("budget")) {
+        if let Some(refusal) = by_grant.filter(|_| self.has_guard("budget")) {
             self.latch(Latched::Grant(id), &refusal);
             return;
         }
@@ -194,6 +221,18 @@ impl Step<'_> {
         if !grant.budget_warned && percent >= state.limits.budget_warning_percent {
             self.record(Fact::BudgetWarned { grant: id, agent, percent });
         }
+    }
+
+    /// An agent whose budget of the day is used up rests until the day ends: nobody else is held (B1).
+    pub(super) fn check_day(&mut self, agent: AgentId) {
+        let state = self.state();
+        let rests = |a: &&Agent| a.is_human() || a.rests_until().is_some();
+        let Some(known) = state.agent(agent).filter(|a| !rests(a) && self.has_guard("budget")) else { return };
+        let Some(refusal) = guards::budget_of_day(state, known, self.now) else { return };
+        let (limit, current) = (refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0));
+        let until = Time((self.now.day() + 1).saturating_mul(DAY_MS));
+        self.record(Fact::AgentRested { agent, until: Some(until) });
+        self.note_incident(agent, Code::Budget, limit, current);
     }
 
     /// A RESPONSE sent as a message is the finish of its task (F2, Q7).
@@ -211,6 +250,16 @@ impl Step<'_> {
         let open = self.state().agent(by.agent()).is_some_and(|a| !a.turns.is_empty());
         if turn.is_none() && !open {
             return Err(Code::ReplyNotExpected.into());
+        }
+        if let Some(ended) = turn.filter(|turn| self.finished(*turn)) {
+            return match self.finished_again(ended, &finish) {
+                Err(_) => {
+                    let id = draft.request_id.as_ref().map_or("", RequestId::as_str);
+                    self.late(ended, by.agent(), finish.body);
+                    Err(Refusal::new(Code::AlreadySettled).about(id))
+                }
+                first => first,
+            };
         }
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
         self.check_claims(self.state().turns[&turn].task, draft)?;
@@ -251,6 +300,9 @@ impl Step<'_> {
         match task.phase {
             Phase::Open(turn) if task.agent == agent => Ok(turn),
             Phase::Closed(..) if tried => {
+                if let Some(turn) = last.filter(|turn| self.finished(*turn)) {
+                    return Ok(turn);
+                }
                 if let Some(turn) = last {
                     self.late(turn, agent, draft.body.clone());
                 }
@@ -266,6 +318,7 @@ impl Step<'_> {
             }
             Phase::Queued | Phase::Waiting if task.agent == agent => {
                 self.check_claims(id, draft)?;
+                self.may_open_turn(agent, id)?;
                 let turn = TurnId(self.state().last_turn() + 1);
                 self.open_turn(turn, id)
             }
@@ -274,6 +327,33 @@ impl Step<'_> {
                 Err(Refusal::new(Code::NotAddressee).about(request))
             }
         }
+    }
+
+    /// No way in opens a turn past a total, in what is paused or latched, or beyond the agent's own number (D8).
+    fn may_open_turn(&mut self, agent: AgentId, id: TaskId) -> Result<(), Refusal> {
+        self.runs(agent)?;
+        let state = self.state();
+        let (task, own) = (&state.tasks[&id], &state.agents[agent.0 as usize]);
+        let (open, most) = (own.turns.len() as u64, own.turns_max(&state.limits));
+        if open >= most {
+            return Err(Refusal::new(Code::TurnsOpen).numbers(most, open + 1));
+        }
+        match state.running_in(task.conv) {
+            Running::Active => {}
+            Running::Paused => return Err(Code::Paused.into()),
+            Running::Stopped => return Err(Code::Stopped.into()),
+        }
+        if state.is_parked(task) || !state.may_take(agent) {
+            return Err(Code::Latched.into());
+        }
+        let (grant_id, grant) = (task.grant, &state.grants[&task.grant]);
+        let max = state.limits.grant_turns_max.saturating_add(grant.extension().turns);
+        if grant.turns < max || !self.has_guard("grant_turns") {
+            return Ok(());
+        }
+        let refusal = Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1);
+        self.latch(Latched::Grant(grant_id), &refusal);
+        Err(refusal)
     }
 
     /// Records a finish that came too late, once a turn; its asker is shown it, and no agent is woken (F6).
@@ -369,6 +449,13 @@ impl Step<'_> {
         self.record(Fact::Renewed { turn, lease_until });
         lease_until
     }
+}
+
+/// The fingerprint of a finish: never 0, which stands for a turn that nobody finished (F6).
+fn said(finish: &Finish) -> u64 {
+    let Finish { status, body, payload, completed, failed, reason, .. } = finish;
+    let said = format_args!("{status:?}\0{body}\0{payload:?}\0{completed:?}\0{failed:?}\0{reason:?}");
+    crate::envelope::fnv_of(said).max(1)
 }
 
 impl Request {

@@ -55,8 +55,7 @@ impl Step<'_> {
     /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
     fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> Standing {
         let state = self.state();
-        let own = |task: TaskId| state.tasks[&task].agent == sender;
-        let with = |to: &AgentId| state.agent(sender).and_then(|a| a.task_with(*to, own));
+        let with = |to: &AgentId| self.tie(sender, *to);
         if let Some(task) = targets.iter().filter_map(with).max() {
             return Standing::Inside(task);
         }
@@ -66,6 +65,16 @@ impl Step<'_> {
             Some(root) => Standing::Inside(root.task),
             None => Standing::Root,
         }
+    }
+
+    /// The task in which what `sender` starts by itself with `to` is judged (D7): one of an open grant that `to`, or
+    /// what asked it, gave to the sender in any attempt; or one that was given to the sender and in which it asked `to`.
+    fn tie(&self, sender: AgentId, to: AgentId) -> Option<TaskId> {
+        let state = self.state();
+        let above = |id: TaskId| state.ancestors(id).any(|ancestor| ancestor == to);
+        let asked = |task: &Task| task.agent == sender && task.asker != Asker::Nobody && task.delegate(to).is_some();
+        let tied = |id: TaskId| state.tasks.get(&id).is_some_and(|task| above(id) || asked(task));
+        state.agent(sender)?.task_with(to, tied)
     }
 
     /// The draft, and the conversation that its REF names.
@@ -124,7 +133,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The agent that serves an action and has the least to do: not who asks, nor who was tried, nor an
+    /// The agent that serves an action and has the least to do: no human, nor who asks, nor who was tried, nor an
     /// ancestor (Q4, D5).
     pub(super) fn serves(
         &self,
@@ -135,8 +144,9 @@ impl Step<'_> {
     ) -> Option<AgentId> {
         let state = self.state();
         let ancestors: Vec<AgentId> = task.map(|t| state.ancestors(t).collect()).unwrap_or_default();
-        let fits =
-            |id: &AgentId| *id != sender && !tried.contains(id) && !ancestors.contains(id) && state.may_take(*id);
+        let agent = |id: &AgentId| state.agent(*id).is_some_and(|agent| !agent.is_human());
+        let free = |id: &AgentId| *id != sender && !tried.contains(id) && !ancestors.contains(id);
+        let fits = |id: &AgentId| agent(id) && free(id) && state.may_take(*id);
         let load = |id: &AgentId| state.agent(*id).map_or(usize::MAX, |a| a.queue.len() + a.turns.len());
         state.actions.get(action)?.iter().copied().filter(fits).min_by_key(|id| (load(id), *id))
     }
@@ -167,8 +177,14 @@ impl Step<'_> {
             Standing::Root => self.root_line(sender, draft),
             Standing::Outside | Standing::Ambiguous | Standing::Lost => self.note_line(sender, draft, None),
         };
+        let opening = if standing == Standing::Human || line.fault.is_some() {
+            None
+        } else {
+            self.opening_fault(sender, &line.plan)
+        };
+        let line = Line { fault: line.fault.or(opening), ..line };
         let unnamed = line.fault == Some(Fault::Required) && !self.has_guard("ref_required");
-        let line = if unnamed { self.human_line(draft) } else { line };
+        let line = if unnamed { Line { plan: self.minted_work(), fault: None, depth: 0 } } else { line };
         let depth = self.depth(sender, standing, &line.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
         Line { depth: if human { 0 } else { depth }, ..line }
@@ -188,14 +204,43 @@ impl Step<'_> {
     }
 
     fn human_line(&self, draft: &Named<'_>) -> Line {
-        let plan = match (&draft.reference, draft.conv) {
-            (_, Some(conv)) => Plan::Existing(conv),
-            (Some(reference), None) => Plan::Open(reference.clone(), None),
-            (None, None) => {
-                self.minted("work-", self.state().minted_conversations()).map_or(Plan::None, |r| Plan::Open(r, None))
-            }
+        let (plan, fault) = match (&draft.reference, draft.conv) {
+            (_, Some(conv)) => (Plan::Existing(conv), None),
+            (Some(reference), None) => (Plan::Open(reference.clone(), None), None),
+            (None, None) if names_work(draft) => self.work_of_request(draft),
+            (None, None) => (self.minted_work(), None),
         };
-        Line { plan, fault: None, depth: 0 }
+        Line { plan, fault, depth: 0 }
+    }
+
+    /// The work item of a REQUEST without a REF: its request_id, where that is a REF that nobody has (Q1).
+    fn work_of_request(&self, draft: &Named<'_>) -> (Plan, Option<Fault>) {
+        let id = draft.request_id.as_ref().filter(|_| names_work(draft));
+        let named = id.and_then(|id| Ref::new(id.as_str()).ok());
+        match named.filter(|reference| self.state().conv_of(reference.as_str()).is_none()) {
+            Some(reference) => (Plan::Open(reference, None), None),
+            None => (Plan::None, Some(Fault::Required)),
+        }
+    }
+
+    /// Whether an agent may open a REF: it takes part in the nearest one above, and in all below (§1).
+    pub(super) fn may_open(&self, sender: AgentId, reference: &str) -> bool {
+        let state = self.state();
+        let part = |conv: ConvId| state.conversations.get(&conv).is_some_and(|c| c.has_part(sender));
+        let above = state.named_above(reference).next().is_none_or(part);
+        above && state.named_below(reference).all(part)
+    }
+
+    /// What is wrong with a REF that an agent would open, where another one stands above or below it.
+    fn opening_fault(&self, sender: AgentId, plan: &Plan) -> Option<Fault> {
+        let Plan::Open(reference, _) = plan else { return None };
+        (!self.may_open(sender, reference.as_str())).then(|| Fault::InUse(reference.clone()))
+    }
+
+    /// A work item that nobody named.
+    fn minted_work(&self) -> Plan {
+        let minted = self.minted("work-", self.state().minted_conversations());
+        minted.map_or(Plan::None, |reference| Plan::Open(reference, None))
     }
 
     fn minted(&self, prefix: &str, after: u32) -> Option<Ref> {
@@ -207,9 +252,14 @@ impl Step<'_> {
     fn request_line(&self, draft: &Named<'_>, standing: Standing, id: TaskId, to: Option<AgentId>, fresh: u32) -> Line {
         let state = self.state();
         let task = &state.tasks[&id];
-        let delegate = to.and_then(|t| task.delegate(t));
+        // With a delegate that it asked under several REFs, the one that is named is meant, else the last.
+        let of = |conv: ConvId| task.delegates.iter().rev().find(|d| Some(d.agent) == to && d.conv == conv);
+        let delegate = draft.conv.and_then(of).or_else(|| to.and_then(|t| task.delegate(t)));
         let known = delegate.map(|d| (d, &state.conversations[&d.conv].reference));
-        let conflict = known.filter(|(_, own)| draft.reference.as_ref().is_some_and(|r| r != *own));
+        let another = known.filter(|(_, own)| draft.reference.as_ref().is_some_and(|r| r != *own));
+        let named = draft.reference.as_ref().is_some_and(|r| task.names(r));
+        let conflict = another.filter(|_| !named);
+        let known = known.filter(|_| another.is_none() || conflict.is_some());
         if let (Some((delegate, reference)), None) = (known, conflict) {
             let unanswered = state.tasks.get(&delegate.task).is_some_and(|t| !t.is_closed());
             let repeats = unanswered && standing.turn().is_none();
@@ -242,7 +292,8 @@ impl Step<'_> {
     /// A root: a REF of its own, or one that it rooted itself and has the answer to (D3).
     fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Line {
         let Some(reference) = &draft.reference else {
-            return Line { plan: Plan::None, fault: Some(Fault::Required), depth: 0 };
+            let (plan, fault) = self.work_of_request(draft);
+            return Line { plan, fault, depth: 0 };
         };
         let Some(conv) = draft.conv else {
             return Line { plan: Plan::Open(reference.clone(), None), fault: None, depth: 0 };
@@ -272,4 +323,9 @@ impl Step<'_> {
     pub(super) fn asker_of(&self, task: TaskId) -> Asker {
         self.state().tasks.get(&task).map_or(Asker::Nobody, |t| t.asker)
     }
+}
+
+/// Whether a draft without a REF names its work item by its request_id (Q1).
+fn names_work(draft: &Draft) -> bool {
+    draft.kind == MessageType::Request && draft.request_id.is_some() && !draft.key_only
 }

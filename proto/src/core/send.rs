@@ -5,11 +5,11 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
-use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, SYSTEM, Terms};
+use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, SYSTEM, Terms};
 use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Records, Standing, View};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, TurnId};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
 use crate::input::{Question, Reply};
-use crate::names::{Ref, RequestId};
+use crate::names::{Label, Ref, RequestId};
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
@@ -21,6 +21,8 @@ struct Sending {
     standing: Standing,
     unresolved: Option<Refusal>,
     targets: Vec<(Option<AgentId>, Line)>,
+    /// The schedule whose tick it is, and when that ticks next (D13).
+    tick: Option<(Label, Time)>,
 }
 
 /// What a message carries.
@@ -47,13 +49,11 @@ impl Step<'_> {
         if silent && !self.rule(Rule::OnlyRequestsWake) {
             draft.kind = MessageType::Request;
         }
-        // From outside, but caused by one of ours: no grant, so no request (D10).
-        if draft.caused_by.is_some() && draft.kind == MessageType::Request {
-            draft.kind = MessageType::Info;
-        }
+        self.is_itself(by, &draft)?;
         if let Some(again) = self.repeated(by.agent(), &draft)? {
             return Ok(again);
         }
+        self.may_send(by, &draft)?;
         match draft.kind {
             MessageType::Response if by.is_human() => return self.human_response(by, draft),
             MessageType::Response => {
@@ -78,6 +78,37 @@ impl Step<'_> {
         self.admit(sending)
     }
 
+    /// FROM is who the token proves; a claim that differs is refused before anything else is asked (G5).
+    fn is_itself(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
+        let agent = by.agent();
+        let Some(claim) = draft.from.as_ref().filter(|_| !by.is_human() && self.has_guard("from_mismatch")) else {
+            return Ok(());
+        };
+        if claim.as_str() == self.state().name_of(agent) {
+            return Ok(());
+        }
+        let refusal = Refusal::new(Code::FromMismatch).about(claim);
+        if self.goes_on_record(agent, refusal.code) {
+            let (turn, kind, to, reference) = self.refused(agent, draft);
+            self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
+        }
+        Err(refusal)
+    }
+
+    /// A human's role allows it, and an agent's refused writes of late are not too many (H7, G2). An answer ends a turn,
+    /// and is judged whatever was refused before.
+    fn may_send(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
+        if by.is_human() {
+            let role = match draft.kind {
+                MessageType::Request => Role::Operator,
+                MessageType::Response => Role::Approver,
+                MessageType::Status | MessageType::Alert | MessageType::Info | MessageType::Broadcast => Role::Viewer,
+            };
+            return self.human(by, role);
+        }
+        if draft.kind == MessageType::Response { Ok(()) } else { self.not_too_often(by.agent()) }
+    }
+
     /// What the record of a refusal says of the draft.
     fn refused(&self, agent: AgentId, draft: &Draft) -> (Option<TurnId>, MessageType, Address, Option<Ref>) {
         let turn = self.turn_of(agent, draft.turn).ok();
@@ -96,7 +127,8 @@ impl Step<'_> {
         let task = turn.and_then(|t| state.turns.get(&t)).and_then(|t| state.tasks.get(&t.task)).map(|t| t.conv);
         let named = reference.as_ref().and_then(|r| state.conv_of(r.as_str()));
         let part = |conv: &ConvId| state.conversations.get(conv).is_some_and(|c| c.has_part(agent));
-        if let Some(conv) = named.or(task).filter(part) {
+        let counts = refusal.retry_after_ms.is_none();
+        if let Some(conv) = named.or(task).filter(part).filter(|_| counts) {
             self.hear_in(agent, Place::Conversation(conv));
         }
         self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
@@ -122,7 +154,7 @@ impl Step<'_> {
     fn send_question(&mut self, by: Principal, draft: Draft) -> Outcome {
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let Draft { body, turn, reference, .. } = draft;
-        let reply = self.escalate(by, turn, Question { body, options: Vec::new(), reference })?;
+        let reply = self.escalate(by, turn, Question { body, options: Vec::new(), reference, key: None })?;
         if let (Reply::Escalated(escalation), Some(key)) = (&reply, key) {
             self.record(Fact::EscalationKeyed { escalation: *escalation, agent: by.agent(), key });
         }
@@ -155,33 +187,59 @@ impl Step<'_> {
         if targets.is_empty() {
             targets.push((None, self.line(sender, &named, standing, None, 0)));
         }
-        Sending { sender, draft, standing, unresolved, targets }
+        Sending { sender, draft, standing, unresolved, targets, tick: None }
+    }
+
+    /// Admits a tick of a schedule as a request in the name of the human who set it.
+    pub(super) fn send_tick(&mut self, by: AgentId, draft: Draft, tick: (Label, Time)) -> Result<(), Refusal> {
+        let sending = self.sending(by, draft);
+        let (refusal, _) = self.judge(&sending, None);
+        match refusal {
+            Some(refusal) => Err(refusal),
+            None => {
+                self.accept(Sending { tick: Some(tick), ..sending });
+                Ok(())
+            }
+        }
     }
 
     /// Whether a human's draft would be admitted now.
     pub(super) fn would_admit(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
         let sending = self.sending(sender, draft);
-        self.judge(&sending, &None).map_or(Ok(()), Err)
+        let (refusal, observed) = self.judge(&sending, None);
+        self.note_observed(sender, observed);
+        refusal.map_or(Ok(()), Err)
     }
 
     fn admit(&mut self, sending: Sending) -> Outcome {
-        if !self.rule(Rule::CountedFirst)
-            && let Some(refusal) = self.judge(&sending, &None)
-        {
-            return Err(self.refuse(&sending, refusal));
+        let places = self.places(&sending);
+        let count = |place: &Place| (*place, self.state().turns_in(*place) + 1);
+        let heard = places.iter().map(count).max_by_key(|(_, turns)| *turns);
+        let (refusal, observed) = self.judge(&sending, heard);
+        let filtered = refusal.is_some() && !self.rule(Rule::CountedFirst);
+        // Every message counts, whatever refuses it, but for what may simply be sent again later (R1).
+        if !filtered && refusal.as_ref().is_none_or(|refusal| refusal.retry_after_ms.is_none()) {
+            for place in places {
+                self.hear_in(sending.sender, place);
+            }
         }
-        let heard = self.hear(&sending);
-        match self.judge(&sending, &heard) {
+        self.note_observed(sending.sender, observed);
+        match refusal {
             Some(refusal) => Err(self.refuse(&sending, refusal)),
             None => Ok(Reply::Sent(self.accept(sending))),
         }
     }
 
-    /// Counts the message in its conversation before any rule is asked, and says so when that crosses a
-    /// threshold (R1, R2).
-    fn hear(&mut self, sending: &Sending) -> Option<(Place, u64)> {
+    fn note_observed(&mut self, agent: AgentId, observed: Vec<Refusal>) {
+        for refusal in observed {
+            self.record(Fact::Observed { agent, refusal });
+        }
+    }
+
+    /// Where the message counts (R1).
+    fn places(&self, sending: &Sending) -> Few<Place, 2> {
         if sending.standing == Standing::Human {
-            return None;
+            return Few::new();
         }
         let mut convs: Few<ConvId, 2> = Few::new();
         // What will be refused for its REF counts where the task is, or new REFs would hide a loop.
@@ -198,11 +256,10 @@ impl Step<'_> {
                 convs.push(conv);
             }
         }
-        let heard = convs.into_iter().map(|conv| self.hear_in(sending.sender, Place::Conversation(conv)));
-        heard.max_by_key(|(_, turns)| *turns)
+        convs.into_iter().map(Place::Conversation).collect()
     }
 
-    /// Counts one agent message in a place.
+    /// Counts one agent message in a place, and says so when that crosses a threshold (R1, R2).
     pub(super) fn hear_in(&mut self, agent: AgentId, place: Place) -> (Place, u64) {
         let turns = self.state().turns_in(place) + 1;
         self.record(Fact::Heard { agent, place, turns });
@@ -227,7 +284,7 @@ impl Step<'_> {
     }
 
     /// Asks every guard for every recipient; the first refusal wins, and nothing is charged.
-    fn judge(&mut self, sending: &Sending, heard: &Option<(Place, u64)>) -> Option<Refusal> {
+    fn judge(&self, sending: &Sending, heard: Option<(Place, u64)>) -> (Option<Refusal>, Vec<Refusal>) {
         let human = sending.standing == Standing::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
@@ -243,7 +300,7 @@ impl Step<'_> {
                 unresolved: sending.unresolved.as_ref(),
                 to: *to,
                 line,
-                heard: *heard,
+                heard,
                 ahead: Ahead { targets: &targets[..i.min(targets.len())] },
                 records: Records::find(self.state(), sending.sender, sending.standing, *to),
             })
@@ -260,18 +317,17 @@ impl Step<'_> {
             }
         }
         drop(views);
-        for refusal in observed {
-            self.record(Fact::Observed { agent: sending.sender, refusal });
-        }
-        refusal
+        (refusal, observed)
     }
 
     fn refuse(&mut self, sending: &Sending, refusal: Refusal) -> Refusal {
         let grant = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
-        let totals = matches!(refusal.code, Code::GrantMessages | Code::GrantTurns | Code::GrantAgents | Code::Budget);
-        if let Some(grant) = grant.filter(|_| totals) {
+        let totals = matches!(refusal.code, Code::GrantMessages | Code::GrantTurns | Code::GrantExpired | Code::Budget);
+        // What only time cures is of an agent's own day and holds nobody else (B1).
+        if let Some(grant) = grant.filter(|_| totals && refusal.retry_after_ms.is_none()) {
             self.latch(Latched::Grant(grant), &refusal);
         }
+        self.note_allowance(sending.sender, &refusal);
         let planned = sending.targets.first().and_then(|(_, line)| match &line.plan {
             Plan::Existing(conv) => self.state().ref_of(*conv).cloned(),
             Plan::Open(reference, _) => Some(reference.clone()),
@@ -293,7 +349,7 @@ impl Step<'_> {
     }
 
     fn accept(&mut self, sending: Sending) -> Vec<crate::ids::Seq> {
-        let Sending { sender, mut draft, standing, targets, .. } = sending;
+        let Sending { sender, mut draft, standing, targets, tick, .. } = sending;
         let several = targets.len() > 1;
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let mut contents = Content::of(&mut draft, targets.len());
@@ -313,18 +369,51 @@ impl Step<'_> {
                 (None, Standing::Human) if wakes => Some(self.open_grant(sender, conv)),
                 (None, _) => None,
             };
+            if let (Some((name, next_at)), Some(grant)) = (&tick, grant) {
+                let next_at = Some(*next_at);
+                self.record(Fact::ScheduleTicked { name: name.clone(), grant, next_at });
+            }
             let number = several.then_some(i + 1);
             let content = contents.next().unwrap_or_default();
             let line = (conv, line.depth);
             let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
-            if standing == Standing::Human && message.is_said() {
+            let heard = standing == Standing::Human && tick.is_none() && message.is_said();
+            if heard && self.state().agents[sender.0 as usize].is_heard() {
                 self.lift_place(Place::Conversation(conv), sender);
+                self.hear_human(sender, conv, Some(conv));
             }
             self.record(Fact::Accepted { message: Box::new(message) });
             sent.push(self.state().seq);
+            self.raise_alert(sender, &draft);
             self.announce(&draft, to);
         }
+        self.check_day(sender);
         sent
+    }
+
+    /// An ALERT is put before the humans, up to a number an hour (E4).
+    fn raise_alert(&mut self, agent: AgentId, draft: &Draft) {
+        let Some(sender) = self.state().agent(agent).filter(|a| draft.kind == MessageType::Alert && !a.is_human())
+        else {
+            return;
+        };
+        let pushed = sender.alerts_of_late(self.now) < self.state().limits.alerts_per_hour_max;
+        let message = self.state().seq;
+        self.record(Fact::AlertRaised { message, agent, pushed });
+        if pushed {
+            self.out.effects.push(crate::input::Effect::WakeAll);
+        }
+    }
+
+    /// An agent whose root allowance runs out on two days in a row is shown to the humans (D7).
+    fn note_allowance(&mut self, agent: AgentId, refusal: &Refusal) {
+        let Some(known) = self.state().agent(agent).filter(|_| refusal.code == Code::RootAllowance) else { return };
+        let yesterday = self.now.day().checked_sub(1);
+        let noted = known.noted_at(Code::RootAllowance).is_some_and(|at| at.day() == self.now.day());
+        if yesterday.is_some() && known.allowance_out() == yesterday && !noted {
+            let (limit, current) = (refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0));
+            self.note_incident(agent, Code::RootAllowance, limit, current);
+        }
     }
 
     fn announce(&mut self, draft: &Draft, to: Option<AgentId>) {

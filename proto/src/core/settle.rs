@@ -34,7 +34,9 @@ impl Step<'_> {
         }
         let (server, asker, grant, children) = (task.agent, task.asker, task.grant, task.children.clone());
         if let Some(turn) = task.turn() {
-            let spend = Spend::default();
+            // A turn that is withdrawn costs what it was given (B1).
+            let text_bytes = self.state().turns.get(&turn).map_or(0, |turn| turn.text_bytes);
+            let spend = Spend { tokens: text_bytes.div_ceil(4), cost_microusd: 0 };
             self.record(Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend });
             self.wake(server);
         }
@@ -124,14 +126,14 @@ impl Step<'_> {
         let body = alloc::format!("{request}: {} -> {}", self.state().name_of(asker), self.state().name_of(agent));
         self.record(Fact::EscalationOpened {
             escalation,
-            task: None,
+            task: Some(id),
             agent: asker,
             conv,
             cause: EscalationCause::TimedOut,
             body: body.into(),
             options: Vec::new(),
         });
-        self.wake(self.state().human_for(None));
+        self.wake(self.state().human_for(Some(id)));
     }
 
     /// The asker or a human takes a request back (Q9).

@@ -4,9 +4,10 @@ use alloc::vec::Vec;
 
 use super::Step;
 use crate::envelope::AnswerStatus;
-use crate::fact::{Answer, Decision, Fact, GrantEnd, Outcome as Cause, Rerun, SYSTEM, Spend, TurnEnd};
+use crate::fact::{Answer, Decision, Fact, GrantEnd, Latched, Outcome as Cause, Rerun, SYSTEM, Spend, TurnEnd};
 use crate::ids::{AgentId, GrantId, TaskId, TurnId};
-use crate::state::{Task, Timer};
+use crate::refusal::{Code, Refusal};
+use crate::state::{GrantDue, Task, Timer};
 
 /// Time-outs after which a task is given up: the first is retried (Q3, F4).
 const LOST_MAX: u32 = 2;
@@ -24,12 +25,41 @@ impl Step<'_> {
                     let outcome = Answer::outcome(task, AnswerStatus::TimedOut, Cause::Deadline);
                     self.settle(outcome, SYSTEM, "".into(), None);
                 }
-                Timer::Grant(grant) => self.end_grant(grant, GrantEnd::Expired, Cause::GrantExpired),
+                Timer::Grant(grant) => self.grant_due(grant),
                 Timer::Approval(approval) => self.decided(approval, None, Decision::Expire, None, None),
                 Timer::Claim(claim) => self.record(Fact::Released { claim }),
+                Timer::Escalation(escalation) => self.escalation_due(escalation),
+                Timer::Rest(agent) => self.rest_over(agent),
+                Timer::Unattended => self.unattended_due(),
             }
             debug_assert_ne!(self.state().seq, before, "what a timer decides is a fact");
         }
+    }
+
+    /// The clock of a grant, or of its latch (D8).
+    fn grant_due(&mut self, id: GrantId) {
+        let known = self.state().grants.get(&id);
+        match known.and_then(|grant| self.state().grant_due(grant, self.now)) {
+            Some(GrantDue::Warning(percent)) => {
+                let giver = self.state().grants[&id].giver;
+                self.record(Fact::GrantAged { grant: id, percent });
+                self.wake(giver);
+            }
+            Some(GrantDue::Latch) => {
+                let grant = &self.state().grants[&id];
+                let (opened, expires) = (grant.opened_at, grant.expires_at);
+                let refusal = Refusal::new(Code::GrantExpired).numbers(expires.since(opened), self.now.since(opened));
+                self.latch(Latched::Grant(id), &refusal);
+            }
+            Some(GrantDue::Close) => self.end_grant(id, GrantEnd::Expired, Cause::GrantExpired),
+            None => debug_assert!(false, "the timer of a grant is set to what is due"),
+        }
+    }
+
+    /// The day is over for which an agent's budget was used up.
+    fn rest_over(&mut self, agent: AgentId) {
+        self.record(Fact::AgentRested { agent, until: None });
+        self.wake(agent);
     }
 
     fn ack_due(&mut self, agent: AgentId) {
@@ -53,6 +83,7 @@ impl Step<'_> {
         let opened_it = opening.is_some() && turn.delivered.first().map(|d| d.message) == opening;
         let spend = Spend { tokens: turn.text_bytes.div_ceil(4), cost_microusd: 0 };
         self.record(Fact::TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend });
+        self.check_day(agent);
         self.after_lost_lease(task, agent, opened_it);
         self.wake(agent);
     }

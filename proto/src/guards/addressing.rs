@@ -33,6 +33,12 @@ pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
     }
 }
 
+/// A REQUEST that came from outside and that one of ours caused: that would be a grant out of itself (D10).
+pub(super) fn caused_by_refused(view: &View<'_>) -> Option<Refusal> {
+    let caused = view.draft.caused_by.filter(|_| view.is_request())?;
+    Some(Refusal::new(Code::CausedByRefused).about(caused))
+}
+
 /// A name, group or action that stands for nobody here.
 pub(super) fn unknown_recipient(view: &View<'_>) -> Option<Refusal> {
     view.unresolved.cloned()

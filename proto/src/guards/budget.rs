@@ -1,14 +1,20 @@
 //! B1: tokens and money, per grant and per agent and day.
 
-use super::View;
 use super::totals::grant_of_request;
+use super::{Standing, View};
+use crate::ids::{DAY_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Grant, State};
 
 /// The budget of the grant, or of the sender's day, is used up.
 pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
-    if !view.is_request() || view.to_human() {
+    if view.to_human() {
         return None;
+    }
+    if !view.is_request() {
+        // What wakes nobody costs a grant nothing, but its sender's day.
+        let outside = view.standing == Standing::Outside;
+        return view.sender().filter(|_| outside).and_then(|sender| exceeded_by_day(view.state, sender, view.now));
     }
     let spent = grant_of_request(view).and_then(|grant| exceeded(view.state, grant));
     spent.or_else(|| exceeded_by_day(view.state, view.sender()?, view.now))
@@ -24,10 +30,11 @@ pub(crate) fn exceeded(state: &State, grant: &Grant) -> Option<Refusal> {
 }
 
 /// The limit and value of the agent's budget of today that is used up.
-pub(crate) fn exceeded_by_day(state: &State, agent: &Agent, now: crate::ids::Time) -> Option<Refusal> {
+pub(crate) fn exceeded_by_day(state: &State, agent: &Agent, now: Time) -> Option<Refusal> {
     let spend = agent.day.on(now).spend;
-    over((spend.tokens, state.limits.agent_day_tokens_max))
-        .or_else(|| over((spend.cost_microusd, state.limits.agent_day_cost_microusd_max)))
+    let tokens = over((spend.tokens, agent.day_tokens_max(&state.limits, now)));
+    let day = tokens.or_else(|| over((spend.cost_microusd, agent.day_cost_microusd_max(&state.limits, now))))?;
+    Some(day.about(agent.name()).retry_after(DAY_MS - now.0 % DAY_MS))
 }
 
 /// A limit of 0 is no limit.

@@ -10,7 +10,9 @@ pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     if view.to_human() {
         return None;
     }
-    let max = view.state.limits.depth_max;
+    let conv = view.conv().and_then(|conv| view.state.conversations.get(&conv));
+    let more = conv.map_or(0, |conv| u64::from(conv.depth_more));
+    let max = view.state.limits.depth_max.saturating_add(more);
     let mut deepest = u64::from(view.line.depth);
     if view.is_request() {
         deepest += 1;

@@ -28,6 +28,7 @@ mod wait;
 mod windows;
 
 pub(crate) use budget::{exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
+pub(crate) use totals::trips_again;
 
 /// A rule that can refuse a message.
 #[derive(Clone, Copy)]
@@ -49,6 +50,7 @@ pub const GUARDS: &[Guard] = &[
     always("from_mismatch", "E3", identity::from_mismatch),
     for_all("too_large", "L4", saturation::too_large),
     for_all("malformed", "D11", addressing::malformed),
+    for_all("caused_by_refused", "D10", addressing::caused_by_refused),
     always("lease_lost", "F6", turn::lease_lost),
     always("turn_required", "D1", turn::turn_required),
     guard("turns_hard", "R1", tracker::turns_hard),
@@ -70,7 +72,8 @@ pub const GUARDS: &[Guard] = &[
     guard("hop_cap", "D4", hops::hop_cap),
     guard("depth_cap", "D2", depth::depth_cap),
     guard("task_requests", "D3", quota::task_requests),
-    guard("root_allowance", "D7", roots::root_allowance),
+    always("unattended", "D12", roots::unattended),
+    always("root_allowance", "D7", roots::root_allowance),
     guard("mutual_wait", "Q8", wait::mutual_wait),
     guard("pair_rate", "G1", windows::pair_rate),
     guard("sender_rate", "G1", windows::sender_rate),

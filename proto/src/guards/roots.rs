@@ -14,17 +14,25 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
     if view.standing == Standing::Root {
         let agent = view.sender()?;
         let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
-        if recent >= limits.roots_per_hour_max {
-            let over = recent - limits.roots_per_hour_max;
+        let max = agent.roots_per_hour_max(limits);
+        if recent >= max {
+            let over = recent - max;
             let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize)?;
             let wait = first.plus(HOUR_MS).since(view.now);
-            let refusal = Refusal::new(Code::RootAllowance).numbers(limits.roots_per_hour_max, recent + 1);
+            let refusal = Refusal::new(Code::RootAllowance).numbers(max, recent + 1);
             return Some(refusal.retry_after(wait));
         }
         return day_allowance(view.state, agent, view.now, view.ahead.count() + 1);
     }
     let grant = view.grant().filter(|g| g.own_root)?;
     day_allowance(view.state, view.state.agent(grant.giver)?, view.now, view.ahead.count() + 1)
+}
+
+/// No human has acted for `unattended_ms`: agents start nothing, and what none of them gave comes to its end (D12).
+pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
+    let (since, max) = view.state.unattended(view.now)?;
+    let own = view.standing == Standing::Root || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
+    (own && view.is_request() && !view.to_human()).then(|| Refusal::new(Code::Unattended).numbers(max, since))
 }
 
 /// Refuses `requests` more requests, two waking messages each, that don't fit into the day of `agent`'s roots.

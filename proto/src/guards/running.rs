@@ -1,6 +1,6 @@
 //! H4 and R3: what a human has paused or stopped, and what a limit has latched.
 
-use super::View;
+use super::{Plan, View};
 use crate::refusal::{Code, Refusal};
 use crate::state::Running;
 
@@ -20,9 +20,10 @@ pub(super) fn paused(view: &View<'_>) -> Option<Refusal> {
 /// The grant or the conversation is latched.
 pub(super) fn latched(view: &View<'_>) -> Option<Refusal> {
     let own = view.task().map(|t| t.conv);
-    let mut convs = [view.conv(), own].into_iter().flatten().filter_map(|c| view.state.conversations.get(&c));
+    let id = view.task().map(|t| t.grant);
+    let mut convs = [view.conv(), own].into_iter().flatten();
     let grant = view.grant().is_some_and(|g| g.latched.is_some());
-    (grant || convs.any(|c| c.latched)).then(|| Refusal::new(Code::Latched))
+    (grant || convs.any(|conv| view.state.latched_in(conv, id))).then(|| Refusal::new(Code::Latched))
 }
 
 fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
@@ -33,6 +34,11 @@ fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
         return Some(Refusal::new(code).about(sender.name()));
     }
     let own = view.task().map(|t| t.conv);
-    let conv = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running)?;
-    Some(Refusal::new(code).about(view.state.ref_of(conv)?))
+    let held = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running);
+    match (held, &view.line.plan) {
+        (Some(conv), _) => Some(Refusal::new(code).about(view.state.ref_of(conv)?)),
+        (None, Plan::Open(reference, parent)) => (view.state.running_in_new(reference.as_str(), *parent) == running)
+            .then(|| Refusal::new(code).about(reference)),
+        (None, Plan::Existing(_) | Plan::None) => None,
+    }
 }

@@ -1,8 +1,9 @@
 //! D8: what one grant can cause in all, whatever the shape of the tree. These always hold (G7).
 
 use super::View;
+use crate::ids::Time;
 use crate::refusal::{Code, Refusal};
-use crate::state::Grant;
+use crate::state::{Grant, State};
 
 /// The grant is over.
 pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
@@ -42,6 +43,22 @@ pub(super) fn grant_agents(view: &View<'_>) -> Option<Refusal> {
     ahead.dedup();
     let would_be = (grant.agents.len() + ahead.len() + usize::from(fresh(to) && !ahead.contains(&to))) as u64;
     (would_be > max).then(|| Refusal::new(Code::GrantAgents).numbers(max, would_be))
+}
+
+/// Whether a limit that latches a grant is used up, so that lifting its latch would change nothing.
+pub(crate) fn trips_again(state: &State, grant: &Grant, now: Time) -> bool {
+    let (limits, more) = (&state.limits, grant.extension());
+    let messages = grant.messages.saturating_add(2) > limits.grant_messages_max.saturating_add(more.messages);
+    let turns = grant.turns >= limits.grant_turns_max.saturating_add(more.turns);
+    let time = grant.clock_stopped_at.get().unwrap_or(now) >= grant.expires_at;
+    let tripped = grant.latched.get().and_then(|id| state.incidents.get(&id)).map(|incident| incident.code);
+    match tripped {
+        Some(Code::GrantMessages) => messages,
+        Some(Code::GrantTurns) => turns,
+        Some(Code::GrantExpired) => time,
+        Some(Code::Budget) => super::budget_of_grant(state, grant).is_some(),
+        Some(_) | None => false,
+    }
 }
 
 pub(super) fn grant_of_request<'a>(view: &View<'a>) -> Option<&'a Grant> {

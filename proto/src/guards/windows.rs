@@ -10,12 +10,14 @@ use crate::state::Few;
 pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
     let to = view.to.unwrap_or(SYSTEM);
     let ahead = view.ahead.targets.iter().filter(|t| **t == to).count() as u64;
-    rate(view, view.state.limits.pair_messages_max, ahead, Code::PairRate, |target| target == to)
+    let max = view.sender()?.pair_messages_max(&view.state.limits);
+    rate(view, max, ahead, Code::PairRate, |target| target == to)
 }
 
 /// From one sender.
 pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
-    rate(view, view.state.limits.sender_messages_max, view.ahead.count(), Code::SenderRate, |_| true)
+    let max = view.sender()?.sender_messages_max(&view.state.limits);
+    rate(view, max, view.ahead.count(), Code::SenderRate, |_| true)
 }
 
 fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(AgentId) -> bool) -> Option<Refusal> {
@@ -49,7 +51,8 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
             targets.push((*target, view.now));
         }
     }
-    targets.retain(|(target, _)| *target != SYSTEM);
+    // A post, question, call or claim is for nobody, and stands there as one to its writer.
+    targets.retain(|(target, _)| *target != SYSTEM && *target != view.sender);
     if (targets.len() as u64) < limits.fan_out_targets_max || targets.iter().any(|(known, _)| *known == to) {
         return None;
     }

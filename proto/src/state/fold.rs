@@ -7,17 +7,19 @@
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
-use super::{Agent, Closed, Grant, Incident, Running, State, Timer};
+use super::{Agent, Closed, Few, Grant, Incident, IncidentOn, MadeOnce, Running, State, Timer};
 use crate::fact::{Control, Extension, Fact, GrantEnd, Latched, Outcome, Place, Profile, Scope};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
+use crate::names::Ref;
+use crate::refusal::{Code, Refusal};
 
 impl State {
     /// Folds one fact that happened at `at`; gives the grant that it belongs to, and that grant's Φ after it.
     pub(crate) fn apply(&mut self, at: Time, fact: &Fact) -> Option<(GrantId, u64)> {
         self.seq.0 += 1;
         self.at = self.at.max(at);
-        self.forget(at);
         self.change(at, fact);
+        self.attend(at, fact);
         let id = self.grant_of(fact)?;
         self.grants.get(&id).map(|grant| (id, grant.phi(&self.limits)))
     }
@@ -29,14 +31,11 @@ impl State {
                 self.fold_registry(at, fact);
             }
             Fact::Heard { place, turns, .. } => self.heard(*place, *turns),
-            Fact::Warned { .. } | Fact::Observed { .. } => {}
-            Fact::Refused { turn, refusal, .. } => {
-                if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t))
-                    && refusal.retry_after_ms.is_none()
-                {
-                    turn.refusals += 1;
-                }
+            Fact::Warned { .. } | Fact::Observed { .. } | Fact::RefusalsSummed { .. } | Fact::HumanActed { .. } => {}
+            Fact::Refused { agent, turn, reference, refusal, .. } => {
+                self.refused(at, *agent, *turn, reference.as_ref(), refusal);
             }
+            Fact::WriteRefused { agent, turn, refusal, .. } => self.refused(at, *agent, *turn, None, refusal),
             Fact::GrantOpened { .. } | Fact::GrantExtended { .. } | Fact::GrantClosed { .. } => {
                 self.fold_grant(at, fact);
             }
@@ -49,31 +48,92 @@ impl State {
             | Fact::Collected { .. }
             | Fact::Renewed { .. }
             | Fact::TurnClosed { .. }
+            | Fact::TurnFinished { .. }
             | Fact::Late { .. }
             | Fact::Requeued { .. } => self.fold_turn(at, fact),
             Fact::Noticed { agent, through } => self.drop_notices(*agent, *through),
             Fact::NoticeRead { agent, message } => self.drop_notice(*agent, *message),
+            Fact::LatchSet { .. } | Fact::LatchLifted { .. } => self.fold_latch(at, fact),
+            Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
+            Fact::EscalationOpened { .. }
+            | Fact::EscalationNoted { .. }
+            | Fact::EscalationKeyed { .. }
+            | Fact::EscalationLifts { .. }
+            | Fact::LiftChosen { .. }
+            | Fact::EscalationExpired { .. } => self.fold_escalation(at, fact),
+            Fact::PolicyConfigured { policy } => self.policy.clone_from(policy),
+            Fact::ApprovalAsked { .. }
+            | Fact::ApprovalRuled { .. }
+            | Fact::ApprovalDecided { .. }
+            | Fact::ApprovalOffered { .. }
+            | Fact::ApprovalUsed { .. } => self.fold_approval(at, fact),
+            Fact::Claimed { .. } | Fact::Released { .. } => self.fold_claim(at, fact),
+            Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::PostKeyed { .. } | Fact::Rearmed { .. } => {
+                self.fold_room(at, fact);
+            }
+            Fact::Forgot { .. }
+            | Fact::Upgraded { .. }
+            | Fact::AgentLimited { .. }
+            | Fact::AgentGranted { .. }
+            | Fact::AgentRested { .. }
+            | Fact::Keyed { .. }
+            | Fact::AlertRaised { .. }
+            | Fact::Unattended { .. }
+            | Fact::BudgetWarned { .. }
+            | Fact::RoleSet { .. } => self.fold_rest(at, fact),
+            Fact::ScheduleSet { .. }
+            | Fact::ScheduleRemoved { .. }
+            | Fact::ScheduleTicked { .. }
+            | Fact::ScheduleSkipped { .. } => self.fold_schedule(at, fact),
+            Fact::IncidentNoted { .. }
+            | Fact::GrantAged { .. }
+            | Fact::RoundsGranted { .. }
+            | Fact::RequestsGranted { .. } => self.fold_lifts(at, fact),
+            Fact::Idled { ms, .. } => self.idled(*ms),
+        }
+    }
+
+    fn fold_rest(&mut self, at: Time, fact: &Fact) {
+        match fact {
+            Fact::Forgot { items } => self.forget(at, *items),
+            Fact::Upgraded { edition } => self.edition = *edition,
+            Fact::AgentLimited { agent, limits } => self.agent_limited(at, *agent, limits),
+            Fact::AgentGranted { agent, day, spend, .. } => self.agent_granted(*agent, *day, *spend),
+            Fact::AgentRested { agent, until } => self.agent_rested(at, *agent, *until),
+            Fact::Keyed { agent, key, made } => {
+                let once = MadeOnce { fingerprint: key.fingerprint, made: made.clone() };
+                self.made.insert((*agent, key.id.clone()), once);
+                self.remember_made(at, *agent, &key.id);
+            }
+            Fact::AlertRaised { agent, pushed: true, .. } => {
+                self.alert_pushed(at, *agent);
+                self.notice_humans(at);
+            }
+            Fact::AlertRaised { pushed: false, .. } => {}
+            Fact::Unattended { percent } => self.told_unattended(at, *percent),
             Fact::BudgetWarned { grant, agent, .. } => {
                 if let Some(grant) = self.grants.get_mut(grant) {
                     grant.budget_warned = true;
                 }
                 self.notice(at, *agent);
             }
-            Fact::LatchSet { .. } | Fact::LatchLifted { .. } => self.fold_latch(at, fact),
-            Fact::Controlled { scope, control, .. } => self.controlled(at, *scope, *control),
-            Fact::EscalationOpened { .. } | Fact::EscalationNoted { .. } | Fact::EscalationKeyed { .. } => {
-                self.fold_escalation(at, fact);
-            }
-            Fact::PolicyConfigured { policy } => self.policy.clone_from(policy),
-            Fact::ApprovalAsked { .. }
-            | Fact::ApprovalRuled { .. }
-            | Fact::ApprovalDecided { .. }
-            | Fact::ApprovalUsed { .. } => self.fold_approval(at, fact),
-            Fact::Claimed { .. } | Fact::Released { .. } => self.fold_claim(fact),
-            Fact::RoomOpened { .. } | Fact::Posted { .. } | Fact::PostKeyed { .. } | Fact::Rearmed { .. } => {
-                self.fold_room(at, fact);
-            }
+            Fact::RoleSet { human, role } => self.agents[human.0 as usize].role = *role,
+            _ => misdirected(fact),
         }
+    }
+
+    /// A refusal counts against its turn, unless time alone cures it (F5), and among those of late (G2).
+    fn refused(&mut self, at: Time, agent: AgentId, turn: Option<TurnId>, reference: Option<&Ref>, refusal: &Refusal) {
+        self.write_refused(at, agent, refusal.code);
+        if refusal.code == Code::RootAllowance {
+            self.allowance_out(at, agent);
+        }
+        let Some(known) = turn.and_then(|t| self.turns.get_mut(&t)) else { return };
+        let task = known.task;
+        if refusal.retry_after_ms.is_none() {
+            known.refusals += 1;
+        }
+        self.met(task, reference, refusal);
     }
 
     fn grant_of(&self, fact: &Fact) -> Option<GrantId> {
@@ -85,43 +145,30 @@ impl State {
             | Fact::GrantExtended { grant, .. }
             | Fact::GrantClosed { grant, .. }
             | Fact::BudgetWarned { grant, .. }
+            | Fact::GrantAged { grant, .. }
+            | Fact::ScheduleTicked { grant, .. }
+            | Fact::RoundsGranted { grant, .. }
             | Fact::RootStarted { grant, .. }
             | Fact::LatchSet { on: Latched::Grant(grant), .. }
             | Fact::LatchLifted { on: Latched::Grant(grant), .. } => Some(*grant),
-            Fact::RootEnded { task, .. } | Fact::Collected { task, .. } | Fact::Requeued { task, .. } => of_task(*task),
+            Fact::RootEnded { task, .. }
+            | Fact::Collected { task, .. }
+            | Fact::Requeued { task, .. }
+            | Fact::RequestsGranted { task, .. } => of_task(*task),
             Fact::TurnOpened { turn, .. }
             | Fact::Joined { turn, .. }
             | Fact::Renewed { turn, .. }
             | Fact::TurnClosed { turn, .. }
+            | Fact::TurnFinished { turn, .. }
             | Fact::Late { turn, .. } => of_turn(*turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
             Fact::ApprovalRuled { approval, .. }
             | Fact::ApprovalDecided { approval, .. }
             | Fact::ApprovalUsed { approval } => self.approvals.get(approval).and_then(|a| a.task).and_then(of_task),
-            Fact::Refused { turn, .. } => turn.and_then(of_turn),
-            Fact::Configured { .. }
-            | Fact::EscalationKeyed { .. }
-            | Fact::NoticeRead { .. }
-            | Fact::PolicyConfigured { .. }
-            | Fact::Registered { .. }
-            | Fact::Amended { .. }
-            | Fact::Rekeyed { .. }
-            | Fact::Removed { .. }
-            | Fact::Heard { .. }
-            | Fact::Warned { .. }
-            | Fact::Observed { .. }
-            | Fact::ConversationOpened { .. }
-            | Fact::Noticed { .. }
-            | Fact::LatchSet { .. }
-            | Fact::LatchLifted { .. }
-            | Fact::Controlled { .. }
-            | Fact::EscalationNoted { .. }
-            | Fact::Claimed { .. }
-            | Fact::Released { .. }
-            | Fact::RoomOpened { .. }
-            | Fact::Posted { .. }
-            | Fact::PostKeyed { .. }
-            | Fact::Rearmed { .. } => None,
+            Fact::Refused { turn, .. } | Fact::WriteRefused { turn, .. } => turn.and_then(of_turn),
+            Fact::EscalationLifts { met, .. } => Some(met.grant),
+            // The others are of no grant.
+            _ => None,
         }
     }
 
@@ -137,7 +184,9 @@ impl State {
             if let Some(grant) = self.grants.get_mut(&id) {
                 grant.structure = structure;
             }
+            self.arm_grant(id);
         }
+        self.arm_attendance();
     }
 
     fn fold_registry(&mut self, at: Time, fact: &Fact) {
@@ -148,8 +197,13 @@ impl State {
                 }
                 self.refs.seed(credential);
                 self.agents_by_name.seed(credential);
-                if self.names.insert(name.clone(), *id).is_none() {
-                    self.agents_by_name.insert(name.as_str(), id.0);
+                match self.names.insert(name.clone(), *id) {
+                    Some(before) if before == *id => {}
+                    Some(before) => {
+                        self.agents_by_name.remove(name.as_str(), before.0);
+                        self.agents_by_name.insert(name.as_str(), id.0);
+                    }
+                    None => self.agents_by_name.insert(name.as_str(), id.0),
                 }
                 let agent = &mut self.agents[id.0 as usize];
                 agent.kind = *kind;
@@ -223,7 +277,6 @@ impl State {
         match fact {
             Fact::GrantOpened { grant, giver, conv, expires_at } => {
                 self.minted.grant = grant.0;
-                self.timers.insert(*expires_at, Timer::Grant(*grant));
                 let own_root = !self.agents[giver.0 as usize].is_human();
                 let opened = Grant::new(*giver, own_root, *conv, (at, *expires_at), self.limits.potential(0));
                 self.grants.insert(*grant, opened);
@@ -243,11 +296,9 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.extended.get_or_insert_default().add(more);
         grant.budget_warned = false;
-        self.timers.remove(grant.expires_at, Timer::Grant(id));
+        grant.extensions += 1;
+        grant.clock_warned = grant.clock_warned && more.time_ms == 0;
         grant.expires_at = grant.expires_at.plus(more.time_ms);
-        if grant.clock_stopped_at.is_none() {
-            self.timers.insert(grant.expires_at, Timer::Grant(id));
-        }
         let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
             root.quota_left = root.quota_left.saturating_add(more.requests);
@@ -258,16 +309,20 @@ impl State {
     fn grant_closed(&mut self, at: Time, id: GrantId, end: GrantEnd) {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.end = Some(end);
-        self.timers.remove(grant.expires_at, Timer::Grant(id));
+        if let Some(timer) = grant.timer.take() {
+            self.timers.remove(timer, Timer::Grant(id));
+        }
         let latch = grant.latched.take();
+        let tasks = grant.tasks.clone();
         let mut used = Vec::new();
-        for task in &grant.tasks {
+        for task in &tasks {
             let Some(known) = self.tasks.get(task) else { continue };
             used.push(known.conv);
             used.extend(known.delegates.iter().map(|d| d.conv));
+            let above: Few<AgentId, 4> = self.ancestors(*task).collect();
             for agent in known.tried() {
                 let agent = &mut self.agents[agent.0 as usize];
-                for partner in known.partners() {
+                for partner in known.partners().chain(above.iter().copied()) {
                     agent.partners.remove(&(partner, *task));
                 }
             }
@@ -285,14 +340,24 @@ impl State {
         match fact {
             Fact::LatchSet { incident, on, code, limit, current } => {
                 self.minted.incident = incident.0;
-                let tripped = Incident { on: *on, code: *code, limit: *limit, current: *current, at, lifted: None };
+                let on = *on;
+                let tripped = Incident {
+                    on: IncidentOn::Latch(on),
+                    code: *code,
+                    limit: *limit,
+                    current: *current,
+                    at,
+                    lifted: None,
+                };
                 self.incidents.insert(*incident, tripped);
-                self.set_latch(*on, Some(*incident));
-                self.after_latch(at, *on);
+                self.set_latch(on, Some(*incident));
+                self.after_latch(at, on);
             }
             Fact::LatchLifted { on, by } => {
                 self.set_latch(*on, None);
-                for (id, incident) in self.incidents.iter_mut().filter(|(_, i)| i.on == *on && i.lifted.is_none()) {
+                for (id, incident) in
+                    self.incidents.iter_mut().filter(|(_, i)| i.on == IncidentOn::Latch(*on) && i.lifted.is_none())
+                {
                     incident.lifted = Some((at, *by));
                     self.closed.push_back((at, Closed::Incident(*id)));
                 }
@@ -309,12 +374,10 @@ impl State {
                     grant.latched = held.into();
                 }
             }
-            Latched::Place(Place::Conversation(conv)) => {
-                if let Some(conv) = self.conversations.get_mut(&conv) {
-                    conv.latched = held.is_some();
-                    conv.turns = if held.is_some() { conv.turns } else { 0 };
-                }
-            }
+            Latched::Place(Place::Conversation(conv)) => self.hold(conv, |conv| {
+                conv.latched = held.is_some();
+                conv.turns = if held.is_some() { conv.turns } else { 0 };
+            }),
             Latched::Place(Place::Room(room)) => {
                 if let Some(room) = self.rooms.get_mut(&room) {
                     room.latched = held.is_some();
@@ -349,13 +412,9 @@ impl State {
 
     /// A human paused or resumed a conversation, and so everything below it.
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
-        let mut tasks = BTreeSet::new();
-        for (id, below) in self.conversations.iter() {
-            let mut line = core::iter::successors(Some(id), |id| self.conversations.get(id)?.parent);
-            if line.any(|above| above == conv) {
-                tasks.extend(below.open_tasks.iter().copied());
-            }
-        }
+        let below = self.lineage_below(conv);
+        let open = below.iter().filter_map(|id| self.conversations.get(id)).flat_map(|conv| &conv.open_tasks);
+        let tasks: BTreeSet<TaskId> = open.copied().collect();
         self.rearm_all(at, tasks);
         for grant in self.open_grants() {
             self.refresh_grant(at, grant);
@@ -383,9 +442,7 @@ impl State {
                 self.refresh_clock(at, agent);
             }
             Scope::Conversation(conv) => {
-                if let Some(conv) = self.conversations.get_mut(&conv) {
-                    conv.running = running;
-                }
+                self.hold(conv, |conv| conv.running = running);
                 self.conversation_changed(at, conv);
             }
         }

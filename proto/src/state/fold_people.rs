@@ -1,4 +1,4 @@
-//! The fold of what humans and resources are about: escalations, approvals, claims, rooms, forgetting.
+//! The fold of what humans and resources are about: escalations, approvals, claims, rooms.
 #![expect(
     clippy::wildcard_enum_match_arm,
     reason = "the dispatch in `State::change` matches every fact; each part gets its own"
@@ -9,15 +9,11 @@ use alloc::vec::Vec;
 
 use super::fold::misdirected;
 use super::{
-    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Few, Grant, Known, Room,
-    RootLine, Running, State, Timer,
+    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Few, Known, Lifts, Opt, Room,
+    RootLine, State, Timer,
 };
 use crate::fact::{Decision, EscalationCause, Fact, SYSTEM};
-use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, Time};
-use crate::names::RequestId;
-
-/// Old things looked at with each fact, so that forgetting keeps up without a pause.
-const FORGOTTEN_PER_FACT: usize = 2;
+use crate::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, Seq, Time};
 
 impl State {
     pub(super) fn conversation_opened(&mut self, at: Time, fact: &Fact) {
@@ -26,7 +22,12 @@ impl State {
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
         }
+        // What had this REF before and is still remembered keeps its records, and loses the name.
+        if let Some(before) = self.conv_of(reference.as_str()) {
+            self.unname(reference, before);
+        }
         self.refs.insert(reference.as_str(), id.0);
+        self.count_prefixes(reference.as_str(), true);
         self.closed.push_back((at, Closed::Conversation(*id)));
         self.conversations.insert(*id, Conversation::new(at, reference.clone(), *parent, *opener));
     }
@@ -58,18 +59,25 @@ impl State {
                     state: EscalationState::Open,
                     by: None,
                     answer: None,
+                    expires_at: Opt::none(),
+                    lifts: None,
                 };
                 self.escalations.insert(*escalation, asked);
+                self.arm_escalation(*escalation);
                 let human = self.human_for(*task);
                 self.notice(at, human);
                 if *cause == EscalationCause::TimedOut {
                     self.closed.push_back((at, Closed::Escalation(*escalation)));
                 }
+                // What the broker tells of by itself is nothing that an agent wrote (G1).
                 if *cause == EscalationCause::Asked {
+                    self.charge_sender(at, *agent, *agent);
                     self.agents[agent.0 as usize].escalations_open += 1;
                 }
-                if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+                let waits = task.filter(|_| *cause == EscalationCause::Asked);
+                if let Some(waiting) = waits.and_then(|t| self.tasks.get_mut(&t)) {
                     waiting.escalations.push(*escalation);
+                    waiting.rare.get_or_insert_default().questions += 1;
                     let grant = waiting.grant;
                     self.human_wait(at, grant, true);
                 }
@@ -89,7 +97,30 @@ impl State {
                     self.notice(at, agent);
                 }
             }
+            Fact::EscalationLifts { escalation, met, lifts } => {
+                if let Some(known) = self.escalations.get_mut(escalation) {
+                    known.lifts = Some(Box::new(Lifts { met: met.clone(), lifts: lifts.clone(), chosen: None }));
+                }
+            }
+            Fact::LiftChosen { escalation, lift, .. } => {
+                if let Some(lifts) = self.escalations.get_mut(escalation).and_then(|e| e.lifts.as_mut()) {
+                    lifts.chosen = Some(*lift);
+                }
+            }
+            Fact::EscalationExpired { escalation } => {
+                self.end_escalation(at, *escalation, EscalationState::Expired, None);
+            }
             _ => misdirected(fact),
+        }
+    }
+
+    /// Sets the time after which nobody's answer to an escalation of an agent is waited for (H1).
+    fn arm_escalation(&mut self, id: EscalationId) {
+        let Some(escalation) = self.escalations.get_mut(&id) else { return };
+        if escalation.cause == EscalationCause::Asked && self.limits.escalation_ms > 0 {
+            let expires_at = escalation.at.plus(self.limits.escalation_ms);
+            escalation.expires_at = expires_at.into();
+            self.timers.insert(expires_at, Timer::Escalation(id));
         }
     }
 
@@ -105,6 +136,9 @@ impl State {
         escalation.state = state;
         escalation.by = answer.map(|(by, _)| by);
         escalation.answer = answer.map(|(_, seq)| seq);
+        if let Some(expires_at) = escalation.expires_at.take() {
+            self.timers.remove(expires_at, Timer::Escalation(id));
+        }
         let (agent, task, cause) = (escalation.agent, escalation.task, escalation.cause);
         if cause == EscalationCause::Asked {
             let open = &mut self.agents[agent.0 as usize].escalations_open;
@@ -125,11 +159,13 @@ impl State {
                 self.minted.approval = approval.0;
                 self.timers.insert(*expires_at, Timer::Approval(*approval));
                 self.agents[agent.0 as usize].approvals_open += 1;
+                self.charge_sender(at, *agent, *agent);
                 if let Some(asked) = Approval::asked(at, fact) {
                     self.approvals.insert(*approval, asked);
                 }
                 if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
                     waiting.approvals.push(*approval);
+                    waiting.rare.get_or_insert_default().questions += 1;
                     let grant = waiting.grant;
                     self.human_wait(at, grant, true);
                 }
@@ -142,6 +178,7 @@ impl State {
             Fact::ApprovalDecided { approval: id, by, decision, comment, edited } => {
                 self.end_approval(at, *id, decided_state(*decision));
                 let Some(approval) = self.approvals.get_mut(id) else { return };
+                approval.decided_at = at.into();
                 approval.decision = Some(*decision);
                 approval.by = *by;
                 approval.comment.clone_from(comment);
@@ -160,6 +197,11 @@ impl State {
                     turn.decided = seq.into();
                 }
                 self.notice(at, agent);
+            }
+            Fact::ApprovalOffered { to, .. } => {
+                for agent in to {
+                    self.notice(at, *agent);
+                }
             }
             Fact::ApprovalUsed { approval } => {
                 if let Some(approval) = self.approvals.get_mut(approval) {
@@ -211,12 +253,13 @@ impl State {
         self.refresh_grant(at, id);
     }
 
-    pub(super) fn fold_claim(&mut self, fact: &Fact) {
+    pub(super) fn fold_claim(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Claimed { claim, agent, task, resource, mode, expires_at } => {
                 self.minted.claim = claim.0;
                 self.timers.insert(*expires_at, Timer::Claim(*claim));
                 self.agents[agent.0 as usize].claims += 1;
+                self.charge_sender(at, *agent, *agent);
                 let resource = resource.clone();
                 let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
                 self.claims.insert(*claim, held);
@@ -243,7 +286,8 @@ impl State {
                 self.rooms.insert(*room, Room { name: name.clone(), members, turns, latched, messages });
             }
             Fact::Posted { room, from, .. } => {
-                let human = self.agents[from.0 as usize].is_human();
+                let human = self.agents[from.0 as usize].is_heard();
+                self.charge_sender(at, *from, *from);
                 if let Some(room) = self.rooms.get_mut(room) {
                     room.messages += 1;
                     room.turns = if human { 0 } else { room.turns };
@@ -270,62 +314,6 @@ impl State {
                 }
             }
             _ => misdirected(fact),
-        }
-    }
-
-    /// Forgets what was closed longer ago than `retention_ms`, a little with each fact.
-    pub(super) fn forget(&mut self, at: Time) {
-        for _ in 0..FORGOTTEN_PER_FACT {
-            let Some((closed_at, _)) = self.closed.front() else { return };
-            if at.since(*closed_at) < self.limits.retention_ms {
-                return;
-            }
-            if let Some((_, closed)) = self.closed.pop_front() {
-                self.forget_one(at, closed);
-            }
-        }
-    }
-
-    fn forget_one(&mut self, at: Time, closed: Closed) {
-        match &closed {
-            Closed::Task(id) => {
-                let Some(task) = self.tasks.get(id) else { return };
-                if self.grants.get(&task.grant).is_some_and(|g: &Grant| g.end.is_none()) {
-                    self.closed.push_back((at, closed));
-                    return;
-                }
-                for turn in &task.turns {
-                    self.turns.remove(turn);
-                }
-                if let Some(request) = self.tasks.remove(id).and_then(|task| task.request) {
-                    self.keys.remove_minted(request.id.as_str(), *id);
-                }
-            }
-            Closed::Grant(id) => drop(self.grants.remove(id)),
-            Closed::Key(id) => self.forget_key(at, id),
-            Closed::Escalation(id) => drop(self.escalations.remove(id)),
-            Closed::Approval(id) => drop(self.approvals.remove(id)),
-            Closed::Incident(id) => drop(self.incidents.remove(id)),
-            Closed::Conversation(id) => self.forget_conversation(at, *id),
-        }
-    }
-
-    fn forget_key(&mut self, at: Time, id: &RequestId) {
-        if self.keys.task(id.as_str()).is_some_and(|t| self.tasks.contains_key(&t)) {
-            self.closed.push_back((at, Closed::Key(Box::new(id.clone()))));
-        } else {
-            self.keys.remove_chosen(id.as_str());
-        }
-    }
-
-    fn forget_conversation(&mut self, at: Time, id: ConvId) {
-        let Some(conv) = self.conversations.get(&id) else { return };
-        let idle = at.since(conv.last_at) >= self.limits.retention_ms;
-        if idle && conv.users == 0 && conv.open_tasks.is_empty() && !conv.latched && conv.running == Running::Active {
-            self.refs.remove(conv.reference.as_str(), id.0);
-            self.conversations.remove(&id);
-        } else {
-            self.closed.push_back((at, Closed::Conversation(id)));
         }
     }
 }

@@ -20,6 +20,7 @@ impl State {
         match &message.part {
             Part::Plain | Part::Echo => {
                 self.charge_window(at, message);
+                self.charge_notice(at, message);
                 self.notice_recipient(at, message);
             }
             Part::Request(terms) => {
@@ -42,13 +43,41 @@ impl State {
                     self.step(*task, RequestEvent::Acknowledged);
                     self.grant_time(at, *task, eta_ms.unwrap_or(0));
                 }
+                self.charge_notice(at, message);
+                self.only_newest(*task);
                 self.notice_recipient(at, message);
             }
         }
     }
 
+    /// Of the reports on a task its asker is shown the newest alone (L3).
+    fn only_newest(&mut self, id: TaskId) {
+        let seq = self.seq;
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let asker = task.asker.agent();
+        let before = core::mem::replace(&mut task.rare.get_or_insert_default().status, seq.into());
+        if let (Some(asker), Some(before)) = (asker, before.get()) {
+            self.drop_notice(asker, before);
+        }
+    }
+
+    /// What is said outside every turn is charged to the day of who says it (B1): as much as its readers are shown.
+    fn charge_notice(&mut self, at: Time, message: &Message) {
+        let in_turn = message.sender_task.and_then(|t| self.tasks.get(&t)).is_some_and(|task| task.turn().is_some());
+        if in_turn || message.from == SYSTEM || self.agents[message.from.0 as usize].is_human() {
+            return;
+        }
+        let shown = (message.body.len() as u64).min(self.limits.notice_bytes_max);
+        let readers = match message.to {
+            Recipient::One(_) => 1,
+            Recipient::All => self.agents.iter().filter(|agent| agent.live && !agent.is_human()).count() as u64,
+        };
+        self.charge_day(at, message.from, shown.div_ceil(4).saturating_mul(readers));
+    }
+
     fn count_message(&mut self, at: Time, message: &Message) {
-        let human = self.agents[message.from.0 as usize].is_human();
+        let ticks = message.grant.and_then(|grant| self.grants.get(&grant)).is_some_and(|grant| grant.scheduled);
+        let human = self.agents[message.from.0 as usize].is_heard() && (!ticks || !message.part.is_request());
         let bytes = message.body.len() as u64;
         if let Some(conv) = self.conversations.get_mut(&message.conv) {
             conv.messages += 1;
@@ -84,21 +113,26 @@ impl State {
     }
 
     fn charge_window(&mut self, at: Time, message: &Message) {
+        let to = if let Recipient::One(to) = message.to { to } else { SYSTEM };
+        self.charge_sender(at, message.from, to);
+    }
+
+    /// Counts one thing that an agent writes in its windows; what is for nobody, as one to itself (G1).
+    pub(super) fn charge_sender(&mut self, at: Time, from: AgentId, to: AgentId) {
         let window = self.limits.window_ms.max(self.limits.fan_out_window_ms);
-        let sender = &mut self.agents[message.from.0 as usize];
-        if sender.is_human() || message.from == SYSTEM {
+        let sender = &mut self.agents[from.0 as usize];
+        if sender.is_human() || from == SYSTEM {
             return;
         }
         while sender.recent.front().is_some_and(|(first, _)| at.since(*first) >= window) {
             sender.recent.pop_front();
         }
-        let to = if let Recipient::One(to) = message.to { to } else { SYSTEM };
         sender.recent.push_back((at, to));
     }
 
     /// A request that was acknowledged and not taken has a lease's time from then on, as a turn would (Q2).
     fn grant_time(&mut self, at: Time, id: TaskId, eta_ms: u64) {
-        self.disarm_ack(id);
+        self.disarm_ack(at, id);
         let time_ms = self.limits.lease_ms.max(eta_ms.min(self.limits.eta_ms_max));
         self.arm(at, id, time_ms);
     }
@@ -165,6 +199,7 @@ impl State {
         self.minted.task = terms.task.0;
         self.minted.request += 1;
         self.keys.serve(&terms.request, message.from, seq, terms.task);
+        self.name_refs(terms.task, message, asker);
         self.charge_grant(at, grant, to, asker, terms.task);
         if let Asker::Task { task, .. } = asker {
             self.delegated(task, Delegate { agent: to, conv: message.conv, task: terms.task });
@@ -178,12 +213,13 @@ impl State {
     }
 
     fn charge_grant(&mut self, at: Time, id: GrantId, to: AgentId, asker: Asker, task: TaskId) {
+        let above: Few<AgentId, 4> = self.ancestors(task).collect();
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.messages += 2;
         grant.owed += 1;
         grant.begin(task);
         grant.wake(to);
-        if let Some(partner) = asker.agent() {
+        for partner in above {
             self.agents[to.0 as usize].partners.insert((partner, task));
         }
         if asker.is_task() {
@@ -199,19 +235,50 @@ impl State {
     fn delegated(&mut self, asker: TaskId, delegate: Delegate) {
         let Some(task) = self.tasks.get_mut(&asker) else { return };
         task.quota_left = task.quota_left.saturating_sub(1);
+        let in_flight = task.children.clone();
         append(&mut task.children, delegate.task);
         self.agents[task.agent.0 as usize].partners.insert((delegate.agent, asker));
-        let before = task.delegates.iter_mut().find(|d| d.agent == delegate.agent);
-        let left = match before {
-            Some(known) => Some(core::mem::replace(known, delegate).conv),
-            None => {
-                append(&mut task.delegates, delegate);
-                None
-            }
-        };
+        let before = task.delegates.iter().position(|d| d.agent == delegate.agent && d.conv == delegate.conv);
+        let left = before.map(|place| task.delegates.remove(place).conv);
+        append(&mut task.delegates, delegate);
         self.uses(delegate.conv, 1);
         if let Some(left) = left {
             self.uses(left, -1);
+        }
+        self.mark_siblings(in_flight, delegate);
+    }
+
+    /// Requests of one task to one delegate that are in flight together are a fan-out, not a ping-pong (R1).
+    fn mark_siblings(&mut self, in_flight: ThinVec<TaskId>, delegate: Delegate) {
+        let mut beside = false;
+        for id in in_flight {
+            if let Some(other) = self.tasks.get_mut(&id).filter(|task| task.agent == delegate.agent) {
+                other.sibling = true;
+                beside = true;
+            }
+        }
+        if let Some(task) = self.tasks.get_mut(&delegate.task) {
+            task.sibling = beside;
+        }
+    }
+
+    /// Keeps the REFs that a request names; an agent's can name only what its own request named (D3).
+    fn name_refs(&mut self, id: TaskId, message: &Message, asker: Asker) {
+        let above = match asker {
+            Asker::Nobody => return,
+            Asker::Human(_) => None,
+            Asker::Task { task, .. } => {
+                let above = self.tasks.get(&task).and_then(|task| task.rare.as_ref()).map(|rare| &rare.named);
+                let Some(above) = above.filter(|named| !named.is_empty()) else { return };
+                Some(above.clone())
+            }
+        };
+        let mut named = crate::named::named(message, self.limits.refs_named_max);
+        if let Some(above) = above {
+            named.retain(|mark| above.contains(mark));
+        }
+        if let Some(task) = self.tasks.get_mut(&id).filter(|_| !named.is_empty()) {
+            task.rare.get_or_insert_default().named = named;
         }
     }
 
@@ -293,17 +360,17 @@ impl State {
         self.arm_ack(at, id);
     }
 
-    pub(super) fn dequeue(&mut self, id: TaskId) {
+    pub(super) fn dequeue(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if let Some(key) = task.queue_key.take() {
             self.agents[task.agent.0 as usize].queue.remove(&(key, id));
         }
-        self.disarm_ack(id);
+        self.disarm_ack(at, id);
     }
 
     /// Ends a task: nothing is queued, timed, waited for or held for it any longer.
     pub(super) fn close_task(&mut self, at: Time, id: TaskId, status: AnswerStatus, cause: Outcome) {
-        self.dequeue(id);
+        self.dequeue(at, id);
         let structure = self.structure_of(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let open = u32::from(!task.is_closed());
@@ -402,7 +469,12 @@ impl Outcome {
     #[must_use]
     pub const fn concerns_server(self) -> bool {
         match self {
-            Self::Cancelled | Self::AskerEnded | Self::Stopped | Self::Deadline | Self::GrantExpired => true,
+            Self::Cancelled
+            | Self::AskerEnded
+            | Self::Stopped
+            | Self::Deadline
+            | Self::GrantExpired
+            | Self::Unanswered => true,
             Self::Answered
             | Self::Empty
             | Self::NotAcknowledged
@@ -438,6 +510,9 @@ impl Task {
             status_at: Opt::none(),
             queue_key: Opt::none(),
             ack_due: Opt::none(),
+            sibling: false,
+            slow: false,
+            rare: None,
         }
     }
 

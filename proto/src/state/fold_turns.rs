@@ -10,10 +10,10 @@ use thin_vec::ThinVec;
 
 use super::fold::misdirected;
 use super::small::{LAST, append};
-use super::{Opt, Partial, Phase, Ready, Running, State, Task, Timer, Turn};
+use super::{Few, Opt, Partial, Phase, Ready, State, Task, Timer, Turn};
 use crate::fact::{Fact, PartialResult, Rerun, TurnEnd};
 use crate::fsm::RequestEvent;
-use crate::ids::{AgentId, GrantId, Seq, TaskId, Time, TurnId};
+use crate::ids::{AgentId, Seq, TaskId, Time, TurnId};
 
 impl State {
     pub(super) fn fold_turn(&mut self, at: Time, fact: &Fact) {
@@ -24,10 +24,10 @@ impl State {
             Fact::Joined { turn, message, lease_until } => {
                 self.renew(*turn, *lease_until);
                 if let Some(task) = self.turns.get(turn).map(|t| t.task) {
-                    self.deliver(task, *message, Some(*turn));
+                    self.deliver(at, task, *message, Some(*turn));
                 }
             }
-            Fact::Collected { task, message } => self.deliver(*task, *message, None),
+            Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
             Fact::Renewed { turn, lease_until } => {
                 self.renew(*turn, *lease_until);
                 if let Some(turn) = self.turns.get_mut(turn) {
@@ -37,6 +37,13 @@ impl State {
             Fact::TurnClosed { turn, end, spend, .. } => {
                 self.turn_closed(at, *turn, *end);
                 self.spend(at, *turn, *spend);
+            }
+            Fact::TurnFinished { turn, spend, said, .. } => {
+                self.turn_closed(at, *turn, TurnEnd::Finished);
+                self.spend(at, *turn, *spend);
+                if let Some(turn) = self.turns.get_mut(turn) {
+                    turn.said = *said;
+                }
             }
             Fact::Late { turn, .. } => {
                 if let Some(turn) = self.turns.get_mut(turn) {
@@ -56,7 +63,7 @@ impl State {
 
     fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
         self.minted.turn = id.0;
-        self.dequeue(task);
+        self.dequeue(at, task);
         let Some(served) = self.tasks.get_mut(&task) else { return };
         let agent = served.agent;
         let turn = Turn {
@@ -71,6 +78,8 @@ impl State {
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
             progress_at: Opt::none(),
             open: true,
+            end: None,
+            said: 0,
             late: false,
             decided: Opt::none(),
         };
@@ -90,9 +99,10 @@ impl State {
                 self.hand_over(id, opening);
                 self.step(task, RequestEvent::Taken);
             }
-            None => self.deliver(task, message, Some(id)),
+            None => self.deliver(at, task, message, Some(id)),
         }
         self.refresh_clock(at, agent);
+        self.grant_turn(at, task, true);
     }
 
     fn hand_over(&mut self, turn: TurnId, ready: Ready) {
@@ -103,7 +113,7 @@ impl State {
     }
 
     /// Delivers a ready message to a task: from now on its depth counts (D2).
-    fn deliver(&mut self, id: TaskId, message: Seq, turn: Option<TurnId>) {
+    fn deliver(&mut self, at: Time, id: TaskId, message: Seq, turn: Option<TurnId>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
         let ready = task.ready.remove(place);
@@ -119,12 +129,12 @@ impl State {
         }
         match turn {
             Some(turn) => self.hand_over(turn, ready),
-            None if idle => self.dequeue(id),
+            None if idle => self.dequeue(at, id),
             None => {}
         }
     }
 
-    fn renew(&mut self, id: TurnId, lease_until: Time) {
+    pub(super) fn renew(&mut self, id: TurnId, lease_until: Time) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
         self.timers.remove(turn.lease_until, Timer::Lease(id));
         turn.lease_until = lease_until;
@@ -134,6 +144,7 @@ impl State {
     fn turn_closed(&mut self, at: Time, id: TurnId, end: TurnEnd) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
         turn.open = false;
+        turn.end = Some(end);
         let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through.get());
         let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { ThinVec::new() };
         self.timers.remove(lease, Timer::Lease(id));
@@ -141,6 +152,7 @@ impl State {
         if let (TurnEnd::Finished, Some(through)) = (end, through) {
             self.drop_notices(agent, through);
         }
+        self.grant_turn(at, task, false);
         if let Some(task) = self.tasks.get_mut(&task) {
             task.phase = Phase::Waiting;
             if end == TurnEnd::LeaseLost {
@@ -178,7 +190,7 @@ impl State {
         ack_ms: u64,
         result: Option<&PartialResult>,
     ) {
-        self.dequeue(id);
+        self.dequeue(at, id);
         let seq = self.seq;
         let incarnation = self.agents[agent.0 as usize].incarnation;
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -205,8 +217,11 @@ impl State {
             self.withdraw(at, id);
         }
         self.step(id, RequestEvent::Requeued);
+        let above = self.ancestors(id).collect::<Few<AgentId, 4>>();
+        let asked = self.tasks[&id].delegates.iter().map(|d| d.agent);
+        let partners: Few<AgentId, 4> = above.into_iter().chain(asked).collect();
         let runner = &mut self.agents[agent.0 as usize];
-        for partner in self.tasks[&id].partners() {
+        for partner in partners {
             runner.partners.insert((partner, id));
         }
         if let Some(grant) = self.grants.get_mut(&grant) {
@@ -234,29 +249,37 @@ impl State {
         if task.ack_due.is_some() || self.is_parked(task) {
             return;
         }
-        let agent = task.agent;
+        let (agent, grant) = (task.agent, task.grant);
+        let sent = task.request.as_ref().is_some_and(|r| r.state == crate::fsm::RequestState::RequestSent);
+        let slow = sent && self.agents[agent.0 as usize].own_limits().ack_ms > 0;
         let clock = &mut self.agents[agent.0 as usize].ack;
         let due = clock.free_at(at).saturating_add(ack_ms).min(LAST);
         clock.due.insert((due, id));
         if let Some(task) = self.tasks.get_mut(&id) {
             task.ack_due = due.into();
+            task.slow = slow;
         }
         self.reset_ack_timer(agent);
+        if slow {
+            self.slow_request(at, grant, true);
+        }
     }
 
-    pub(super) fn disarm_ack(&mut self, id: TaskId) {
+    pub(super) fn disarm_ack(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        if let Some(due) = task.ack_due.take() {
-            let agent = task.agent;
-            self.agents[agent.0 as usize].ack.due.remove(&(due, id));
-            self.reset_ack_timer(agent);
+        let Some(due) = task.ack_due.take() else { return };
+        let (agent, grant, slow) = (task.agent, task.grant, core::mem::take(&mut task.slow));
+        self.agents[agent.0 as usize].ack.due.remove(&(due, id));
+        self.reset_ack_timer(agent);
+        if slow {
+            self.slow_request(at, grant, false);
         }
     }
 
     /// Tasks that were parked or are no longer: their time to acknowledge stops or starts anew.
     pub(super) fn rearm_all(&mut self, at: Time, tasks: impl IntoIterator<Item = TaskId>) {
         for id in tasks {
-            self.disarm_ack(id);
+            self.disarm_ack(at, id);
             self.arm_ack(at, id);
         }
     }
@@ -273,7 +296,7 @@ impl State {
         self.reset_ack_timer(id);
     }
 
-    fn reset_ack_timer(&mut self, id: AgentId) {
+    pub(super) fn reset_ack_timer(&mut self, id: AgentId) {
         let clock = &mut self.agents[id.0 as usize].ack;
         let next = clock.due.first().zip(clock.since.get());
         let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)).min(Time(LAST)));
@@ -285,27 +308,6 @@ impl State {
         }
         if let Some(next) = next {
             self.timers.insert(next, Timer::Ack(id));
-        }
-    }
-
-    /// Stops or starts a grant's clock: it stands still while a human, a pause or a latch is waited for (D8).
-    pub(super) fn refresh_grant(&mut self, at: Time, id: GrantId) {
-        let Some(conv) = self.grants.get(&id).filter(|g| g.end.is_none()).map(|g| g.conv) else { return };
-        let paused = self.running.max(self.running_in(conv)) != Running::Active;
-        let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
-        let Some(grant) = self.grants.get_mut(&id) else { return };
-        let stands = paused || latched || grant.latched.is_some() || grant.human_waits > 0;
-        match (grant.clock_stopped_at.get(), stands) {
-            (None, true) => {
-                grant.clock_stopped_at = at.into();
-                self.timers.remove(grant.expires_at, Timer::Grant(id));
-            }
-            (Some(since), false) => {
-                grant.clock_stopped_at = Opt::none();
-                grant.expires_at = grant.expires_at.plus(at.since(since));
-                self.timers.insert(grant.expires_at, Timer::Grant(id));
-            }
-            (None, false) | (Some(_), true) => {}
         }
     }
 }

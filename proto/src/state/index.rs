@@ -112,6 +112,11 @@ impl Index {
         ((hash as u64 * self.places.len() as u64) >> u32::BITS) as usize
     }
 
+    /// The hash of a text, for what else is found by it.
+    pub(super) fn hash_of(&self, text: &str) -> u32 {
+        self.hash(text)
+    }
+
     fn hash(&self, text: &str) -> u32 {
         let words = text.as_bytes().chunks(8).map(|bytes| {
             let mut word = [0; 8];

@@ -3,7 +3,7 @@
 use alloc::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentId, ApprovalId, ClaimId, GrantId, TaskId, Time, TurnId};
+use crate::ids::{AgentId, ApprovalId, ClaimId, EscalationId, GrantId, TaskId, Time, TurnId};
 
 /// A timer; the sentence of each is [`Timer::why`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -20,6 +20,12 @@ pub enum Timer {
     Approval(ApprovalId),
     /// A claim's end (C1).
     Claim(ClaimId),
+    /// An escalation that nobody answered (H1).
+    Escalation(EscalationId),
+    /// The end of an agent's rest (B1).
+    Rest(AgentId),
+    /// The next part of the time without an act of a human (D12).
+    Unattended,
 }
 
 impl Timer {
@@ -30,9 +36,12 @@ impl Timer {
             Self::Ack(_) => "a request was not acknowledged",
             Self::Lease(_) => "a turn's lease ends",
             Self::Deadline(_) => "a request's deadline passes",
-            Self::Grant(_) => "a grant expires",
+            Self::Grant(_) => "a grant's time is over, nearly over, or its latch was not lifted",
             Self::Approval(_) => "an approval is denied by itself",
             Self::Claim(_) => "a claim ends",
+            Self::Escalation(_) => "an escalation was not answered",
+            Self::Rest(_) => "an agent's rest ends",
+            Self::Unattended => "no human has acted for long",
         }
     }
 }
@@ -47,6 +56,8 @@ struct Packed(u64);
 
 impl Packed {
     const KIND_SHIFT: u32 = 61;
+    /// In place of an agent's number, which has 32 bits.
+    const UNATTENDED: u64 = 1 << 32;
 
     const fn new(timer: Timer) -> Self {
         let (kind, number) = match timer {
@@ -56,6 +67,9 @@ impl Packed {
             Timer::Grant(grant) => (3, grant.0),
             Timer::Approval(approval) => (4, approval.0),
             Timer::Claim(claim) => (5, claim.0),
+            Timer::Escalation(escalation) => (6, escalation.0),
+            Timer::Rest(agent) => (7, agent.0 as u64),
+            Timer::Unattended => (7, Self::UNATTENDED),
         };
         debug_assert!(number >> Self::KIND_SHIFT == 0, "a number is minted one by one");
         Self(kind << Self::KIND_SHIFT | number)
@@ -69,7 +83,10 @@ impl Packed {
             2 => Timer::Deadline(TaskId(number)),
             3 => Timer::Grant(GrantId(number)),
             4 => Timer::Approval(ApprovalId(number)),
-            _ => Timer::Claim(ClaimId(number)),
+            5 => Timer::Claim(ClaimId(number)),
+            6 => Timer::Escalation(EscalationId(number)),
+            _ if number == Self::UNATTENDED => Timer::Unattended,
+            _ => Timer::Rest(AgentId(number as u32)),
         }
     }
 }
@@ -115,13 +132,16 @@ mod tests {
             Timer::Grant(GrantId(1 << 60)),
             Timer::Approval(ApprovalId(2)),
             Timer::Claim(ClaimId(0)),
+            Timer::Escalation(EscalationId(4)),
+            Timer::Rest(AgentId(u32::MAX)),
+            Timer::Unattended,
         ];
         let mut timers = Timers::default();
         for timer in all.iter().rev() {
             timers.insert(Time(5), *timer);
         }
         timers.insert(Time(4), Timer::Claim(ClaimId(8)));
-        assert_eq!(timers.len(), 7);
+        assert_eq!(timers.len(), 10);
         assert_eq!(timers.first(), Some((Time(4), Timer::Claim(ClaimId(8)))));
         timers.remove(Time(4), Timer::Claim(ClaimId(8)));
         for timer in all {

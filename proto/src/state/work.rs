@@ -7,7 +7,7 @@ use thin_vec::ThinVec;
 
 use super::{Few, Opt};
 use crate::envelope::{AnswerStatus, JsonText, Priority};
-use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, Outcome};
+use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, Lift, Met, Outcome, TurnEnd};
 use crate::fsm::RequestState;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use crate::names::{Label, Ref, RequestId, Resource};
@@ -99,6 +99,25 @@ pub struct Task {
     pub status_at: Opt<Time>,
     pub(crate) queue_key: Opt<Time>,
     pub(crate) ack_due: Opt<u64>,
+    /// Whether its asker had another request to the same agent in flight beside this one (R1).
+    pub sibling: bool,
+    /// Whether its request waits within a time to acknowledge of the recipient's own (D8).
+    pub(crate) slow: bool,
+    /// What only few tasks have.
+    pub(crate) rare: Option<Box<TaskRare>>,
+}
+
+/// What only few tasks have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TaskRare {
+    /// Marks of the REFs that its request names (D3).
+    pub(crate) named: ThinVec<u64>,
+    /// Escalations and held calls in its life (H1).
+    pub(crate) questions: u64,
+    /// The last limit that it met and that a human can lift (H6).
+    pub(crate) met: Option<Met>,
+    /// Its last STATUS, where its asker was not shown it yet (L3).
+    pub(crate) status: Opt<Seq>,
 }
 
 impl Task {
@@ -131,10 +150,30 @@ impl Task {
         earlier.copied().chain([self.agent])
     }
 
-    /// Whom it asked, by the agent's number.
+    /// Whom it asked, by the agent's number: the last request to it.
     #[must_use]
     pub fn delegate(&self, agent: AgentId) -> Option<&Delegate> {
-        self.delegates.iter().find(|d| d.agent == agent)
+        self.delegates.iter().rev().find(|d| d.agent == agent)
+    }
+
+    /// Whether its request names this REF (D3).
+    #[must_use]
+    pub fn names(&self, reference: &Ref) -> bool {
+        let named = self.rare.iter().flat_map(|rare| &rare.named);
+        let mark = crate::named::mark(reference.as_str());
+        named.into_iter().any(|known| *known == mark)
+    }
+
+    /// Escalations and held calls in its life so far (H1).
+    #[must_use]
+    pub fn questions(&self) -> u64 {
+        self.rare.as_ref().map_or(0, |rare| rare.questions)
+    }
+
+    /// The last limit that it met and that a human can lift (H6).
+    #[must_use]
+    pub fn met(&self) -> Option<&Met> {
+        self.rare.as_ref()?.met.as_ref()
     }
 }
 
@@ -233,6 +272,10 @@ pub struct Turn {
     pub progress_at: Opt<Time>,
     /// Whether it is open.
     pub open: bool,
+    /// How it ended.
+    pub end: Option<TurnEnd>,
+    /// Fingerprint of the finish that ended it (F6).
+    pub said: u64,
     /// Whether a late finish of it was recorded; the first is enough.
     pub late: bool,
     /// A decision on an approval that came while it was open.
@@ -265,6 +308,8 @@ pub enum EscalationState {
     Answered,
     /// The task that asked has ended.
     Withdrawn,
+    /// No human answered it in time.
+    Expired,
 }
 
 /// A question to a human (H1).
@@ -288,6 +333,21 @@ pub struct Escalation {
     pub by: Option<AgentId>,
     /// Where the answer stands in the log.
     pub answer: Option<Seq>,
+    /// When nobody's answer is waited for any longer.
+    pub expires_at: Opt<Time>,
+    /// The limit that caused it, and what lifts it (H6).
+    pub lifts: Option<Box<Lifts>>,
+}
+
+/// The limit that caused an escalation, and the steps that lift it (H6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifts {
+    /// Which limit.
+    pub met: Met,
+    /// The steps; a step's number is its place, from 1.
+    pub lifts: Vec<Lift>,
+    /// The number of the one that a human chose.
+    pub chosen: Option<u32>,
 }
 
 /// Where an approval stands (H2).
@@ -330,6 +390,8 @@ pub struct Approval {
     pub at: Time,
     /// When it is denied by itself.
     pub expires_at: Time,
+    /// When it was decided.
+    pub decided_at: Opt<Time>,
     /// The decision.
     pub decision: Option<Decision>,
     /// By whom.
@@ -355,6 +417,7 @@ impl Approval {
             state: ApprovalState::Pending,
             at,
             expires_at: *expires_at,
+            decided_at: Opt::none(),
             decision: None,
             by: None,
             comment: None,
@@ -393,11 +456,20 @@ pub struct Room {
     pub messages: u64,
 }
 
-/// A latch that tripped (R3).
+/// What an incident is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IncidentOn {
+    /// What a latch holds, until a human lifts it (R3).
+    Latch(Latched),
+    /// An agent; nothing is held (D7, G2, B1).
+    Agent(AgentId),
+}
+
+/// A latch that tripped, or something else that a human has to know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
-    /// What it holds.
-    pub on: Latched,
+    /// What it is about.
+    pub on: IncidentOn,
     /// Which limit.
     pub code: Code,
     /// The limit.

@@ -7,10 +7,11 @@ use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
 use super::{Few, Opt, Running, Sorted, TaskSet};
-use crate::fact::{Credential, Extension, GrantEnd, Kind, Profile, Spend};
+use crate::fact::{AgentLimits, Credential, Extension, GrantEnd, Kind, Profile, Role, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::{AgentName, Ref};
+use crate::refusal::Code;
 
 /// Partners in 64 bytes, which is what memory gives at once.
 const PARTNERS_A_LINE: usize = 64 / size_of::<(AgentId, TaskId)>();
@@ -24,6 +25,8 @@ pub struct Agent {
     pub name: Option<AgentName>,
     /// What it is.
     pub kind: Kind,
+    /// What it may do, where it is a human (H7).
+    pub role: Role,
     /// How often the name was registered.
     pub incarnation: u32,
     /// Whether it is registered now.
@@ -53,8 +56,31 @@ pub struct Agent {
     pub approvals_open: u64,
     /// Its claims.
     pub claims: u64,
+    /// What only few agents have.
+    pub(crate) rare: Option<Box<AgentRare>>,
     pub(crate) credential: Box<Credential>,
     pub(crate) ack: AckClock,
+}
+
+/// What only few agents have: limits of their own, refusals of late, a rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AgentRare {
+    /// Limits of its own (§1).
+    pub(crate) limits: AgentLimits,
+    /// What a human gave more for a day (B1).
+    pub(crate) more: Option<(u64, Spend)>,
+    /// Until when it rests (B1).
+    pub(crate) rests_until: Opt<Time>,
+    /// Its refused writes of late (G2).
+    pub(crate) refused: VecDeque<Time>,
+    /// Its refusals of late that are recorded whatever their number, up to a limit for each code (G2).
+    pub(crate) exempt: VecDeque<(Time, Code)>,
+    /// Its ALERTs of late that were put before humans (E4).
+    pub(crate) alerts: ThinVec<Time>,
+    /// The day on which its root allowance ran out last (D7).
+    pub(crate) allowance_out: Option<u64>,
+    /// When an incident about it was noted last, by its code.
+    pub(crate) noted: ThinVec<(Code, Time)>,
 }
 
 /// What an agent used up in one UTC day.
@@ -108,6 +134,10 @@ pub struct Conversation {
     pub messages: u64,
     /// Deepest of them.
     pub deepest: u8,
+    /// How much deeper than the limit humans let it go (D2).
+    pub depth_more: u8,
+    /// How often humans did so.
+    pub depth_extensions: u8,
     /// Whether it runs.
     pub running: Running,
     /// Whether the hard limit holds it (R3).
@@ -144,6 +174,8 @@ pub struct Grant {
     pub giver: AgentId,
     /// Whether it is an agent's own root.
     pub own_root: bool,
+    /// Whether it is of a tick of a schedule (D13).
+    pub scheduled: bool,
     /// Where it started.
     pub conv: ConvId,
     /// When it was given.
@@ -164,8 +196,20 @@ pub struct Grant {
     pub spend: Spend,
     /// Whether its agent was told that the budget nears its end.
     pub budget_warned: bool,
+    /// Whether its giver was told that its time nears its end (D8).
+    pub clock_warned: bool,
+    /// Its open turns: while there is one its clock runs (D8).
+    pub(crate) open_turns: u32,
+    /// Its requests that wait for an agent with a time to acknowledge of its own (D8).
+    pub(crate) slow: u32,
+    /// Since when a latch holds it, or the conversation where it started.
+    pub(crate) held_since: Opt<Time>,
+    /// The moment of the timer that is set.
+    pub(crate) timer: Opt<Time>,
     /// What humans gave besides, where they did.
     pub(crate) extended: Option<Box<Extension>>,
+    /// How often humans gave more.
+    pub extensions: u32,
     /// All tasks, in order; the first is its root task.
     pub tasks: Few<TaskId, 2>,
     /// How many of them are open.
@@ -191,6 +235,7 @@ impl Grant {
         Self {
             giver,
             own_root,
+            scheduled: false,
             conv,
             opened_at: at,
             expires_at,
@@ -201,6 +246,12 @@ impl Grant {
             agents: Few::new(),
             spend: Spend::default(),
             budget_warned: false,
+            clock_warned: false,
+            open_turns: 0,
+            slow: 0,
+            held_since: Opt::none(),
+            timer: Opt::none(),
+            extensions: 0,
             extended: None,
             tasks: Few::new(),
             open_tasks: 0,
@@ -245,6 +296,7 @@ impl Agent {
         Self {
             name,
             kind,
+            role: Role::Owner,
             incarnation: 0,
             live: false,
             running: Running::Active,
@@ -259,6 +311,7 @@ impl Agent {
             escalations_open: 0,
             approvals_open: 0,
             claims: 0,
+            rare: None,
             credential: Box::new(credential),
             ack: AckClock::default(),
         }
@@ -300,16 +353,22 @@ impl Agent {
         with.iter().rev().map(|(_, task)| *task).find(|task| own(*task))
     }
 
+    /// Whether it is a human who may do everything (H7).
+    #[must_use]
+    pub const fn is_owner(&self) -> bool {
+        self.is_human() && matches!(self.role, Role::Owner)
+    }
+
+    /// Whether it is a human whose words reset and lift (H7, R4).
+    #[must_use]
+    pub const fn is_heard(&self) -> bool {
+        self.is_human() && !matches!(self.role, Role::Viewer)
+    }
+
     /// Whether it is a human.
     #[must_use]
     pub const fn is_human(&self) -> bool {
         matches!(self.kind, Kind::Human)
-    }
-
-    /// Open turns that it may have at once.
-    #[must_use]
-    pub const fn turns_max(&self, limits: &Limits) -> u64 {
-        if self.profile.turns_max == 0 { limits.agent_turns_max } else { self.profile.turns_max }
     }
 }
 
@@ -324,6 +383,8 @@ impl Conversation {
             turns: 0,
             messages: 0,
             deepest: 0,
+            depth_more: 0,
+            depth_extensions: 0,
             running: Running::Active,
             latched: false,
             children: 0,

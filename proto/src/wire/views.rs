@@ -7,15 +7,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::envelope::{AnswerStatus, Priority};
-use crate::fact::{ClaimMode, Kind};
+use crate::fact::{ClaimMode, Kind, Role};
 use crate::fsm::RequestState;
 use crate::guards::GUARDS;
 use crate::limits::{Approvers, LIMITS, LimitRow, Limits};
+use crate::names::RequestId;
 use crate::policy::{Policy, Ruling};
 use crate::refusal::Code;
 use crate::state::Running;
 
 use super::explanation::RefusedSend;
+use super::lift::HeldBy;
 use super::work::StoredMessage;
 
 const fn agent() -> Kind {
@@ -50,6 +52,12 @@ pub struct NewAgent {
     /// Open turns that it may have at once; the workspace's default where it is left out.
     #[serde(default)]
     pub turns_max: u64,
+    /// What a human may do; everything where it is left out (H7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
 /// What to change of an agent; `PATCH /v1/agents/{name}`.
@@ -66,6 +74,9 @@ pub struct AgentPatch {
     /// Open turns that it may have at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_max: Option<u64>,
+    /// Limits of its own in place of the workspace's, by name; 0 takes one away (§1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limits: Option<BTreeMap<String, u64>>,
 }
 
 /// A token, shown this once.
@@ -108,6 +119,15 @@ pub struct AgentView {
     pub notices: u64,
     /// Tokens that it spent today.
     pub tokens_today: u64,
+    /// Until when it rests, because its budget of the day is used up (B1).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rests_until: Option<String>,
+    /// What it may do, where it is a human (H7).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub role: Option<Role>,
+    /// Limits of its own in place of the workspace's, by name (§1).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub limits: BTreeMap<String, u64>,
     /// How far it is to the limits of its sliding windows (G1) and of the work that it may start itself (D7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Distance>,
@@ -163,6 +183,9 @@ pub struct RequestView {
     /// The answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<StoredMessage>,
+    /// What holds it, or work that it led to, until a human acts (R3).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
     /// What happened so far.
     pub history: Vec<HistoryItem>,
 }
@@ -316,6 +339,8 @@ pub struct Extend {
     pub cost_usd: f64,
     /// Time, in ms.
     pub time_ms: u64,
+    /// Rounds of the conversation, of two messages each, with what they need (D2).
+    pub rounds: u64,
 }
 
 /// A latch that tripped; `GET /v1/incidents` (R3).
@@ -360,6 +385,9 @@ pub struct NewRoom {
     /// Who takes part.
     #[serde(default)]
     pub members: Vec<String>,
+    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
 /// A room, as it stands.
@@ -419,6 +447,9 @@ pub struct NewClaim {
     /// How long, in ms; the longest that is allowed where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
+    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
 /// A lease on a resource.

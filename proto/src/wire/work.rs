@@ -7,8 +7,11 @@ use serde_json::Value;
 
 use crate::envelope::{AnswerStatus, FinishStatus, MessageType, Priority, words};
 use crate::fact::{Decision, EscalationCause};
+use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
 use crate::state::{ApprovalState, EscalationState};
+
+use super::lift::LiftStep;
 
 /// A list, and where to go on.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -335,15 +338,38 @@ pub struct NewEscalation {
     /// Outside a turn: the conversation that it is about.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
+    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
-/// The answer to an escalation; `POST /v1/escalations/{id}/answer`.
+/// The answer to an escalation; `POST /v1/escalations/{id}/answer`. Words extend nothing; a lift does (H6).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EscalationAnswer {
-    /// The answer.
+    /// The answer; may be left out beside a lift.
+    #[serde(default)]
     pub answer: String,
+    /// The lift that is chosen, `lift-1`: it extends and resumes the task in one act.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lift: Option<String>,
+}
+
+/// A step that lifts the limit which caused an escalation (H6).
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LiftView {
+    /// Its id, `lift-1`; choose it in the answer.
+    pub id: String,
+    /// What it gives, such as `2 more rounds`.
+    pub text: String,
+    /// The same, as `POST /v1/conversations/{ref}/grant` takes it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant: Option<Value>,
+    /// Whether a human chose it.
+    #[serde(default)]
+    pub chosen: bool,
 }
 
 /// A question to a human, as it stands.
@@ -368,6 +394,12 @@ pub struct EscalationView {
     pub message: String,
     /// Answers to choose from.
     pub options: Vec<String>,
+    /// The broker's own sentence, where a limit caused the question: which limit, and how often it was extended (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// The broker's own steps that lift that limit (H6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lifts: Vec<LiftView>,
     /// When it was asked.
     pub created_at: String,
     /// Who answered.
@@ -391,6 +423,9 @@ pub struct HeldCall {
     /// Why it is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    #[serde(skip)]
+    pub key: Option<RequestId>,
 }
 
 /// A decision; `POST /v1/approvals/{id}/decision`.
@@ -497,6 +532,9 @@ pub struct Problem {
     pub retry_after_ms: Option<u64>,
     /// What to do instead.
     pub hint: String,
+    /// The one step by which a human lifts it, where there is one (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lift: Option<LiftStep>,
     /// The record of the refusal, where it is on record: `GET /v1/explanations/{id}` says more of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
@@ -524,6 +562,7 @@ impl Problem {
             current: refusal.current,
             retry_after_ms: refusal.retry_after_ms,
             hint: code.hint().into(),
+            lift: None,
             record: None,
         }
     }

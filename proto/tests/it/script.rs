@@ -3,17 +3,20 @@
 //! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and
 //! `observe GUARD` configure; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held
 //! calls; `agent NAME [action=…] [group=…]` and `human NAME` register. `clock MS` sets the clock alone: the tick is
-//! late. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
+//! late. `idle MS`: the broker doesn't run for so long, and then ticks. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, MessageType, Priority};
 use lastword_proto::fact::{
-    ClaimMode, Control, Decision, Extension, Fact, Kind, Part, Place, Profile, Recipient, SYSTEM, Scope,
+    AgentLimits, ClaimMode, Control, Decision, Extension, Fact, Kind, Met, Part, Place, Profile, Recipient, Role,
+    SYSTEM, Schedule, Scope, Spend,
 };
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
-use lastword_proto::input::{Finish, HeldCall, Progress, Question, Registration, RoomPost, Verdict};
+use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Seq, Time, TurnId};
+use lastword_proto::input::{
+    ClaimDraft, Finish, HeldCall, Progress, Question, Registration, RoomPost, ScheduleTick, Verdict,
+};
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
@@ -29,6 +32,7 @@ pub(crate) struct World {
     policy: Policy,
     turns: BTreeMap<String, TurnId>,
     proofs: BTreeMap<String, Principal>,
+    step_ms: u64,
 }
 
 /// The broker that plays a transcript.
@@ -40,6 +44,8 @@ pub(crate) enum Broker<'a> {
     Without(Off),
     /// One in which a guard only observes.
     Observing(&'a str),
+    /// Ours, where time passes before each line and what is closed is forgotten soon.
+    Walking { retention_ms: u64, step_ms: u64 },
 }
 
 /// Plays `script`; gives it back with what really happened.
@@ -52,7 +58,12 @@ pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
         policy: Policy::default(),
         turns: BTreeMap::new(),
         proofs: BTreeMap::new(),
+        step_ms: 0,
     };
+    if let Broker::Walking { retention_ms, step_ms } = broker {
+        world.limits.retention_ms = retention_ms;
+        world.step_ms = step_ms;
+    }
     if let Broker::Observing(guard) = broker {
         assert!(world.limits.observed.observe(guard), "no observable guard is called {guard}");
     }
@@ -96,14 +107,25 @@ impl World {
 
     fn line(&mut self, line: &str) -> Vec<String> {
         let words: Vec<&str> = line.split_whitespace().collect();
+        if self.step_ms > 0 {
+            self.now = self.now.plus(self.step_ms);
+            self.give(Input::Tick);
+        }
         match words.as_slice() {
             ["at", ms] => {
-                self.now = Time(ms.replace('_', "").parse().expect("a time in ms"));
+                self.now = Time(ms.replace('_', "").parse().expect("a time in ms")).max(self.now);
                 self.give(Input::Tick)
             }
             ["clock", ms] => {
-                self.now = Time(ms.replace('_', "").parse().expect("a time in ms"));
+                self.now = Time(ms.replace('_', "").parse().expect("a time in ms")).max(self.now);
                 Vec::new()
+            }
+            ["idle", ms] => {
+                let ms: u64 = ms.replace('_', "").parse().expect("a time in ms");
+                self.now = self.now.plus(ms);
+                let mut lines = self.give(Input::Idled(None, ms));
+                lines.extend(self.give(Input::Tick));
+                lines
             }
             [name, "keeps", "its", "proof"] => {
                 self.proofs.insert(format!("old-{name}"), self.prove(name));
@@ -130,6 +152,12 @@ impl World {
             }
             ["agent", name, rest @ ..] => self.register(name, Kind::Agent, rest),
             ["human", name] => self.register(name, Kind::Human, &[]),
+            ["tick", name, due, next, reference] => {
+                let time = |ms: &str| Time(ms.parse().expect("a time in ms"));
+                let (name, reference) = (Label::new(name).unwrap(), Ref::new(reference).unwrap());
+                let tick = ScheduleTick { name, due: time(due), next_at: time(next), reference };
+                self.give(Input::TickSchedule(Box::new(tick)))
+            }
             ["attach", name] => self.give(Input::Attach(self.id(name), true)),
             [who, verb, rest @ ..] if who.ends_with(':') => self.act(who.trim_end_matches(':'), verb, rest),
             _ => panic!("what is `{line}`?"),
@@ -142,8 +170,14 @@ impl World {
         };
         let turns_max = option(rest, "turns=").map_or(0, |n| n.parse().unwrap());
         let profile = Profile { actions: labels("action="), groups: labels("group="), turns_max };
-        let registration =
-            Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: credential(name) };
+        let registration = Registration {
+            name: AgentName::new(name).unwrap(),
+            kind,
+            profile,
+            credential: credential(name),
+            role: None,
+            key: None,
+        };
         let human = self.core.state().agents.iter().position(|a| a.is_human() && a.live);
         let input = match human {
             Some(human) => {
@@ -164,7 +198,8 @@ impl World {
     }
 
     fn conv(&self, reference: &str) -> ConvId {
-        self.core.state().conv_of(reference).unwrap()
+        // One that was forgotten is named as one that there isn't.
+        self.core.state().conv_of(reference).unwrap_or(ConvId(u32::MAX))
     }
 
     fn act(&mut self, who: &str, verb: &str, rest: &[&str]) -> Vec<String> {
@@ -182,7 +217,46 @@ impl World {
             ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
             ("escalate", _) => {
                 let reference = option(rest, "ref=").map(|r| Ref::new(r).unwrap());
-                Input::Escalate(by, turn, Question { body: text(rest).into(), options: Vec::new(), reference })
+                Input::Escalate(
+                    by,
+                    turn,
+                    Question { body: text(rest).into(), options: options(rest), reference, key: key(rest) },
+                )
+            }
+            ("lift", [id, number, ..]) => {
+                let words = text(&rest[2..]);
+                let words = (!words.is_empty()).then(|| words.into());
+                Input::ChooseLift(by, EscalationId::parse(id).unwrap(), number.parse().unwrap(), words)
+            }
+            ("release", [id]) => Input::Release(by, ClaimId::parse(id).unwrap()),
+            ("limit-agent", [name, ..]) => {
+                let mut limits = AgentLimits::default();
+                for (limit, value) in rest.iter().filter_map(|w| w.split_once('=')) {
+                    assert!(limits.set(limit, value.parse().unwrap()), "{limit}");
+                }
+                Input::LimitAgent(by, self.id(name), Box::new(limits))
+            }
+            ("grant-agent", [name, ..]) => {
+                let tokens = option(rest, "tokens=").map_or(0, |n| n.parse().unwrap());
+                Input::GrantAgent(by, self.id(name), Spend { tokens, cost_microusd: 0 })
+            }
+            ("role", [name, role]) => Input::SetRole(by, self.id(name), Role::from_word(role).unwrap()),
+            ("acts", []) => Input::Act(by),
+            ("schedule", [name, to, ..]) => {
+                let schedule = Schedule {
+                    name: Label::new(name).unwrap(),
+                    cron: "0 9 * * MON".into(),
+                    time_zone: "UTC".into(),
+                    to: Address::parse(to).unwrap(),
+                    body: text(&rest[2..]).into(),
+                    reference: None,
+                };
+                let next_at = Time(option(rest, "next=").unwrap().parse().unwrap());
+                Input::SetSchedule(by, Box::new(schedule), next_at)
+            }
+            ("unschedule", [name]) => Input::RemoveSchedule(by, Label::new(name).unwrap()),
+            ("run", [name, reference]) => {
+                Input::RunSchedule(by, Label::new(name).unwrap(), Ref::new(reference).unwrap())
             }
             ("answer", [id, ..]) => Input::Answer(by, EscalationId::parse(id).unwrap(), text(&rest[1..]).into()),
             ("hold", [tool, ..]) => Input::AskApproval(by, turn, Box::new(call(tool, rest))),
@@ -192,11 +266,12 @@ impl World {
             }
             ("claim", [resource, mode, ..]) => {
                 let mode = ClaimMode::from_word(mode).unwrap();
-                Input::Claim(by, turn, Resource::new(resource).unwrap(), mode, 60_000)
+                let resource = Resource::new(resource).unwrap();
+                Input::Claim(by, turn, Box::new(ClaimDraft { resource, mode, ttl_ms: 60_000, key: key(rest) }))
             }
             ("room", [name, members @ ..]) => {
                 let members = members.iter().map(|m| AgentName::new(m).unwrap()).collect();
-                Input::OpenRoom(by, Ref::new(name).unwrap(), members)
+                Input::OpenRoom(by, Ref::new(name).unwrap(), members, None)
             }
             ("post", [room, ..]) => {
                 let room = self.core.state().room_names[&Ref::new(room).unwrap()];
@@ -218,7 +293,19 @@ impl World {
             ("grant", [reference, ..]) => {
                 let more = |key| option(rest, key).map_or(0, |n: &str| n.parse().unwrap());
                 let (messages, requests) = (more("messages="), more("requests="));
-                let extension = Extension { messages, requests, tokens: more("tokens="), ..Extension::default() };
+                let extension = Extension {
+                    messages,
+                    requests,
+                    tokens: more("tokens="),
+                    turns: more("turns="),
+                    agents: more("agents="),
+                    time_ms: more("time="),
+                    ..Extension::default()
+                };
+                if let Some(rounds) = option(rest, "rounds=") {
+                    let conv = self.conv(reference);
+                    return self.give(Input::ExtendRounds(by, conv, rounds.parse().unwrap()));
+                }
                 let only = option(rest, "only=").map(|id: &str| GrantId::parse(id).unwrap());
                 Input::Extend(by, self.conv(reference), only, extension)
             }
@@ -279,6 +366,37 @@ impl World {
             Fact::ApprovalDecided { approval, decision, .. } => format!("{approval} decided: {decision}"),
             Fact::ApprovalUsed { approval } => format!("{approval} used up"),
             Fact::Late { turn, body, .. } => format!("late: {turn} \"{body}\""),
+            Fact::WriteRefused { write, refusal, .. } => format!("refused {write}: {}", refusal.code),
+            Fact::RefusalsSummed { agent, code, count } => format!("{count} times {code} for {}", self.name(*agent)),
+            Fact::IncidentNoted { incident, agent, code, .. } => {
+                format!("noted: {incident} {code} of {}", self.name(*agent))
+            }
+            Fact::AgentRested { agent, until: Some(until) } => format!("{} rests until {until:?}", self.name(*agent)),
+            Fact::AgentRested { agent, until: None } => format!("{} goes on", self.name(*agent)),
+            Fact::GrantAged { grant, percent } => format!("{grant}: {percent} % of its time"),
+            Fact::RoundsGranted { grant, rounds, conv, .. } => {
+                format!("{grant}: {rounds} more rounds in {}", reference(conv))
+            }
+            Fact::RequestsGranted { task, requests, .. } => format!("{task}: {requests} more requests"),
+            Fact::EscalationLifts { escalation, met, lifts } => {
+                let lifts: Vec<String> = lifts.iter().map(ToString::to_string).collect();
+                let Met { code, limit, current, extended, .. } = met;
+                let lifts = lifts.join(", ");
+                format!("{escalation} offers: {lifts} ({code}, limit {limit}, {current}, extended {extended} times)")
+            }
+            Fact::EscalationExpired { escalation } => format!("{escalation} expired"),
+            Fact::AlertRaised { pushed, .. } => format!("alert: {}", if *pushed { "shown" } else { "counted" }),
+            Fact::ApprovalOffered { approval, to } => {
+                let names: Vec<String> = to.iter().map(|to| self.name(*to)).collect();
+                format!("{approval} offered to {}", names.join(", "))
+            }
+            Fact::ScheduleTicked { name, grant, .. } => format!("{name} ticks: {grant}"),
+            Fact::ScheduleSkipped { name, code, .. } => {
+                format!("{name} makes no grant: {}", code.map_or("the last one is open", |code| code.word()))
+            }
+            Fact::ScheduleRemoved { name } => format!("{name} is over"),
+            Fact::Unattended { percent } => format!("unattended: {percent} %"),
+            Fact::Forgot { items } => format!("forgot {items}"),
             Fact::TurnClosed { turn, end, .. } if end.word() != "finished" => format!("{turn} {end}"),
             Fact::Observed { refusal, .. } => format!("observed: {refusal}"),
             Fact::BudgetWarned { percent, .. } => format!("budget: {percent} % used"),
@@ -287,6 +405,7 @@ impl World {
                 format!("post {} of {} is remembered", key.id, self.name(*agent))
             }
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
+            Fact::Idled { ms, .. } => format!("idled {ms} ms"),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
             _ => return None,
         })
@@ -325,6 +444,15 @@ impl World {
             | Reply::Lifted(_) => return None,
         })
     }
+}
+
+/// `option=…`, where `_` is a space.
+fn options(words: &[&str]) -> Vec<Box<str>> {
+    words.iter().filter_map(|w| w.strip_prefix("option=")).map(|o| o.replace('_', " ").into()).collect()
+}
+
+fn key(words: &[&str]) -> Option<RequestId> {
+    option(words, "key=").map(|k| RequestId::new(k).unwrap())
 }
 
 fn option<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
@@ -386,6 +514,7 @@ fn call(tool: &str, words: &[&str]) -> HeldCall {
         reason: None,
         digest: credential(&format!("{tool}({arguments})")),
         subjects: vec![arguments.replace('_', " ").into()],
+        key: key(words),
     }
 }
 

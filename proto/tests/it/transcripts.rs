@@ -173,6 +173,25 @@ fn facts_alone_rebuild_the_state() {
     }
 }
 
+/// Every transcript once more where time walks between its lines, and what is closed is forgotten at once: nothing that
+/// was forgotten is looked up, and the facts still amount to the state.
+#[test]
+fn nothing_forgotten_is_looked_up_however_time_walks() {
+    const MINUTE: u64 = 60_000;
+    const DAY: u64 = 86_400_000;
+    for (retention_ms, step_ms) in [(1, 2), (1_000, 5_000), (MINUTE, 10 * MINUTE), (DAY, 3 * DAY), (7 * DAY, 30 * DAY)]
+    {
+        for (name, script) in transcripts() {
+            let (_, world) = play(&script, Broker::Walking { retention_ms, step_ms });
+            let mut replayed = Core::default();
+            for entry in &world.log {
+                replayed.replay(entry).unwrap_or_else(|e| panic!("{name}: {e}"));
+            }
+            assert!(replayed.state() == world.core.state(), "{name}: the facts amount to another state");
+        }
+    }
+}
+
 /// What is taken out is a decision: the fold knows of no rule that could be off.
 #[test]
 fn facts_alone_rebuild_the_state_whatever_rule_is_off() {

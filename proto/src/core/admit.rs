@@ -1,0 +1,177 @@
+//! The admission that every write passes: keys, refusals that are too many, pauses, windows (G2, G4, Q1).
+
+use super::{Outcome, Step, Unrecorded};
+use crate::envelope::fnv_of;
+use crate::fact::{Fact, Key, Made, WriteKind};
+use crate::ids::{AgentId, HOUR_MS, IncidentId, TurnId};
+use crate::input::Reply;
+use crate::names::RequestId;
+use crate::refusal::{Code, Refusal};
+use crate::state::{Agent, Principal, Running, is_about_authority};
+
+impl Step<'_> {
+    /// Lets an agent write something that is no message, where the admission lets it pass; a refusal is recorded, and a
+    /// retry under the same key gets what was made first.
+    pub(super) fn write(
+        &mut self,
+        by: Principal,
+        (write, turn): (WriteKind, Option<TurnId>),
+        key: Option<Key>,
+        make: impl FnOnce(&mut Self) -> Outcome,
+    ) -> Outcome {
+        self.holds(by)?;
+        if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
+            return Ok(again);
+        }
+        self.not_too_often(by.agent())?;
+        let made = self.admit_write(by).and_then(|()| make(self));
+        match made {
+            Ok(reply) => {
+                self.keep_key(by.agent(), key, &reply);
+                Ok(reply)
+            }
+            Err(refusal) => Err(self.refuse_write(by, (write, turn), refusal)),
+        }
+    }
+
+    /// What was made under this key before (Q1).
+    pub(super) fn made_before(&self, agent: AgentId, key: Option<&Key>) -> Result<Option<Reply>, Refusal> {
+        let Some(key) = key else { return Ok(None) };
+        let Some(known) = self.state().made.get(&(agent, key.id.clone())) else { return Ok(None) };
+        if known.fingerprint != key.fingerprint {
+            return Err(Refusal::new(Code::IdempotencyConflict).about(&key.id));
+        }
+        Ok(Some(match known.made {
+            Made::Escalation(id) => Reply::Escalated(id),
+            Made::Approval(id) => Reply::Held(id),
+            Made::Claim(id) => Reply::Claimed(id),
+            Made::Room(id) => Reply::Opened(id),
+            Made::Agent(id) => Reply::Registered(id),
+        }))
+    }
+
+    pub(super) fn keep_key(&mut self, agent: AgentId, key: Option<Key>, reply: &Reply) {
+        let made = match reply {
+            Reply::Escalated(id) => Made::Escalation(*id),
+            Reply::Held(id) => Made::Approval(*id),
+            Reply::Claimed(id) => Made::Claim(*id),
+            Reply::Opened(id) => Made::Room(*id),
+            Reply::Registered(id) => Made::Agent(*id),
+            Reply::Refused { .. }
+            | Reply::Done
+            | Reply::Sent(_)
+            | Reply::Again(_)
+            | Reply::Delivery(_)
+            | Reply::Finished { .. }
+            | Reply::Renewed { .. }
+            | Reply::Lifted(_)
+            | Reply::Usable(_) => return,
+        };
+        if let Some(key) = key {
+            self.record(Fact::Keyed { agent, key, made });
+        }
+    }
+
+    /// An agent whose writes were refused too often is not judged until a few of them are long enough ago (G2).
+    pub(super) fn not_too_often(&mut self, agent: AgentId) -> Result<(), Refusal> {
+        let limits = &self.state().limits;
+        let known = self.state().agent(agent).filter(|known| !known.is_human());
+        let Some((refused, until)) = known.and_then(|known| known.refused_too_often(limits, self.now)) else {
+            return Ok(());
+        };
+        let (max, wait) = (limits.refused_writes_max, until.since(self.now).max(1));
+        let fresh = known.and_then(|known| known.noted_at(Code::RefusedTooOften));
+        if fresh.is_none_or(|at| self.now.since(at) >= HOUR_MS) {
+            self.note_incident(agent, Code::RefusedTooOften, max, refused + 1);
+        }
+        self.leave_unrecorded(agent, Code::RefusedTooOften);
+        Err(Refusal::new(Code::RefusedTooOften).numbers(max, refused + 1).retry_after(wait))
+    }
+
+    /// An incident about an agent that holds nothing.
+    pub(super) fn note_incident(&mut self, agent: AgentId, code: Code, limit: u64, current: u64) {
+        let incident = IncidentId(self.state().last_incident() + 1);
+        self.record(Fact::IncidentNoted { incident, agent, code, limit, current });
+    }
+
+    pub(super) fn admit_write(&self, by: Principal) -> Result<(), Refusal> {
+        if by.is_human() {
+            return Ok(());
+        }
+        self.runs(by.agent())?;
+        let limits = &self.state().limits;
+        let Some(agent) = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate")) else {
+            return Ok(());
+        };
+        let inside = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).count() as u64;
+        let max = agent.sender_messages_max(limits);
+        if inside < max {
+            return Ok(());
+        }
+        let over = usize::try_from(inside - max).unwrap_or(usize::MAX);
+        let first = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).nth(over);
+        let wait = first.map_or(limits.window_ms, |(at, _)| at.plus(limits.window_ms).since(self.now));
+        Err(Refusal::new(Code::SenderRate).numbers(max, inside + 1).retry_after(wait.max(1)))
+    }
+
+    /// Records the refusal of a write of an agent.
+    pub(super) fn refuse_write(
+        &mut self,
+        by: Principal,
+        (write, turn): (WriteKind, Option<TurnId>),
+        refusal: Refusal,
+    ) -> Refusal {
+        if !by.is_human() && self.goes_on_record(by.agent(), refusal.code) {
+            let turn = self.turn_of(by.agent(), turn).ok();
+            let refusal = refusal.clone();
+            self.record(Fact::WriteRefused { agent: by.agent(), turn, write, refusal });
+        }
+        refusal
+    }
+
+    /// Whether one more refusal with this code is recorded by itself: those about authority up to a number (G2).
+    pub(super) fn goes_on_record(&mut self, agent: AgentId, code: Code) -> bool {
+        let limits = &self.state().limits;
+        let exempt = self.state().agent(agent).filter(|_| is_about_authority(code));
+        let many = exempt.is_some_and(|a| a.exempt_refusals(code, limits, self.now) >= limits.recorded_refusals_max);
+        if many {
+            self.leave_unrecorded(agent, code);
+        }
+        !many
+    }
+
+    fn leave_unrecorded(&mut self, agent: AgentId, code: Code) {
+        let sum = self.core.unrecorded.entry((agent, code)).or_insert(Unrecorded { since: self.now, count: 0 });
+        sum.count += 1;
+    }
+
+    /// Records the sums of refusals that were not recorded one by one, a window after the first of them.
+    pub(super) fn record_sums(&mut self) {
+        if self.core.unrecorded.is_empty() {
+            return;
+        }
+        let window = self.state().limits.window_ms;
+        let due = self.core.unrecorded.iter().filter(|(_, sum)| self.now.since(sum.since) >= window);
+        let due: alloc::vec::Vec<_> = due.map(|(of, sum)| (*of, sum.count)).collect();
+        for ((agent, code), count) in due {
+            self.core.unrecorded.remove(&(agent, code));
+            self.record(Fact::RefusalsSummed { agent, code, count });
+        }
+    }
+
+    /// Refuses what an agent does while it or the workspace is paused or stopped, or it rests (H4, B1).
+    pub(super) fn runs(&self, agent: AgentId) -> Result<(), Refusal> {
+        let state = self.state();
+        let known: &Agent = &state.agents[agent.0 as usize];
+        match state.running.max(known.running) {
+            Running::Active => Ok(()),
+            Running::Paused => Err(Code::Paused.into()),
+            Running::Stopped => Err(Code::Stopped.into()),
+        }
+    }
+}
+
+/// The key of a write and what it stands for.
+pub(super) fn key(id: Option<&RequestId>, content: core::fmt::Arguments<'_>) -> Option<Key> {
+    id.map(|id| Key { id: id.clone(), fingerprint: fnv_of(content) })
+}

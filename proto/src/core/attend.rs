@@ -1,0 +1,51 @@
+//! Humans: what they may do, that they are there, and the edition of the rules (D12, H7).
+
+use super::{Outcome, Step};
+use crate::fact::{Fact, Role};
+use crate::ids::{AgentId, HOUR_MS};
+use crate::input::Reply;
+use crate::refusal::{Code, Refusal};
+use crate::state::Principal;
+
+impl Step<'_> {
+    /// A human signed in or opened a page: one fact an hour is enough (D12).
+    pub(super) fn act(&mut self, by: Principal) -> Outcome {
+        self.human(by, Role::Approver)?;
+        if self.now.since(self.state().last_human_act) >= HOUR_MS {
+            self.record(Fact::HumanActed { by: by.agent() });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Sets what a human may do; one owner is always left (H7).
+    pub(super) fn set_role(&mut self, by: Principal, human: AgentId, role: Role) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(human)?;
+        if !self.state().agents[human.0 as usize].is_human() {
+            return Err(Refusal::new(Code::Malformed).about("an agent has no role"));
+        }
+        let owners = |id: usize| self.state().agents[id].live && self.state().agents[id].is_owner();
+        let others = (0..self.state().agents.len()).filter(|id| *id != human.0 as usize).any(owners);
+        if role != Role::Owner && !others {
+            return Err(Refusal::new(Code::Forbidden).about("the last owner of the workspace"));
+        }
+        if self.state().agents[human.0 as usize].role != role {
+            self.record(Fact::RoleSet { human, role });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Puts the rules of an edition into force for what is recorded from here on.
+    pub(super) fn upgrade(&mut self, edition: u32) -> Outcome {
+        if edition > self.state().edition {
+            self.record(Fact::Upgraded { edition });
+        }
+        Ok(Reply::Done)
+    }
+
+    /// No human has acted for a large part of `unattended_ms`: the humans are told.
+    pub(super) fn unattended_due(&mut self) {
+        let percent = self.state().unattended_percent(self.now);
+        self.record(Fact::Unattended { percent });
+    }
+}

@@ -1,0 +1,72 @@
+//! Leases on shared resources (C1).
+
+use super::admit::key;
+use super::{Outcome, Step};
+use crate::fact::{ClaimMode, Fact, WriteKind};
+use crate::ids::{AgentId, ClaimId, TurnId};
+use crate::input::{ClaimDraft, Reply};
+use crate::refusal::{Code, Refusal};
+use crate::state::Principal;
+
+/// The resource that stands for all of them.
+const EVERYTHING: &str = "*";
+
+impl Step<'_> {
+    pub(super) fn claim(&mut self, by: Principal, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
+        let id = claim.key.clone();
+        let key = key(id.as_ref(), format_args!("{}\0{}\0{}", claim.resource, claim.mode, claim.ttl_ms));
+        let human = by.is_human();
+        self.write(by, (WriteKind::Claim, turn), key, |step| step.take_lease(by.agent(), human, turn, claim))
+    }
+
+    fn take_lease(&mut self, agent: AgentId, human: bool, turn: Option<TurnId>, claim: ClaimDraft) -> Outcome {
+        let ClaimDraft { resource, mode, ttl_ms, .. } = claim;
+        if resource.as_str() == EVERYTHING && !human {
+            return Err(Refusal::new(Code::Forbidden).about("a claim on everything, which only a human may make"));
+        }
+        let task = self.task_in_turn(agent, turn)?;
+        let state = self.state();
+        // The holder is the task: two tasks of one agent conflict, too.
+        let conflicting = state.claims.iter().find(|(_, held)| {
+            (held.agent, held.task) != (agent, task)
+                && (mode == ClaimMode::Exclusive || held.mode == ClaimMode::Exclusive)
+                && overlap(held.resource.as_str(), resource.as_str())
+        });
+        if let Some((fence, held)) = conflicting {
+            let request = held.task.and_then(|t| state.tasks.get(&t)).and_then(|t| t.request.as_ref());
+            let task = request.map_or("no task", |r| r.id.as_str());
+            let wait = held.expires_at.since(self.now);
+            let holder = format_args!("{} in {task}, {fence}", state.name_of(held.agent));
+            return Err(Refusal::new(Code::ClaimHeld).about(holder).retry_after(wait.max(1)));
+        }
+        let (max, count) = (state.limits.claims_max, state.agents[agent.0 as usize].claims);
+        if count >= max {
+            return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
+        }
+        let expires_at = self.now.plus(ttl_ms.clamp(1, state.limits.claim_ms_max));
+        let claim = ClaimId(state.last_claim() + 1);
+        self.record(Fact::Claimed { claim, agent, task, resource, mode, expires_at });
+        Ok(Reply::Claimed(claim))
+    }
+
+    pub(super) fn release(&mut self, by: Principal, id: ClaimId) -> Outcome {
+        self.holds(by)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let claim = self.state().claims.get(&id).ok_or_else(unknown)?;
+        if claim.agent != by.agent() && !by.is_human() {
+            return Err(Code::Forbidden.into());
+        }
+        self.record(Fact::Released { claim: id });
+        Ok(Reply::Done)
+    }
+}
+
+/// Whether two resource names can mean the same thing; a trailing `*` stands for everything below.
+fn overlap(a: &str, b: &str) -> bool {
+    match (a.strip_suffix('*'), b.strip_suffix('*')) {
+        (None, None) => a == b,
+        (Some(a), None) => b.starts_with(a),
+        (None, Some(b)) => a.starts_with(b),
+        (Some(a), Some(b)) => a.starts_with(b) || b.starts_with(a),
+    }
+}

@@ -1,0 +1,218 @@
+//! Escalations to humans and their answers (H1, H6).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::admit::key;
+use super::{Outcome, Step};
+use crate::envelope::{AnswerStatus, Draft, MessageType};
+use crate::fact::{
+    Answer, EscalationCause, Fact, Message, Outcome as Cause, Part, Place, Recipient, Role, SYSTEM, WriteKind,
+};
+use crate::guards::{Line, Plan};
+use crate::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, TurnId};
+use crate::input::{Question, Reply};
+use crate::names::Ref;
+use crate::refusal::{Code, Refusal};
+use crate::state::{EscalationState, Principal};
+
+/// Most options of one question.
+const OPTIONS_MAX: usize = 16;
+
+impl Step<'_> {
+    pub(super) fn escalate(&mut self, by: Principal, turn: Option<TurnId>, question: Question) -> Outcome {
+        let id = question.key.clone();
+        let key = key(id.as_ref(), format_args!("{}\0{:?}\0{:?}", question.body, question.options, question.reference));
+        self.write(by, (WriteKind::Escalation, turn), key, |step| step.ask_human(by.agent(), turn, question))
+    }
+
+    fn ask_human(&mut self, agent: AgentId, turn: Option<TurnId>, question: Question) -> Outcome {
+        let limits = &self.state().limits;
+        let (max, body_max) = (limits.escalations_open_max, limits.body_bytes_max);
+        let open = self.state().agents[agent.0 as usize].escalations_open;
+        if open >= max {
+            return Err(Refusal::new(Code::EscalationsOpen).numbers(max, open + 1));
+        }
+        if question.body.len() as u64 > body_max {
+            return Err(Refusal::new(Code::TooLarge).numbers(body_max, question.body.len() as u64));
+        }
+        if question.options.len() > OPTIONS_MAX {
+            let count = question.options.len() as u64;
+            return Err(Refusal::new(Code::Malformed)
+                .numbers(OPTIONS_MAX as u64, count)
+                .about("`options` has too many"));
+        }
+        if let Some(option) = question.options.iter().find(|option| super::lifts::is_worded_as_lift(option)) {
+            let said = format_args!("the option {option:?}: only the broker offers an extension");
+            return Err(Refusal::new(Code::Malformed).about(said));
+        }
+        let (task, conv) = self.where_asked(agent, turn, question.reference.as_ref())?;
+        if let Some(task) = task {
+            self.has_questions_left(task)?;
+        }
+        let escalation = EscalationId(self.state().last_escalation() + 1);
+        self.record(Fact::EscalationOpened {
+            escalation,
+            task,
+            agent,
+            conv,
+            cause: EscalationCause::Asked,
+            body: question.body,
+            options: question.options,
+        });
+        if let Some(task) = task {
+            self.offer_lifts(escalation, task);
+        }
+        self.wake(self.state().human_for(task));
+        Ok(Reply::Escalated(escalation))
+    }
+
+    /// Escalations and held calls of a task have a limit together (H1).
+    pub(super) fn has_questions_left(&self, task: TaskId) -> Result<(), Refusal> {
+        let max = self.state().limits.task_questions_max;
+        let asked = self.state().tasks[&task].questions();
+        if asked < max { Ok(()) } else { Err(Refusal::new(Code::TaskQuestions).numbers(max, asked + 1)) }
+    }
+
+    /// The task that asks, and its conversation; outside a turn, the conversation that is named.
+    fn where_asked(
+        &mut self,
+        agent: AgentId,
+        turn: Option<TurnId>,
+        reference: Option<&Ref>,
+    ) -> Result<(Option<TaskId>, ConvId), Refusal> {
+        if let Some(task) = self.task_in_turn(agent, turn)? {
+            return Ok((Some(task), self.state().tasks[&task].conv));
+        }
+        let reference = reference.ok_or_else(|| Refusal::new(Code::RefRequired))?;
+        match self.state().conv_of(reference.as_str()) {
+            Some(conv) if self.state().conversations[&conv].has_part(agent) => Ok((None, conv)),
+            Some(_) => Err(Refusal::new(Code::RefInUse).about(reference)),
+            None if self.may_open(agent, reference.as_str()) => {
+                let plan = Plan::Open(reference.clone(), None);
+                Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 }, false)))
+            }
+            None => Err(Refusal::new(Code::RefInUse).about(reference)),
+        }
+    }
+
+    /// The task of the open turn, or none outside every turn; a stale or ambiguous one is refused.
+    pub(super) fn task_in_turn(&self, agent: AgentId, turn: Option<TurnId>) -> Result<Option<TaskId>, Refusal> {
+        if turn.is_none() && self.state().agents[agent.0 as usize].turns.is_empty() {
+            return Ok(None);
+        }
+        let turn = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
+        Ok(Some(self.state().turns[&turn].task))
+    }
+
+    /// A human's answer goes back to exactly the task that asked (D9, H1). Words extend nothing (H6).
+    pub(super) fn answer(&mut self, by: Principal, id: EscalationId, body: Box<str>) -> Outcome {
+        self.human(by, Role::Approver)?;
+        let (agent, conv, asked) = self.open_escalation(id)?;
+        let waiting = self.waiting_for(id);
+        let said_in = waiting.map(|task| self.state().tasks[&task].conv);
+        self.lift_place(Place::Conversation(conv), by.agent());
+        self.hear_human(by.agent(), conv, said_in);
+        let Some(task) = waiting else {
+            self.record(Fact::EscalationNoted { escalation: id, by: by.agent(), body });
+            return Ok(Reply::Done);
+        };
+        let seq = self.reply_to(task, by.agent(), agent, body, Some(id), asked);
+        Ok(Reply::Sent(alloc::vec![seq]))
+    }
+
+    /// Whose question an open escalation is, about which conversation, and where it stands in the log.
+    pub(super) fn open_escalation(&self, id: EscalationId) -> Result<(AgentId, ConvId, Seq), Refusal> {
+        let unknown = || Refusal::new(Code::UnknownRequest).about(id);
+        let escalation = self.state().escalations.get(&id).ok_or_else(unknown)?;
+        match escalation.state {
+            EscalationState::Open => Ok((escalation.agent, escalation.conv, escalation.asked)),
+            EscalationState::Answered | EscalationState::Withdrawn | EscalationState::Expired => {
+                Err(Refusal::new(Code::AlreadySettled).about(id))
+            }
+        }
+    }
+
+    /// The open task that waits for an escalation's answer.
+    pub(super) fn waiting_for(&self, id: EscalationId) -> Option<TaskId> {
+        let task = self.state().escalations.get(&id)?.task?;
+        self.state().tasks.get(&task).filter(|t| !t.is_closed()).map(|_| task)
+    }
+
+    /// Nobody answered in time: the task that asked ends, without a turn for it (H1).
+    pub(super) fn escalation_due(&mut self, id: EscalationId) {
+        let task = self.waiting_for(id);
+        self.record(Fact::EscalationExpired { escalation: id });
+        if let Some(task) = task {
+            let outcome = Answer::outcome(task, AnswerStatus::TimedOut, Cause::Unanswered);
+            self.settle(outcome, SYSTEM, "".into(), None);
+        }
+    }
+
+    /// Delivers words from a human or the broker to a task.
+    pub(super) fn reply_to(
+        &mut self,
+        task: TaskId,
+        from: AgentId,
+        to: AgentId,
+        body: Box<str>,
+        escalation: Option<EscalationId>,
+        asked: Seq,
+    ) -> Seq {
+        let known = &self.state().tasks[&task];
+        let message = Message {
+            from,
+            to: Recipient::One(to),
+            kind: MessageType::Response,
+            conv: known.conv,
+            depth: 0,
+            hops: known.hop,
+            grant: Some(known.grant),
+            sender_task: None,
+            cause: Some(asked),
+            in_reply_to: Some(asked),
+            key: None,
+            action: None,
+            payload: None,
+            body,
+            metadata: None,
+            part: Part::Reply { task, escalation },
+        };
+        self.record(Fact::Accepted { message: Box::new(message) });
+        self.wake(to);
+        self.state().seq
+    }
+
+    /// A human's RESPONSE message answers the escalation that its `request_id` names.
+    pub(super) fn human_response(&mut self, by: Principal, draft: Draft) -> Outcome {
+        let id = draft.request_id.as_ref().and_then(|id| EscalationId::parse(id.as_str()));
+        let id = id.ok_or_else(|| Refusal::new(Code::ReplyNotExpected))?;
+        self.answer(by, id, draft.body)
+    }
+
+    /// A human has spoken about a conversation: it, what is above it and what came of it count from 0 (R4).
+    /// The one in which the words stand, if any, begins again with them.
+    pub(super) fn hear_human(&mut self, by: AgentId, conv: ConvId, said_in: Option<ConvId>) {
+        let state = self.state();
+        let Some(known) = state.conversations.get(&conv) else { return };
+        let reference = known.reference.as_str();
+        let below = known.children > 0 || state.may_have_below(reference);
+        let mut convs: Vec<ConvId> = if known.parent.is_none() && !reference.contains('/') {
+            alloc::vec![conv]
+        } else {
+            state.up(conv).to_vec()
+        };
+        if below {
+            convs.extend(state.lineage_below(conv));
+            convs.sort_unstable();
+            convs.dedup();
+        }
+        convs.retain(|id| Some(*id) != said_in && state.turns_in(Place::Conversation(*id)) > 0);
+        for id in convs {
+            self.lift_place(Place::Conversation(id), by);
+            if self.state().turns_in(Place::Conversation(id)) > 0 {
+                self.record(Fact::Rearmed { conv: id, by });
+            }
+        }
+    }
+}

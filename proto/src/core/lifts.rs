@@ -1,0 +1,254 @@
+//! A human's yes: what extends a grant or a conversation, and the steps that an escalation offers (D2, D9, H6).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::{Outcome, Step};
+use crate::fact::{AgentLimits, Extension, Fact, Latched, Lift, Met, Role, Spend};
+use crate::ids::{AgentId, ConvId, EscalationId, GrantId, HOUR_MS, TaskId};
+use crate::input::{Effect, Reply};
+use crate::refusal::{Code, Refusal};
+use crate::state::Principal;
+
+/// What one step offers: rounds.
+const ROUNDS: u64 = 2;
+/// Waking messages.
+const MESSAGES: u64 = 20;
+/// Turns.
+const TURNS: u64 = 20;
+/// Requests of the task that asks.
+const REQUESTS: u64 = 4;
+/// Distinct agents.
+const AGENTS: u64 = 1;
+/// Tokens.
+const TOKENS: u64 = 50_000;
+/// Hours.
+const HOURS: u64 = 24;
+
+impl Lift {
+    /// The step that lifts the limit with this code for a task that met it; none where no human's step does.
+    #[must_use]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no human's step lifts any other code")]
+    pub fn of(code: Code, cost_microusd_max: u64) -> Option<Self> {
+        Some(match code {
+            Code::DepthCap => Self::Rounds(ROUNDS),
+            Code::GrantMessages => Self::Messages(MESSAGES),
+            Code::GrantTurns => Self::Turns(TURNS),
+            Code::TaskRequests => Self::Requests(REQUESTS),
+            Code::GrantAgents => Self::Agents(AGENTS),
+            Code::Budget if cost_microusd_max > 0 => Self::CostMicroUsd(cost_microusd_max),
+            Code::Budget => Self::Tokens(TOKENS),
+            Code::GrantExpired => Self::TimeMs(HOURS * HOUR_MS),
+            Code::TurnsSoft | Code::TurnsHard => Self::Rearm,
+            _ => return None,
+        })
+    }
+
+    /// The extension of a grant that it is; a round needs what [`Extension::for_rounds`] says.
+    #[must_use]
+    pub fn extension(self) -> Extension {
+        let none = Extension::NONE;
+        match self {
+            Self::Rounds(rounds) => Extension::for_rounds(rounds),
+            Self::Messages(messages) => Extension { messages, ..none },
+            Self::Turns(turns) => Extension { turns, ..none },
+            Self::Requests(requests) => Extension { requests, messages: requests * 2, turns: requests * 2, ..none },
+            Self::Agents(agents) => Extension { agents, ..none },
+            Self::Tokens(tokens) => Extension { tokens, ..none },
+            Self::CostMicroUsd(cost_microusd) => Extension { cost_microusd, ..none },
+            Self::TimeMs(time_ms) => Extension { time_ms, ..none },
+            Self::Rearm => none,
+        }
+    }
+}
+
+impl core::fmt::Display for Lift {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let (count, one, many) = match *self {
+            Self::Rounds(n) => (n, "round", "rounds"),
+            Self::Messages(n) => (n, "message", "messages"),
+            Self::Turns(n) => (n, "turn", "turns"),
+            Self::Requests(n) => (n, "request", "requests"),
+            Self::Agents(n) => (n, "agent", "agents"),
+            Self::Tokens(n) => (n, "token", "tokens"),
+            Self::CostMicroUsd(n) => return write!(f, "{}.{:06} more US dollars", n / 1_000_000, n % 1_000_000),
+            Self::TimeMs(n) => (n / HOUR_MS, "hour", "hours"),
+            Self::Rearm => return f.write_str("go on, counted from 0"),
+        };
+        write!(f, "{count} more {}", if count == 1 { one } else { many })
+    }
+}
+
+/// Whether an agent's option reads like an extension that only the broker may offer: "20 more messages".
+pub(super) fn is_worded_as_lift(option: &str) -> bool {
+    const OF: [&str; 12] =
+        ["round", "message", "turn", "request", "agent", "token", "hour", "day", "minute", "dollar", "usd", "retr"];
+    let lower = option.to_lowercase();
+    let words: Vec<&str> = lower.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).collect();
+    let names = |word: &&str| OF.iter().any(|of| word.starts_with(of));
+    let more = |word: &&str| matches!(*word, "more" | "extra" | "additional" | "another" | "extend" | "extension");
+    let lift = words.first().is_some_and(|word| *word == "lift");
+    lift || (words.iter().any(more) && words.iter().any(names))
+}
+
+impl Step<'_> {
+    /// The broker's own sentence and lifts, where a limit that the task met caused its question (H6).
+    pub(super) fn offer_lifts(&mut self, escalation: EscalationId, task: TaskId) {
+        let Some(met) = self.state().tasks[&task].met().cloned() else { return };
+        let cost = self.state().limits.grant_cost_microusd_max;
+        let lifts: Vec<Lift> = Lift::of(met.code, cost).into_iter().collect();
+        if !lifts.is_empty() {
+            self.record(Fact::EscalationLifts { escalation, met, lifts });
+        }
+    }
+
+    /// A human chose a lift: it extends and resumes the task in one act (H6).
+    pub(super) fn choose_lift(
+        &mut self,
+        by: Principal,
+        id: EscalationId,
+        number: u32,
+        words: Option<Box<str>>,
+    ) -> Outcome {
+        self.human(by, Role::Operator)?;
+        let (agent, conv, asked) = self.open_escalation(id)?;
+        let unknown = || Refusal::new(Code::UnknownRequest).about(format_args!("lift-{number} of {id}"));
+        let lifts = self.state().escalations.get(&id).and_then(|e| e.lifts.as_deref()).ok_or_else(unknown)?;
+        let place = usize::try_from(number).ok().and_then(|n| n.checked_sub(1));
+        let (lift, met) = (*place.and_then(|place| lifts.lifts.get(place)).ok_or_else(unknown)?, lifts.met.clone());
+        let task = self.waiting_for(id).ok_or_else(|| Refusal::new(Code::AlreadySettled).about(id))?;
+        self.record(Fact::LiftChosen { escalation: id, lift: number, by: by.agent() });
+        self.apply_lift(by.agent(), lift, &met, task);
+        let said_in = Some(self.state().tasks[&task].conv);
+        self.hear_human(by.agent(), conv, said_in);
+        let body = match words.filter(|words| !words.is_empty()) {
+            Some(words) => alloc::format!("{lift}. {words}"),
+            None => alloc::format!("{lift}"),
+        };
+        let seq = self.reply_to(task, by.agent(), agent, body.into(), Some(id), asked);
+        self.out.effects.push(Effect::WakeAll);
+        Ok(Reply::Sent(alloc::vec![seq]))
+    }
+
+    fn apply_lift(&mut self, by: AgentId, lift: Lift, met: &Met, task: TaskId) {
+        let (grant, conv) = (met.grant, met.conv.unwrap_or(self.state().tasks[&task].conv));
+        match lift {
+            Lift::Rounds(rounds) => {
+                let task = self.asking_in(grant, conv).or(Some(task));
+                self.record(Fact::RoundsGranted { grant, task, conv, by, rounds });
+            }
+            Lift::Rearm => self.hear_human(by, conv, None),
+            Lift::Requests(requests) => {
+                // Requests belong to the task that asks, which is not always the first of its grant.
+                let extension = Extension { requests: 0, ..lift.extension() };
+                self.record(Fact::GrantExtended { grant, by, extension });
+                self.record(Fact::RequestsGranted { task, by, requests });
+            }
+            Lift::Messages(_)
+            | Lift::Turns(_)
+            | Lift::Agents(_)
+            | Lift::Tokens(_)
+            | Lift::CostMicroUsd(_)
+            | Lift::TimeMs(_) => self.record(Fact::GrantExtended { grant, by, extension: lift.extension() }),
+        }
+        self.lift_grant(by, grant);
+    }
+
+    /// Lifts the latch of a grant, where nothing trips it at once again; gives what was lifted.
+    pub(super) fn lift_grant(&mut self, by: AgentId, id: GrantId) -> Option<Latched> {
+        let on = Latched::Grant(id);
+        let grant = self.state().grants.get(&id).filter(|grant| grant.latched.is_some())?;
+        if crate::guards::trips_again(self.state(), grant, self.now) {
+            return None;
+        }
+        self.record(Fact::LatchLifted { on, by });
+        Some(on)
+    }
+
+    /// The task of a grant that asks in a conversation: the newest open one that has a delegate there.
+    fn asking_in(&self, grant: GrantId, conv: ConvId) -> Option<TaskId> {
+        let asks = |id: &TaskId| self.state().tasks[id].delegates.iter().any(|d| d.conv == conv);
+        self.state().open_tasks_of(grant).filter(asks).last()
+    }
+
+    /// Gives a conversation more rounds, in each of its open grants (D2).
+    pub(super) fn extend_rounds(&mut self, by: Principal, conv: ConvId, rounds: u64) -> Outcome {
+        self.human(by, Role::Operator)?;
+        let max = self.state().limits.rounds_max;
+        if rounds == 0 || rounds > max {
+            let refusal = Refusal::new(Code::Malformed).numbers(max, rounds);
+            return Err(refusal.about(format_args!("`rounds` is 1 to {max} at a time")));
+        }
+        let grants = self.open_grants(conv, None)?;
+        let mut lifted = Vec::new();
+        for grant in grants {
+            let task = self.asking_in(grant, conv).or_else(|| self.state().open_tasks_of(grant).next());
+            self.record(Fact::RoundsGranted { grant, task, conv, by: by.agent(), rounds });
+            lifted.extend(self.lift_grant(by.agent(), grant));
+        }
+        self.out.effects.push(Effect::WakeAll);
+        Ok(Reply::Lifted(lifted))
+    }
+
+    /// The open grants of a conversation, or the one of them that is meant.
+    pub(super) fn open_grants(&self, conv: ConvId, only: Option<GrantId>) -> Result<Vec<GrantId>, Refusal> {
+        if !self.state().conversations.contains_key(&conv) {
+            return Err(Code::UnknownRequest.into());
+        }
+        let mut grants = self.state().open_grants_of(conv);
+        grants.retain(|grant| only.is_none_or(|only| only == *grant));
+        if !grants.is_empty() {
+            return Ok(grants);
+        }
+        let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
+        Err(match only {
+            Some(grant) => Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}")),
+            None => Refusal::new(Code::GrantExpired).about(reference),
+        })
+    }
+
+    /// Sets the limits of one agent (§1).
+    pub(super) fn limit_agent(&mut self, by: Principal, agent: AgentId, limits: Box<AgentLimits>) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(agent)?;
+        self.record(Fact::AgentLimited { agent, limits });
+        self.end_rest(agent);
+        Ok(Reply::Done)
+    }
+
+    /// Gives an agent more for today: it goes on where that is enough (B1).
+    pub(super) fn grant_agent(&mut self, by: Principal, agent: AgentId, spend: Spend) -> Outcome {
+        self.human(by, Role::Operator)?;
+        self.known(agent)?;
+        self.record(Fact::AgentGranted { agent, by: by.agent(), day: self.now.day(), spend });
+        self.end_rest(agent);
+        Ok(Reply::Done)
+    }
+
+    /// Ends an agent's rest, where its day has room again.
+    fn end_rest(&mut self, agent: AgentId) {
+        let state = self.state();
+        let rests = state.agents[agent.0 as usize].rests_until().is_some();
+        if rests && crate::guards::budget_of_day(state, &state.agents[agent.0 as usize], self.now).is_none() {
+            self.record(Fact::AgentRested { agent, until: None });
+            self.wake(agent);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_option_that_reads_like_an_extension_is_recognised() {
+        for option in
+            ["2 more rounds", "Grant 20 more messages", "lift-1", "an extra 50,000 tokens", "Extend: 24 hours"]
+        {
+            assert!(is_worded_as_lift(option), "{option}");
+        }
+        for option in ["yes", "no", "the blue one", "deploy to more regions", "ask another reviewer", "wait 2 hours"] {
+            assert!(!is_worded_as_lift(option), "{option}");
+        }
+    }
+}

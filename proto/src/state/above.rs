@@ -1,0 +1,133 @@
+//! What stands above and below a conversation: the one that it was opened from, and those whose REFs its own begins
+//! with (§1). A human's stop or pause holds everything below.
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use super::{Conversation, Few, Running, State};
+use crate::ids::{ConvId, GrantId};
+
+/// The texts that a REF begins with up to a `/`, the longest first.
+fn prefixes(reference: &str) -> impl Iterator<Item = &str> {
+    reference.rmatch_indices('/').map(|(at, _)| &reference[..at]).filter(|prefix| !prefix.is_empty())
+}
+
+impl State {
+    /// The conversations whose REFs `reference` begins with, the nearest first.
+    pub fn named_above<'a>(&'a self, reference: &'a str) -> impl Iterator<Item = ConvId> + 'a {
+        prefixes(reference).filter_map(|prefix| self.conv_of(prefix))
+    }
+
+    /// Whether some REF may begin with `reference` and `/`; a collision of hashes says yes, too.
+    #[must_use]
+    pub fn may_have_below(&self, reference: &str) -> bool {
+        !self.prefixes.is_empty() && self.prefixes.contains_key(&self.refs.hash_of(reference))
+    }
+
+    /// The conversations whose REFs begin with `reference` and `/`. Looks through all where there may be one.
+    pub fn named_below<'a>(&'a self, reference: &'a str) -> impl Iterator<Item = ConvId> + 'a {
+        let below = move |conv: &Conversation| {
+            conv.reference.as_str().strip_prefix(reference).is_some_and(|rest| rest.starts_with('/'))
+        };
+        let all = self.may_have_below(reference).then(|| self.conversations.iter());
+        all.into_iter().flatten().filter(move |(_, conv)| below(conv)).map(|(id, _)| id)
+    }
+
+    /// A conversation and everything above it.
+    #[must_use]
+    pub fn up(&self, conv: ConvId) -> Few<ConvId, 8> {
+        let mut found: Few<ConvId, 8> = Few::new();
+        let mut next: Few<ConvId, 8> = Few::from_slice(&[conv]);
+        while let Some(id) = next.pop() {
+            if found.contains(&id) {
+                continue;
+            }
+            let Some(known) = self.conversations.get(&id) else { continue };
+            found.push(id);
+            next.extend(known.parent);
+            next.extend(self.named_above(known.reference.as_str()));
+        }
+        found
+    }
+
+    /// A conversation and everything below it: opened from it at any remove, or named below it.
+    #[must_use]
+    pub fn lineage_below(&self, root: ConvId) -> Vec<ConvId> {
+        let Some(known) = self.conversations.get(&root) else { return Vec::new() };
+        if known.children == 0 && !self.may_have_below(known.reference.as_str()) {
+            return alloc::vec![root];
+        }
+        let mut found = BTreeSet::from([root]);
+        loop {
+            let before = found.len();
+            for (id, conv) in self.conversations.iter() {
+                let below = conv.parent.is_some_and(|parent| found.contains(&parent))
+                    || self.named_above(conv.reference.as_str()).any(|above| found.contains(&above));
+                if below {
+                    found.insert(id);
+                }
+            }
+            // What is named below can be older than what it is named after: once more, until nothing joins.
+            if found.len() == before {
+                return found.into_iter().collect();
+            }
+        }
+    }
+
+    /// Whether a conversation runs: a pause or stop holds everything below it, too (H4).
+    #[must_use]
+    pub fn running_in(&self, conv: ConvId) -> Running {
+        if self.held_convs == 0 {
+            return Running::Active;
+        }
+        self.up(conv).iter().filter_map(|id| self.conversations.get(id)).map(|c| c.running).max().unwrap_or_default()
+    }
+
+    /// Whether a conversation would run that is opened under this REF, from `parent`.
+    #[must_use]
+    pub fn running_in_new(&self, reference: &str, parent: Option<ConvId>) -> Running {
+        if self.held_convs == 0 {
+            return Running::Active;
+        }
+        let above = self.named_above(reference).chain(parent);
+        above.map(|conv| self.running_in(conv)).max().unwrap_or_default()
+    }
+
+    /// Whether a hard limit holds a conversation: its own latch, or one above in the same grant (R3).
+    #[must_use]
+    pub fn latched_in(&self, conv: ConvId, grant: Option<GrantId>) -> bool {
+        if self.held_convs == 0 {
+            return false;
+        }
+        let holds = |id: &ConvId| {
+            let known = self.conversations.get(id).filter(|c| c.latched);
+            known.is_some_and(|c| *id == conv || (grant.is_some() && c.grant.get() == grant))
+        };
+        self.up(conv).iter().any(holds)
+    }
+
+    /// Changes what holds a conversation, and keeps the count of those that are held.
+    pub(super) fn hold(&mut self, conv: ConvId, change: impl FnOnce(&mut Conversation)) {
+        let Some(known) = self.conversations.get_mut(&conv) else { return };
+        let held = |conv: &Conversation| conv.latched || conv.running != Running::Active;
+        let before = held(known);
+        change(known);
+        match (before, held(known)) {
+            (false, true) => self.held_convs += 1,
+            (true, false) => self.held_convs = self.held_convs.saturating_sub(1),
+            (false, false) | (true, true) => {}
+        }
+    }
+
+    /// Counts a REF among those that its prefixes stand above of.
+    pub(super) fn count_prefixes(&mut self, reference: &str, add: bool) {
+        for prefix in prefixes(reference) {
+            let hash = self.refs.hash_of(prefix);
+            let count = self.prefixes.entry(hash).or_default();
+            *count = if add { *count + 1 } else { count.saturating_sub(1) };
+            if *count == 0 {
+                self.prefixes.remove(&hash);
+            }
+        }
+    }
+}

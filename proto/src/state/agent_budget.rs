@@ -1,0 +1,190 @@
+//! The numbers of one agent: its limits, its budget of the day, its refusals of late (§1, B1, G2).
+
+use thin_vec::ThinVec;
+
+use super::workspace::AgentRare;
+use super::{Agent, State, Timer};
+use crate::fact::{AgentLimits, Spend};
+use crate::ids::{AgentId, HOUR_MS, Time};
+use crate::limits::Limits;
+use crate::refusal::Code;
+
+/// Codes of refusals that stay on record while an agent's writes are not judged: they are about authority (G2).
+pub(crate) const fn is_about_authority(code: Code) -> bool {
+    matches!(code, Code::FromMismatch | Code::ApproverNotAllowed | Code::DigestMismatch)
+}
+
+const NO_LIMITS: &AgentLimits = &AgentLimits::NONE;
+
+impl Agent {
+    /// Its own limits; 0 where the workspace's holds.
+    #[must_use]
+    pub fn own_limits(&self) -> &AgentLimits {
+        self.rare.as_deref().map_or(NO_LIMITS, |rare| &rare.limits)
+    }
+
+    /// Open turns that it may have at once.
+    #[must_use]
+    pub fn turns_max(&self, limits: &Limits) -> u64 {
+        let own = self.own_limits().agent_turns_max;
+        let own = if own == 0 { self.profile.turns_max } else { own };
+        if own == 0 { limits.agent_turns_max } else { own }
+    }
+
+    /// Messages that it may send to one recipient in any window.
+    #[must_use]
+    pub fn pair_messages_max(&self, limits: &Limits) -> u64 {
+        or(self.own_limits().pair_messages_max, limits.pair_messages_max)
+    }
+
+    /// Messages that it may send in any window.
+    #[must_use]
+    pub fn sender_messages_max(&self, limits: &Limits) -> u64 {
+        or(self.own_limits().sender_messages_max, limits.sender_messages_max)
+    }
+
+    /// Roots that it may start in any hour.
+    #[must_use]
+    pub fn roots_per_hour_max(&self, limits: &Limits) -> u64 {
+        or(self.own_limits().roots_per_hour_max, limits.roots_per_hour_max)
+    }
+
+    /// Tokens that it may spend on the day of `now`; 0 is no limit.
+    #[must_use]
+    pub fn day_tokens_max(&self, limits: &Limits, now: Time) -> u64 {
+        let max = or(self.own_limits().agent_day_tokens_max, limits.agent_day_tokens_max);
+        if max == 0 { 0 } else { max.saturating_add(self.granted(now).tokens) }
+    }
+
+    /// Money that it may spend on the day of `now`, in millionths of a dollar; 0 is no limit.
+    #[must_use]
+    pub fn day_cost_microusd_max(&self, limits: &Limits, now: Time) -> u64 {
+        let max = or(self.own_limits().agent_day_cost_microusd_max, limits.agent_day_cost_microusd_max);
+        if max == 0 { 0 } else { max.saturating_add(self.granted(now).cost_microusd) }
+    }
+
+    /// What humans gave more for the day of `now`.
+    fn granted(&self, now: Time) -> Spend {
+        let more = self.rare.as_ref().and_then(|rare| rare.more);
+        more.filter(|(day, _)| *day == now.day()).map_or_else(Spend::default, |(_, spend)| spend)
+    }
+
+    /// Until when it rests, because its budget of the day is used up.
+    #[must_use]
+    pub fn rests_until(&self) -> Option<Time> {
+        self.rare.as_ref().and_then(|rare| rare.rests_until.get())
+    }
+
+    /// Its refused writes in the window that ends at `now`, and when so few are left in it that one more fits.
+    #[must_use]
+    pub(crate) fn refused_too_often(&self, limits: &Limits, now: Time) -> Option<(u64, Time)> {
+        let refused = &self.rare.as_ref()?.refused;
+        let inside = refused.iter().filter(|at| now.since(**at) < limits.window_ms).count() as u64;
+        let first = refused.iter().find(|at| now.since(**at) < limits.window_ms)?;
+        (inside >= limits.refused_writes_max).then(|| (inside, first.plus(limits.window_ms)))
+    }
+
+    /// Refusals with this code of late that stay on record whatever their number.
+    pub(crate) fn exempt_refusals(&self, code: Code, limits: &Limits, now: Time) -> u64 {
+        let exempt = self.rare.iter().flat_map(|rare| &rare.exempt);
+        exempt.filter(|(at, known)| *known == code && now.since(*at) < limits.window_ms).count() as u64
+    }
+
+    /// The day on which its root allowance ran out last (D7).
+    pub(crate) fn allowance_out(&self) -> Option<u64> {
+        self.rare.as_ref()?.allowance_out
+    }
+
+    /// ALERTs of the last hour that were put before humans.
+    pub(crate) fn alerts_of_late(&self, now: Time) -> u64 {
+        let alerts = self.rare.iter().flat_map(|rare| &rare.alerts);
+        alerts.filter(|at| now.since(**at) < HOUR_MS).count() as u64
+    }
+
+    /// When an incident with this code was noted last.
+    pub(crate) fn noted_at(&self, code: Code) -> Option<Time> {
+        let noted = self.rare.iter().flat_map(|rare| &rare.noted);
+        noted.filter(|(known, _)| *known == code).map(|(_, at)| *at).next()
+    }
+}
+
+const fn or(own: u64, workspace: u64) -> u64 {
+    if own == 0 { workspace } else { own }
+}
+
+impl State {
+    pub(super) fn rare(&mut self, agent: AgentId) -> &mut AgentRare {
+        self.agents[agent.0 as usize].rare.get_or_insert_default()
+    }
+
+    pub(super) fn agent_limited(&mut self, at: Time, agent: AgentId, limits: &AgentLimits) {
+        self.rare(agent).limits = limits.clone();
+        self.refresh_clock(at, agent);
+    }
+
+    pub(super) fn agent_granted(&mut self, agent: AgentId, day: u64, spend: Spend) {
+        let more = &mut self.rare(agent).more;
+        let mut sum = more.filter(|(known, _)| *known == day).map_or_else(Spend::default, |(_, sum)| sum);
+        sum.add(spend);
+        *more = Some((day, sum));
+    }
+
+    pub(super) fn agent_rested(&mut self, at: Time, agent: AgentId, until: Option<Time>) {
+        let old = core::mem::replace(&mut self.rare(agent).rests_until, until.into());
+        if let Some(old) = old.get() {
+            self.timers.remove(old, Timer::Rest(agent));
+        }
+        if let Some(until) = until {
+            self.timers.insert(until, Timer::Rest(agent));
+        }
+        self.refresh_clock(at, agent);
+    }
+
+    /// Counts a refused write of an agent (G2).
+    pub(super) fn write_refused(&mut self, at: Time, agent: AgentId, code: Code) {
+        let (window, max) = (self.limits.window_ms, self.limits.refused_writes_max);
+        let Some(known) = self.agents.get(agent.0 as usize) else { return };
+        if known.is_human() || agent == crate::fact::SYSTEM {
+            return;
+        }
+        let rare = self.rare(agent);
+        if is_about_authority(code) {
+            while rare.exempt.front().is_some_and(|(first, _)| at.since(*first) >= window) {
+                rare.exempt.pop_front();
+            }
+            rare.exempt.push_back((at, code));
+            return;
+        }
+        while rare.refused.front().is_some_and(|first| at.since(*first) >= window) || rare.refused.len() as u64 > max {
+            rare.refused.pop_front();
+        }
+        rare.refused.push_back(at);
+    }
+
+    /// An ALERT was put before the humans.
+    pub(super) fn alert_pushed(&mut self, at: Time, agent: AgentId) {
+        let alerts = &mut self.rare(agent).alerts;
+        alerts.retain(|alert| at.since(*alert) < HOUR_MS);
+        alerts.push(at);
+    }
+
+    /// An incident about an agent that holds nothing.
+    pub(super) fn agent_noted(&mut self, at: Time, agent: AgentId, code: Code) {
+        let rare = self.rare(agent);
+        let kept: ThinVec<(Code, Time)> = rare.noted.iter().copied().filter(|(known, _)| *known != code).collect();
+        rare.noted = kept;
+        rare.noted.push((code, at));
+    }
+
+    /// The day on which the agent's root allowance ran out last, as its refusals say (D7).
+    pub(super) fn allowance_out(&mut self, at: Time, agent: AgentId) {
+        self.rare(agent).allowance_out = Some(at.day());
+    }
+
+    /// Charges an agent's day with what it says outside every turn (B1).
+    pub(super) fn charge_day(&mut self, at: Time, agent: AgentId, tokens: u64) {
+        let day = &mut self.agents[agent.0 as usize].day;
+        *day = day.on(at);
+        day.spend.add(Spend { tokens, cost_microusd: 0 });
+    }
+}

@@ -1,0 +1,87 @@
+//! The fold of a stretch in which the broker didn't run: what is measured in seconds or minutes stood still (L6).
+//!
+//! What is measured in hours or days isn't named here, and so counts the stretch: grants, roots an hour, days, deadlines,
+//! the age of notices, retention.
+
+use alloc::vec::Vec;
+
+use super::{ApprovalState, Opt, State, Timer};
+use crate::ids::{AgentId, ApprovalId, ClaimId, TaskId, Time, TurnId};
+
+impl State {
+    /// Moves every short time on by `ms`, so that what was left of it is left.
+    pub(super) fn idled(&mut self, ms: u64) {
+        self.idled_agents(ms);
+        self.idled_turns(ms);
+        self.idled_tasks(ms);
+        self.idled_approvals(ms);
+        self.idled_claims(ms);
+    }
+
+    /// Windows (G1), and time to acknowledge (Q2).
+    fn idled_agents(&mut self, ms: u64) {
+        for id in (0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId) {
+            let agent = &mut self.agents[id.0 as usize];
+            for (at, _) in &mut agent.recent {
+                *at = at.plus(ms);
+            }
+            later(&mut agent.ack.since, ms);
+            if let Some(rare) = &mut agent.rare {
+                rare.refused.iter_mut().for_each(|at| *at = at.plus(ms));
+                rare.exempt.iter_mut().for_each(|(at, _)| *at = at.plus(ms));
+            }
+            self.reset_ack_timer(id);
+        }
+    }
+
+    /// Leases (F1), and the pace of progress (R1).
+    fn idled_turns(&mut self, ms: u64) {
+        let open: Vec<TurnId> = self.agents.iter().flat_map(|agent| agent.turns.iter().copied()).collect();
+        for id in open {
+            let Some(turn) = self.turns.get_mut(&id) else { continue };
+            later(&mut turn.progress_at, ms);
+            let lease_until = turn.lease_until.plus(ms);
+            self.renew(id, lease_until);
+        }
+    }
+
+    /// The pace of progress (R1), and senders that block (Q8).
+    fn idled_tasks(&mut self, ms: u64) {
+        let open: Vec<TaskId> = self.tasks.iter().filter(|(_, task)| !task.is_closed()).map(|(id, _)| id).collect();
+        for id in open {
+            let Some(task) = self.tasks.get_mut(&id) else { continue };
+            later(&mut task.status_at, ms);
+            if let Some(request) = &mut task.request {
+                later(&mut request.wait_until, ms);
+            }
+        }
+    }
+
+    /// Time to decide (H2).
+    fn idled_approvals(&mut self, ms: u64) {
+        let pending = self.approvals.iter().filter(|(_, approval)| approval.state == ApprovalState::Pending);
+        for id in pending.map(|(id, _)| *id).collect::<Vec<ApprovalId>>() {
+            let Some(approval) = self.approvals.get_mut(&id) else { continue };
+            self.timers.remove(approval.expires_at, Timer::Approval(id));
+            approval.expires_at = approval.expires_at.plus(ms);
+            self.timers.insert(approval.expires_at, Timer::Approval(id));
+        }
+    }
+
+    /// Leases on resources (C1).
+    fn idled_claims(&mut self, ms: u64) {
+        for id in self.claims.keys().copied().collect::<Vec<ClaimId>>() {
+            let Some(claim) = self.claims.get_mut(&id) else { continue };
+            self.timers.remove(claim.expires_at, Timer::Claim(id));
+            claim.expires_at = claim.expires_at.plus(ms);
+            self.timers.insert(claim.expires_at, Timer::Claim(id));
+        }
+    }
+}
+
+/// Moves a moment on, if there is one.
+fn later(moment: &mut Opt<Time>, ms: u64) {
+    if let Some(at) = moment.get() {
+        *moment = at.plus(ms).into();
+    }
+}

@@ -1,0 +1,96 @@
+//! Forgetting: closed records that are older than `retention_ms`, between two inputs and never within one (L7).
+
+use alloc::boxed::Box;
+
+use super::{Closed, Grant, Running, State};
+use crate::ids::{AgentId, ConvId, Time};
+use crate::names::RequestId;
+
+/// Records forgotten together: fewer wait until they are overdue, so that the log has one fact for many of them.
+const TOGETHER: usize = 64;
+/// Most records that one fact forgets.
+const AT_ONCE_MAX: usize = 256;
+/// The part of `retention_ms` by which a few records may be overdue.
+const OVERDUE_PART: u64 = 8;
+
+impl State {
+    /// How many of the oldest closed records are to be looked at now.
+    pub(crate) fn due_to_forget(&self, now: Time) -> u32 {
+        let retention = self.limits.retention_ms;
+        let is_due = |place: usize| self.closed.get(place).is_some_and(|(at, _)| now.since(*at) >= retention);
+        let Some((oldest, _)) = self.closed.front().filter(|_| is_due(0)) else { return 0 };
+        let overdue = now.since(*oldest) >= retention.saturating_add(retention / OVERDUE_PART);
+        if !overdue && !is_due(TOGETHER - 1) {
+            return 0;
+        }
+        let due = (0..AT_ONCE_MAX).take_while(|place| is_due(*place)).count();
+        u32::try_from(due).unwrap_or(u32::MAX)
+    }
+
+    /// Looks at the `items` oldest closed records: forgets each, or puts it behind the others.
+    pub(super) fn forget(&mut self, at: Time, items: u32) {
+        for _ in 0..items {
+            let Some((_, closed)) = self.closed.pop_front() else { return };
+            self.forget_one(at, closed);
+        }
+    }
+
+    fn forget_one(&mut self, at: Time, closed: Closed) {
+        match &closed {
+            Closed::Task(id) => {
+                let Some(task) = self.tasks.get(id) else { return };
+                if self.grants.get(&task.grant).is_some_and(|g: &Grant| g.end.is_none()) {
+                    self.closed.push_back((at, closed));
+                    return;
+                }
+                for turn in &task.turns {
+                    self.turns.remove(turn);
+                }
+                if let Some(request) = self.tasks.remove(id).and_then(|task| task.request) {
+                    self.keys.remove_minted(request.id.as_str(), *id);
+                }
+            }
+            Closed::Grant(id) => drop(self.grants.remove(id)),
+            Closed::Key(id) => self.forget_key(at, id),
+            Closed::Made(key) => drop(self.made.remove(key)),
+            Closed::Escalation(id) => drop(self.escalations.remove(id)),
+            Closed::Approval(id) => drop(self.approvals.remove(id)),
+            Closed::Incident(id) => drop(self.incidents.remove(id)),
+            Closed::Conversation(id) => self.forget_conversation(at, *id),
+        }
+    }
+
+    fn forget_key(&mut self, at: Time, id: &RequestId) {
+        if self.keys.task(id.as_str()).is_some_and(|t| self.tasks.contains_key(&t)) {
+            self.closed.push_back((at, Closed::Key(Box::new(id.clone()))));
+        } else {
+            self.keys.remove_chosen(id.as_str());
+        }
+    }
+
+    fn forget_conversation(&mut self, at: Time, id: ConvId) {
+        let Some(conv) = self.conversations.get(&id) else { return };
+        let idle = at.since(conv.last_at) >= self.limits.retention_ms;
+        let held = conv.latched || conv.running != Running::Active;
+        if !idle || conv.users > 0 || !conv.open_tasks.is_empty() || held {
+            self.closed.push_back((at, Closed::Conversation(id)));
+            return;
+        }
+        let reference = conv.reference.clone();
+        self.unname(&reference, id);
+        self.conversations.remove(&id);
+    }
+
+    /// Takes a REF from a conversation, so that another one may have it.
+    pub(super) fn unname(&mut self, reference: &crate::names::Ref, id: ConvId) {
+        if self.conv_of(reference.as_str()) == Some(id) {
+            self.refs.remove(reference.as_str(), id.0);
+            self.count_prefixes(reference.as_str(), false);
+        }
+    }
+
+    /// What was made under a sender's key is forgotten with the other closed records.
+    pub(super) fn remember_made(&mut self, at: Time, agent: AgentId, key: &RequestId) {
+        self.closed.push_back((at, Closed::Made(Box::new((agent, key.clone())))));
+    }
+}

@@ -1,0 +1,113 @@
+//! The clock of a grant: it runs while a turn of the grant is open, stands still while something in it waits, and ends
+//! in a latch (D8).
+
+use super::{Grant, Opt, Running, State, Timer};
+use crate::ids::{GrantId, TaskId, Time};
+
+/// What is due for a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GrantDue {
+    /// Its giver is told that its time nears its end: the part that is over, in percent.
+    Warning(u64),
+    /// Its time is over: it latches.
+    Latch,
+    /// Nobody lifted its latch, or it is as old as a grant may be: it closes.
+    Close,
+}
+
+impl State {
+    /// What is due for a grant at `now`.
+    pub(crate) fn grant_due(&self, grant: &Grant, now: Time) -> Option<GrantDue> {
+        let limits = &self.limits;
+        let unlifted = grant.held_since.get().is_some_and(|since| now.since(since) >= limits.latch_ms);
+        if unlifted || now.since(grant.opened_at) >= limits.grant_life_ms {
+            return Some(GrantDue::Close);
+        }
+        if grant.clock_stopped_at.is_some() || grant.latched.is_some() {
+            return None;
+        }
+        if now >= grant.expires_at {
+            return Some(GrantDue::Latch);
+        }
+        let warned_at = self.clock_warning_at(grant).filter(|at| now >= *at);
+        warned_at.map(|_| GrantDue::Warning(limits.grant_clock_warning_percent))
+    }
+
+    /// When the giver of a grant is told that its time nears its end.
+    fn clock_warning_at(&self, grant: &Grant) -> Option<Time> {
+        let whole = grant.expires_at.since(grant.opened_at).min(self.limits.grant_age_ms);
+        let left = whole / 100 * 100_u64.saturating_sub(self.limits.grant_clock_warning_percent);
+        let expires = grant.expires_at.0;
+        (!grant.clock_warned && expires < u64::MAX).then(|| Time(expires.saturating_sub(left)))
+    }
+
+    /// Sets the one timer of a grant to what is due first.
+    pub(super) fn arm_grant(&mut self, id: GrantId) {
+        let Some(grant) = self.grants.get(&id) else { return };
+        let limits = &self.limits;
+        // A grant that is latched has no other end of its time.
+        let runs = grant.clock_stopped_at.is_none() && grant.latched.is_none();
+        let ends = [
+            grant.held_since.get().map(|since| since.plus(limits.latch_ms)),
+            Some(grant.opened_at.plus(limits.grant_life_ms)),
+            Some(grant.expires_at).filter(|_| runs),
+            self.clock_warning_at(grant).filter(|_| runs),
+        ];
+        let due = ends.into_iter().flatten().min().filter(|_| grant.end.is_none());
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        let before = core::mem::replace(&mut grant.timer, due.into());
+        if before == grant.timer {
+            return;
+        }
+        if let Some(before) = before.get() {
+            self.timers.remove(before, Timer::Grant(id));
+        }
+        if let Some(due) = due {
+            self.timers.insert(due, Timer::Grant(id));
+        }
+    }
+
+    /// Stops or starts a grant's clock, after anything that it depends on has changed.
+    pub(super) fn refresh_grant(&mut self, at: Time, id: GrantId) {
+        let Some(grant) = self.grants.get(&id).filter(|g| g.end.is_none()) else { return };
+        let conv = grant.conv;
+        let paused = self.running.max(self.running_in(conv)) != Running::Active;
+        let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        let held = latched || grant.latched.is_some();
+        if held != grant.held_since.is_some() {
+            grant.held_since = held.then_some(at).into();
+        }
+        let waits = paused || held || grant.human_waits > 0 || grant.slow > 0;
+        let stands = waits && grant.open_turns == 0;
+        match (grant.clock_stopped_at.get(), stands) {
+            (None, true) => grant.clock_stopped_at = at.into(),
+            (Some(since), false) => {
+                grant.clock_stopped_at = Opt::none();
+                grant.expires_at = grant.expires_at.plus(at.since(since));
+            }
+            (None, false) | (Some(_), true) => {}
+        }
+        self.arm_grant(id);
+    }
+
+    /// A turn of a grant opened or ended.
+    pub(super) fn grant_turn(&mut self, at: Time, task: TaskId, opened: bool) {
+        let Some(id) = self.tasks.get(&task).map(|task| task.grant) else { return };
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        grant.open_turns = if opened { grant.open_turns + 1 } else { grant.open_turns.saturating_sub(1) };
+        // Only where something else would let the clock stand does a turn change anything.
+        let edge = grant.open_turns == u32::from(opened);
+        if edge && (grant.human_waits > 0 || grant.slow > 0 || grant.held_since.is_some() || self.held_convs > 0) {
+            self.refresh_grant(at, id);
+        }
+    }
+
+    /// A request begins or ceases to wait for an agent with a time to acknowledge of its own.
+    pub(super) fn slow_request(&mut self, at: Time, id: GrantId, waits: bool) {
+        if let Some(grant) = self.grants.get_mut(&id) {
+            grant.slow = if waits { grant.slow + 1 } else { grant.slow.saturating_sub(1) };
+        }
+        self.refresh_grant(at, id);
+    }
+}

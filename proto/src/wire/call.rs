@@ -1,0 +1,181 @@
+//! The arguments of a held call as the people who decide about it are shown them: what the call is about first, each
+//! part as what it is, then the rest. Nothing is left out, and nothing in the texts steers or hides.
+
+use alloc::borrow::ToOwned as _;
+use alloc::format;
+use alloc::string::{String, ToString as _};
+use alloc::vec;
+use alloc::vec::Vec;
+
+use serde_json::Value;
+
+use crate::visible::{escape, escape_json, escape_mixed};
+
+/// What a part of a call's arguments is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArgumentKind {
+    /// A command for a shell.
+    Command,
+    /// The path of a file or folder.
+    Path,
+    /// The address of something on a network.
+    Address,
+    /// A query of a database or a search.
+    Query,
+    /// A text of several lines, such as the content of a file.
+    Text,
+    /// All that has no part of its own, as JSON.
+    Rest,
+}
+
+/// The members that say what a call is about, as the tools of agents name them, in the order in which they are shown.
+pub const SUBJECTS: [(&str, ArgumentKind); 8] = [
+    ("command", ArgumentKind::Command),
+    ("cmd", ArgumentKind::Command),
+    ("file_path", ArgumentKind::Path),
+    ("notebook_path", ArgumentKind::Path),
+    ("path", ArgumentKind::Path),
+    ("url", ArgumentKind::Address),
+    ("sql", ArgumentKind::Query),
+    ("query", ArgumentKind::Query),
+];
+
+/// The member in which the runner of an ACP agent holds the tool's own arguments.
+pub const INPUT: &str = "input";
+
+/// A part of a call's arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Argument {
+    /// Its member's name, `input.command` for one of the tool's own arguments; escaped, on one line.
+    pub name: String,
+    /// What it is.
+    pub kind: ArgumentKind,
+    /// All of it, escaped; line ends and tabs stay.
+    pub text: String,
+}
+
+impl Argument {
+    /// Whether the call is about it.
+    #[must_use]
+    pub const fn is_subject(&self) -> bool {
+        match self.kind {
+            ArgumentKind::Command | ArgumentKind::Path | ArgumentKind::Address | ArgumentKind::Query => true,
+            ArgumentKind::Text | ArgumentKind::Rest => false,
+        }
+    }
+}
+
+/// All parts of a call's arguments, in the order in which they are shown. There is at least one.
+#[must_use]
+pub fn arguments(value: &Value) -> Vec<Argument> {
+    let mut rest = value.clone();
+    let mut parts = subjects(&mut rest, "");
+    if let Some(input) = rest.get_mut(INPUT) {
+        let inner = subjects(input, "input.");
+        if !inner.is_empty() && is_empty(input) {
+            remove(&mut rest, INPUT);
+        }
+        parts.extend(inner);
+    }
+    parts.extend(texts(&mut rest));
+    if parts.is_empty() || !is_empty(&rest) {
+        parts.push(Argument { name: "arguments".to_owned(), kind: ArgumentKind::Rest, text: json(&rest) });
+    }
+    parts
+}
+
+/// JSON with sorted members, on several lines; what can't be seen is written as JSON writes it.
+#[must_use]
+pub fn json(value: &Value) -> String {
+    let mut sorted = value.clone();
+    sorted.sort_all_objects();
+    escape_json(&serde_json::to_string_pretty(&sorted).unwrap_or_else(|_| sorted.to_string()))
+}
+
+fn subjects(value: &mut Value, within: &str) -> Vec<Argument> {
+    let mut found = Vec::new();
+    for (name, kind) in SUBJECTS {
+        let text = match remove(value, name) {
+            None => continue,
+            Some(Value::String(text)) => escape_mixed(&text),
+            Some(other) => json(&other),
+        };
+        found.push(Argument { name: format!("{within}{name}"), kind, text });
+    }
+    found
+}
+
+/// The texts of several lines, which JSON would put on one.
+fn texts(value: &mut Value) -> Vec<Argument> {
+    let Value::Object(members) = value else { return vec![] };
+    let long = |value: &Value| value.as_str().is_some_and(|text| text.trim_end().contains('\n'));
+    let mut names: Vec<String> =
+        members.iter().filter(|(_, value)| long(value)).map(|(name, _)| name.clone()).collect();
+    names.sort_unstable();
+    let taken = names.into_iter().filter_map(|name| match remove(value, &name) {
+        Some(Value::String(text)) => Some((name, text)),
+        Some(_) | None => None,
+    });
+    let shown = |name: String| escape_mixed(&name).replace('\n', "⏎");
+    taken.map(|(name, text)| Argument { name: shown(name), kind: ArgumentKind::Text, text: escape(&text) }).collect()
+}
+
+fn remove(value: &mut Value, name: &str) -> Option<Value> {
+    value.as_object_mut()?.remove(name)
+}
+
+fn is_empty(value: &Value) -> bool {
+    value.as_object().is_some_and(serde_json::Map::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn shown(value: &Value) -> Vec<String> {
+        let part = |part: Argument| format!("{} {:?} {}", part.name, part.kind, part.text);
+        arguments(value).into_iter().map(part).collect()
+    }
+
+    #[test]
+    fn what_a_call_is_about_comes_first_and_nothing_is_left_out() {
+        let call =
+            json!({"z": 1, "a": [true], "url": "https://b", "command": "ls\nrm", "content": "x\ny", "sql": "SELECT"});
+        assert_eq!(
+            shown(&call),
+            [
+                "command Command ls\nrm",
+                "url Address https://b",
+                "sql Query SELECT",
+                "content Text x\ny",
+                "arguments Rest {\n  \"a\": [\n    true\n  ],\n  \"z\": 1\n}",
+            ]
+        );
+        let held = json!({"title": "a look", "input": {"command": "git push"}});
+        assert_eq!(shown(&held), ["input.command Command git push", "arguments Rest {\n  \"title\": \"a look\"\n}"]);
+        let both = json!({"path": "/a", "input": {"command": "ls", "n": 1}});
+        assert_eq!(shown(&both)[..2], ["path Path /a", "input.command Command ls"]);
+        assert!(shown(&both)[2].contains("\"n\": 1"));
+        assert_eq!(shown(&json!({"command": ["ls", "-l"]})), ["command Command [\n  \"ls\",\n  \"-l\"\n]"]);
+    }
+
+    #[test]
+    fn arguments_of_any_shape_have_a_part() {
+        for value in [json!({}), json!([]), json!(null), json!("x\ny"), json!(7), json!({"input": {}})] {
+            assert_eq!(arguments(&value).len(), 1, "{value}");
+            assert_eq!(arguments(&value)[0].kind, ArgumentKind::Rest, "{value}");
+        }
+    }
+
+    #[test]
+    fn nothing_in_a_part_steers_hides_or_passes_for_something_else() {
+        let hostile = json!({
+            "command": "p\u{430}ypal\u{202e}", "con\u{200b}tent\n": "a\n\u{1b}[2J", "more": "\u{202e}", "url": [" \u{202e}"],
+        });
+        let all = shown(&hostile).join("\n");
+        assert!(!all.contains(['\u{202e}', '\u{200b}', '\u{1b}', '\u{430}']), "{all}");
+        assert!(all.contains("p\\u{430}ypal\\u{202e}") && all.contains("con\\u{200b}tent⏎"), "{all}");
+    }
+}

@@ -1,0 +1,157 @@
+//! The one step by which a human lifts what refused a call (H6).
+
+use alloc::string::{String, ToString};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::fact::{Extension, Lift};
+use crate::refusal::{Code, Refusal};
+
+/// The step by which a human lifts a limit, a latch, a pause or a stop.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LiftStep {
+    /// The HTTP call, with its body: `POST /v1/conversations/T-1/grant {"rounds":2}`.
+    pub call: String,
+    /// The command: `lastword grant T-1 --rounds 2`.
+    pub cli: String,
+    /// What it does, in a sentence.
+    pub text: String,
+}
+
+/// What holds work back, and the one step by which a human lets it go on (R3, H6).
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct HeldBy {
+    /// What holds it, in a sentence without a full stop.
+    pub text: String,
+    /// The step.
+    pub lift: LiftStep,
+}
+
+/// What a refused call was about, as far as it is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RefusedAt<'a> {
+    /// The REF of the conversation.
+    pub reference: Option<&'a str>,
+    /// The agent that was refused.
+    pub agent: Option<&'a str>,
+}
+
+impl LiftStep {
+    /// The step that lifts this refusal; none where no human's step does.
+    #[must_use]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other code is lifted by an extension, or by nothing")]
+    pub fn of(refusal: &Refusal, at: RefusedAt<'_>) -> Option<Self> {
+        let of_day = refusal.code == Code::Budget && refusal.retry_after_ms.is_some();
+        match refusal.code {
+            Code::RootAllowance => at.agent.map(more_roots),
+            Code::Budget if of_day => at.agent.map(more_for_today),
+            Code::Unattended => Some(Self {
+                call: "POST /v1/workspace/resume".into(),
+                cli: "lastword resume --workspace".into(),
+                text: "Any act of a human starts the work again: open the console, answer, or run this.".into(),
+            }),
+            Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
+            Code::Latched | Code::TurnsSoft | Code::TurnsHard => at.reference.map(|on| resume(on, None)),
+            code => at.reference.and_then(|reference| extend(Lift::of(code, 0)?, reference)),
+        }
+    }
+}
+
+/// The body of `POST /v1/conversations/{ref}/grant` that gives what a lift does.
+#[must_use]
+pub fn grant_body(lift: Lift) -> Option<Value> {
+    let Extension { messages, turns, requests, agents, tokens, time_ms, cost_microusd } = lift.extension();
+    if let Lift::Rounds(rounds) = lift {
+        return Some(json!({ "rounds": rounds }));
+    }
+    let mut body = serde_json::Map::new();
+    for (name, value) in [
+        ("messages", messages),
+        ("turns", turns),
+        ("requests", requests),
+        ("agents", agents),
+        ("tokens", tokens),
+        ("time_ms", time_ms),
+    ] {
+        if value > 0 {
+            body.insert(name.to_string(), value.into());
+        }
+    }
+    if cost_microusd > 0 {
+        body.insert("cost_usd".into(), json!(cost_microusd as f64 / 1e6));
+    }
+    (!body.is_empty()).then_some(Value::Object(body))
+}
+
+fn extend(lift: Lift, reference: &str) -> Option<LiftStep> {
+    let body = grant_body(lift)?;
+    let flags: String = body.as_object()?.iter().fold(String::new(), |mut flags, (name, value)| {
+        let (name, value) = match (name.as_str(), value.as_u64()) {
+            ("time_ms", Some(ms)) => ("time".to_string(), alloc::format!("{}h", ms / crate::ids::HOUR_MS)),
+            ("cost_usd", _) => ("cost".to_string(), value.to_string()),
+            (name, _) => (name.to_string(), value.to_string()),
+        };
+        flags.push_str(&alloc::format!(" --{name} {value}"));
+        flags
+    });
+    Some(LiftStep {
+        call: alloc::format!("POST /v1/conversations/{}/grant {body}", encoded(reference)),
+        cli: alloc::format!("lastword grant {reference}{flags}"),
+        text: alloc::format!("A human gives the work of {reference} {lift}."),
+    })
+}
+
+fn resume(on: &str, agent: Option<&str>) -> LiftStep {
+    let (call, cli) = match on {
+        "workspace" => ("POST /v1/workspace/resume".to_string(), "lastword resume --workspace".to_string()),
+        name if Some(name) == agent => {
+            (alloc::format!("POST /v1/agents/{name}/resume"), alloc::format!("lastword resume --agent {name}"))
+        }
+        reference => (
+            alloc::format!("POST /v1/conversations/{}/resume", encoded(reference)),
+            alloc::format!("lastword resume {reference}"),
+        ),
+    };
+    LiftStep { call, cli, text: alloc::format!("A human resumes {on}.") }
+}
+
+fn more_roots(agent: &str) -> LiftStep {
+    LiftStep {
+        call: alloc::format!("PATCH /v1/agents/{agent} {{\"limits\":{{\"roots_per_hour_max\":20}}}}"),
+        cli: alloc::format!("lastword agent set {agent} --roots-per-hour 20"),
+        text: alloc::format!("A human gives {agent} a larger number of roots an hour, or the task itself."),
+    }
+}
+
+fn more_for_today(agent: &str) -> LiftStep {
+    LiftStep {
+        call: alloc::format!("POST /v1/agents/{agent}/grant {{\"tokens\":50000}}"),
+        cli: alloc::format!("lastword grant --agent {agent} --tokens 50000"),
+        text: alloc::format!("A human gives {agent} more tokens for today."),
+    }
+}
+
+/// A REF as one segment of a path.
+fn encoded(reference: &str) -> String {
+    reference.replace('#', "%23").replace('/', "%2F").replace(':', "%3A")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_that_a_human_can_lift_names_the_step() {
+        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo") };
+        let step = LiftStep::of(&Refusal::new(Code::DepthCap), at).unwrap();
+        assert_eq!(step.call, "POST /v1/conversations/T-1%2F2/grant {\"rounds\":2}");
+        assert_eq!(step.cli, "lastword grant T-1/2 --rounds 2");
+        let step = LiftStep::of(&Refusal::new(Code::GrantExpired), at).unwrap();
+        assert_eq!(step.cli, "lastword grant T-1/2 --time 24h");
+        let step = LiftStep::of(&Refusal::new(Code::Budget).retry_after(5), at).unwrap();
+        assert_eq!(step.cli, "lastword grant --agent kilo --tokens 50000");
+        assert_eq!(LiftStep::of(&Refusal::new(Code::Cycle), at), None);
+    }
+}
