@@ -350,10 +350,12 @@ impl<'a> Writing<'a> {
                 self.post.execute((seq, room.0, from.0, at))?;
                 self.words(seq, body)
             }
-            Fact::Refused { agent, refusal, .. } => {
+            Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
-            Fact::TurnClosed { turn, spend, .. } if spend.tokens > 0 || spend.cost_microusd > 0 => {
+            Fact::TurnClosed { turn, spend, .. } | Fact::TurnFinished { turn, spend, .. }
+                if spend.tokens > 0 || spend.cost_microusd > 0 =>
+            {
                 let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
                 self.spend.execute((turn.0.cast_signed(), tokens, cost, at)).map(|_| ())
             }

@@ -2,8 +2,8 @@
 //!
 //! [`Log`] is one contract with one conformance suite: [`SqliteLog`] keeps it on disk, [`MemoryLog`] for
 //! tests and the simulator. A [`Reader`] reads either from other threads. [`Index`] follows the log outside
-//! the acknowledging transaction and can be deleted at any time; [`verify`] proves that nothing was altered
-//! or removed.
+//! the acknowledging transaction and can be deleted at any time; [`verify()`] proves that nothing was altered
+//! or removed, and the [`witness`] recounts what the facts amount to.
 
 mod chain;
 mod dir;
@@ -21,6 +21,7 @@ mod snapshot;
 mod sqlite;
 mod sums;
 mod verify;
+pub mod witness;
 
 pub use crate::dir::{
     DirLock, FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT, INDEX_VERSION, LOG_VERSION,

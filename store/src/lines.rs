@@ -30,7 +30,9 @@ CREATE TABLE places (
   convs BLOB NOT NULL,
   PRIMARY KEY (kind, last)
 ) STRICT, WITHOUT ROWID;
-CREATE TABLE refs (ref TEXT PRIMARY KEY, conv INTEGER NOT NULL) STRICT, WITHOUT ROWID;";
+-- A REF that is used again after it was forgotten has several.
+CREATE TABLE refs (ref TEXT NOT NULL, conv INTEGER NOT NULL, PRIMARY KEY (ref, conv)) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX refs_by_conv ON refs (conv);";
 
 /// Deletes what [`SCHEMA`]'s tables hold.
 pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM places; DELETE FROM refs;";
@@ -84,7 +86,7 @@ impl<'a> Lines<'a> {
                 "SELECT last, convs FROM places WHERE kind = ?1 AND last >= ?2 ORDER BY last LIMIT 1",
             )?,
             refer: db.prepare_cached("INSERT OR REPLACE INTO refs VALUES (?1, ?2)")?,
-            referred: db.prepare_cached("SELECT conv FROM refs WHERE ref = ?1")?,
+            referred: db.prepare_cached("SELECT max(conv) FROM refs WHERE ref = ?1 HAVING max(conv) IS NOT NULL")?,
             lately,
         })
     }
@@ -176,6 +178,7 @@ impl<'a> Lines<'a> {
 
     /// The conversation to whose history a fact belongs. Those that come with every step and tell nobody anything are left
     /// out, as is what is not about work.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`is_no_history` lists the others")]
     fn conversation(&mut self, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         match fact {
             Fact::Refused { turn, reference, .. } => match turn {
@@ -192,10 +195,16 @@ impl<'a> Lines<'a> {
                 self.known(Kind::Turn, turn.0, conv)
             }
             Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } => self.place(Kind::Task, task.0),
-            Fact::TurnClosed { turn, .. } | Fact::Late { turn, .. } => self.place(Kind::Turn, turn.0),
-            Fact::GrantExtended { grant, .. } | Fact::GrantClosed { grant, .. } | Fact::BudgetWarned { grant, .. } => {
-                self.place(Kind::Grant, grant.0)
+            Fact::TurnClosed { turn, .. } | Fact::TurnFinished { turn, .. } | Fact::Late { turn, .. } => {
+                self.place(Kind::Turn, turn.0)
             }
+            Fact::GrantExtended { grant, .. }
+            | Fact::ScheduleTicked { grant, .. }
+            | Fact::GrantClosed { grant, .. }
+            | Fact::GrantAged { grant, .. }
+            | Fact::BudgetWarned { grant, .. } => self.place(Kind::Grant, grant.0),
+            Fact::RequestsGranted { task, .. } => self.place(Kind::Task, task.0),
+            Fact::WriteRefused { turn: Some(turn), .. } => self.place(Kind::Turn, turn.0),
             Fact::Warned { place, .. } => Ok(place.conversation().and_then(of)),
             Fact::LatchSet { on, .. } | Fact::LatchLifted { on, .. } => match on {
                 Latched::Grant(grant) => self.place(Kind::Grant, grant.0),
@@ -207,7 +216,10 @@ impl<'a> Lines<'a> {
                 Scope::Workspace | Scope::Agent(_) => Ok(None),
             },
             Fact::EscalationOpened { escalation, conv, .. } => self.known(Kind::Escalation, escalation.0, of(*conv)),
-            Fact::EscalationNoted { escalation, .. } => self.place(Kind::Escalation, escalation.0),
+            Fact::EscalationNoted { escalation, .. }
+            | Fact::EscalationLifts { escalation, .. }
+            | Fact::LiftChosen { escalation, .. }
+            | Fact::EscalationExpired { escalation } => self.place(Kind::Escalation, escalation.0),
             Fact::ApprovalAsked { approval, task, .. } => match task {
                 Some(task) => {
                     let conv = self.place(Kind::Task, task.0)?;
@@ -218,7 +230,20 @@ impl<'a> Lines<'a> {
             Fact::ApprovalDecided { approval, .. } | Fact::ApprovalUsed { approval } => {
                 self.place(Kind::Approval, approval.0)
             }
-            Fact::Accepted { .. }
+            Fact::Rearmed { conv, .. } | Fact::RoundsGranted { conv, .. } => Ok(of(*conv)),
+            other => {
+                debug_assert!(is_no_history(other), "a fact that belongs to a history is placed: {other:?}");
+                Ok(None)
+            }
+        }
+    }
+}
+
+/// Whether a fact belongs to the history of no conversation: it comes with every step, or is not about work.
+const fn is_no_history(fact: &Fact) -> bool {
+    matches!(
+        fact,
+        Fact::Accepted { .. }
             | Fact::Configured { .. }
             | Fact::PolicyConfigured { .. }
             | Fact::Registered { .. }
@@ -238,10 +263,26 @@ impl<'a> Lines<'a> {
             | Fact::Released { .. }
             | Fact::RoomOpened { .. }
             | Fact::Posted { .. }
-            | Fact::PostKeyed { .. } => Ok(None),
-            Fact::Rearmed { conv, .. } => Ok(of(*conv)),
-        }
-    }
+            | Fact::PostKeyed { .. }
+            | Fact::Forgot { .. }
+            | Fact::Upgraded { .. }
+            | Fact::AgentLimited { .. }
+            | Fact::AgentGranted { .. }
+            | Fact::AgentRested { .. }
+            | Fact::WriteRefused { turn: None, .. }
+            | Fact::RefusalsSummed { .. }
+            | Fact::IncidentNoted { .. }
+            | Fact::Keyed { .. }
+            | Fact::AlertRaised { .. }
+            | Fact::ApprovalOffered { .. }
+            | Fact::HumanActed { .. }
+            | Fact::Unattended { .. }
+            | Fact::RoleSet { .. }
+            | Fact::ScheduleSet { .. }
+            | Fact::ScheduleRemoved { .. }
+            | Fact::ScheduleSkipped { .. }
+            | Fact::Idled { .. }
+    )
 }
 
 fn of(conv: ConvId) -> Option<i64> {

@@ -173,6 +173,35 @@ impl IndexReader {
         })
     }
 
+    /// All conversations that ever had this REF, or one below it, oldest first: those that the state forgot, too.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn named(&self, reference: &str) -> Result<Vec<ConvId>, rusqlite::Error> {
+        self.0.with(|db| {
+            // What begins with `REF/` lies between that and `REF0`, the next character.
+            let sql = "SELECT conv FROM refs WHERE ref = ?1 OR (ref > ?1 || '/' AND ref < ?1 || '0') ORDER BY conv";
+            let mut statement = db.prepare_cached(sql)?;
+            let rows = statement.query_map([reference], |row| row.get(0).map(ConvId))?;
+            rows.collect()
+        })
+    }
+
+    /// The REFs of these conversations, of those that the state forgot, too.
+    ///
+    /// # Errors
+    /// The file can't be read.
+    pub fn refs(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, String)>, rusqlite::Error> {
+        self.0.with(|db| {
+            let mut statement = db.prepare_cached("SELECT ref FROM refs WHERE conv = ?1")?;
+            let name = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, String)>> {
+                let found = statement.query_row([conv.0], |row| row.get(0)).optional()?;
+                Ok(found.map(|reference| (*conv, reference)))
+            };
+            convs.iter().map(name).filter_map(Result::transpose).collect()
+        })
+    }
+
     /// The positions of the posts that pass the filter.
     ///
     /// # Errors

@@ -292,7 +292,13 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
         );
         return db.execute_batch(&schema).map_err(unopened);
     }
-    check_format(db, path)
+    check_format(db, path)?;
+    // What is written from here on an earlier version can't read: it says so, and doesn't take it for damage.
+    let (_, found) = format_of(db).map_err(unopened)?;
+    if found < LOG_VERSION {
+        db.execute_batch(&format!("PRAGMA user_version = {LOG_VERSION}")).map_err(unopened)?;
+    }
+    Ok(())
 }
 
 /// Refuses a file that is not ours or newer than we are.

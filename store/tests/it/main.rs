@@ -14,3 +14,5 @@ mod power;
 mod rot;
 #[cfg(test)]
 mod sample;
+#[cfg(test)]
+mod witness;

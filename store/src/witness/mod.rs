@@ -1,0 +1,334 @@
+//! The witness: a second, independent implementation of the rules, which recounts a log from its facts alone (L5).
+//!
+//! It shares the names of facts and limits with the broker, and none of its bookkeeping: no state, no fold, no guard. It
+//! counts naively, forgets what belongs to closed grants, and notes every promise that a fact breaks. Rules that joined
+//! with the second edition apply to what is recorded behind [`Fact::Upgraded`].
+//!
+//! It doesn't recount: which agents may see what, keys of retries, times to acknowledge, leases, the clock of a grant,
+//! days' budgets of agents, and what is held by a pause of a conversation above.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "the dispatch matches every fact; each part looks at its own")]
+
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{Control, Entry, Fact, GrantEnd, Latched, Scope};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
+use lastword_proto::limits::Limits;
+
+mod asked;
+mod grants;
+mod messages;
+mod people;
+mod places;
+mod turns;
+mod windows;
+
+use asked::{Escalation, HeldCall};
+use grants::{GrantCount, Numbers, TaskCount};
+use people::Party;
+use places::{Places, Spot};
+use turns::OpenTurn;
+
+/// Entries between two looks at what may be dropped.
+const SWEEP_EVERY: u64 = 4_096;
+/// The edition whose rules joined last.
+const SECOND_EDITION: u32 = 2;
+
+/// A promise that a fact of the log breaks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BrokenPromise {
+    /// The promise, as a sentence.
+    pub promise: &'static str,
+    /// The position of the fact.
+    pub seq: Seq,
+    /// The numbers.
+    pub detail: String,
+}
+
+impl std::fmt::Display for BrokenPromise {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "a promise is broken: {} ({})", self.promise, self.detail)
+    }
+}
+
+/// The most that any grant to which no human gave more came to.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peaks {
+    /// Waking messages as the termination proof counts them: the requests of agents, and the answers.
+    pub waking: u64,
+    /// Messages charged to its total: requests, and the answers reserved with them.
+    pub charged: u64,
+    /// Turns.
+    pub turns: u64,
+}
+
+/// What the facts so far amount to, recounted.
+#[derive(Clone, Debug, Default)]
+pub struct Witness {
+    seq: u64,
+    at: Time,
+    edition: u32,
+    limits: Limits,
+    numbers: Numbers,
+    /// A guard whose promise is looked at also where it only observes (G7).
+    looks_at: Option<&'static str>,
+    parties: BTreeMap<AgentId, Party>,
+    running: Running,
+    /// When a human acted last (D12).
+    last_act: Time,
+    grants: BTreeMap<GrantId, GrantCount>,
+    tasks: BTreeMap<TaskId, TaskCount>,
+    turns: BTreeMap<TurnId, OpenTurn>,
+    places: Places,
+    escalations: BTreeMap<EscalationId, Escalation>,
+    approvals: BTreeMap<ApprovalId, HeldCall>,
+    /// The task whose turn was finished for good, until what comes of that is recorded (F2).
+    finishing: Option<TaskId>,
+    last: Last,
+    peaks: Peaks,
+    broken: Vec<BrokenPromise>,
+}
+
+/// The last numbers given: what has a lower one and isn't known is over.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    grant: u64,
+    task: u64,
+    turn: u64,
+    escalation: u64,
+    approval: u64,
+    conv: u32,
+}
+
+/// Whether something runs (H4).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Running {
+    #[default]
+    Active,
+    Held,
+}
+
+impl From<Control> for Running {
+    fn from(control: Control) -> Self {
+        match control {
+            Control::Resume => Self::Active,
+            Control::Pause | Control::Stop => Self::Held,
+        }
+    }
+}
+
+impl Witness {
+    /// A witness that looks at the promise of this guard also where it only observes: for tests of what it notices.
+    #[must_use]
+    pub fn looking_at(guard: &'static str) -> Self {
+        Self { looks_at: Some(guard), ..Self::default() }
+    }
+
+    /// What was broken so far.
+    #[must_use]
+    pub fn broken(&self) -> &[BrokenPromise] {
+        &self.broken
+    }
+
+    /// The most that any grant came to so far.
+    #[must_use]
+    pub const fn peaks(&self) -> Peaks {
+        self.peaks
+    }
+
+    /// Requests that have no answer.
+    #[must_use]
+    pub fn unanswered(&self) -> usize {
+        self.tasks.values().filter(|task| task.request.is_some()).count()
+    }
+
+    /// Messages charged to an open grant, and its turns.
+    #[must_use]
+    pub fn totals(&self, grant: GrantId) -> Option<(u64, u64)> {
+        self.grants.get(&grant).filter(|grant| !grant.closed).map(|grant| (grant.messages, grant.turns))
+    }
+
+    /// How many records it holds: what must not grow with the length of the log.
+    #[must_use]
+    pub fn records(&self) -> usize {
+        let windows = self.parties.values().map(Party::records).sum::<usize>();
+        let places = self.places.len();
+        [self.grants.len(), self.tasks.len(), self.turns.len(), self.escalations.len(), self.approvals.len()]
+            .iter()
+            .sum::<usize>()
+            + windows
+            + places
+    }
+
+    /// Notes that something doesn't hold that the caller found out by itself.
+    pub fn expect(&mut self, holds: bool, promise: &'static str, detail: impl FnOnce() -> String) {
+        if !holds {
+            self.broken.push(BrokenPromise { promise, seq: Seq(self.seq), detail: detail() });
+        }
+    }
+
+    /// Takes one fact to account.
+    pub fn see(&mut self, entry: &Entry) {
+        self.seq += 1;
+        self.expect(entry.at >= self.at, "time never runs backwards in the log", || format!("{:?}", entry.at));
+        self.at = self.at.max(entry.at);
+        self.settles(&entry.fact);
+        let of = self.grant_of(&entry.fact);
+        self.count(&entry.fact);
+        self.attend(&entry.fact);
+        self.see_phi(entry, of);
+        if self.seq.is_multiple_of(SWEEP_EVERY) {
+            self.sweep();
+        }
+    }
+
+    /// Whether the rules of the second edition hold for what is recorded now.
+    const fn second(&self) -> bool {
+        self.edition >= SECOND_EDITION
+    }
+
+    /// Whether what a guard refuses is refused, and not just put on record.
+    fn enforced(&self, guard: &str) -> bool {
+        self.looks_at == Some(guard) || !self.limits.observed.observes(guard)
+    }
+
+    fn count(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Configured { limits } => self.configured(limits),
+            Fact::Upgraded { edition } => self.edition = *edition,
+            Fact::Registered { .. }
+            | Fact::Amended { .. }
+            | Fact::Removed { .. }
+            | Fact::AgentLimited { .. }
+            | Fact::AgentRested { .. }
+            | Fact::RoleSet { .. }
+            | Fact::Noticed { .. } => self.see_party(fact),
+            Fact::Heard { .. }
+            | Fact::Warned { .. }
+            | Fact::Rearmed { .. }
+            | Fact::ConversationOpened { .. }
+            | Fact::Posted { .. } => self.see_place(fact),
+            Fact::GrantOpened { .. }
+            | Fact::GrantExtended { .. }
+            | Fact::GrantClosed { .. }
+            | Fact::RootStarted { .. }
+            | Fact::RootEnded { .. }
+            | Fact::RoundsGranted { .. }
+            | Fact::RequestsGranted { .. } => self.see_grant(fact),
+            Fact::ScheduleTicked { grant, next_at, .. } => self.see_tick(*grant, next_at.is_some()),
+            Fact::ScheduleSet { by, .. } => self.human_may(*by, fact),
+            Fact::Accepted { message } => self.see_message(message),
+            Fact::TurnOpened { .. }
+            | Fact::Joined { .. }
+            | Fact::Collected { .. }
+            | Fact::Renewed { .. }
+            | Fact::TurnClosed { .. }
+            | Fact::TurnFinished { .. }
+            | Fact::Requeued { .. } => self.see_turn(fact),
+            Fact::LatchSet { on, .. } => self.latch(*on, true),
+            Fact::LatchLifted { on, by } => {
+                self.human_may(*by, fact);
+                self.latch(*on, false);
+            }
+            Fact::Controlled { scope, control, by } => {
+                self.human_may(*by, fact);
+                self.controlled(*scope, *control);
+            }
+            Fact::EscalationOpened { .. }
+            | Fact::EscalationNoted { .. }
+            | Fact::EscalationExpired { .. }
+            | Fact::LiftChosen { .. }
+            | Fact::ApprovalAsked { .. }
+            | Fact::ApprovalRuled { .. }
+            | Fact::ApprovalDecided { .. }
+            | Fact::ApprovalUsed { .. } => self.see_asked(fact),
+            Fact::Claimed { agent, .. } => self.see_write(*agent),
+            Fact::AgentGranted { by, .. } => self.human_may(*by, fact),
+            Fact::Idled { ms, .. } => self.see_idled(*ms),
+            // The others change nothing that is recounted.
+            _ => {}
+        }
+    }
+
+    fn configured(&mut self, limits: &Limits) {
+        let thresholds = |limits: &Limits| (limits.turns_soft_max, limits.turns_hard_max);
+        if thresholds(&self.limits) != thresholds(limits) {
+            self.places.rearm_all();
+        }
+        self.limits = limits.clone();
+        self.numbers = Numbers::of(limits, self.numbers.deepest_max);
+        let phis: Vec<_> = self.grants.iter().map(|(id, grant)| (*id, self.phi(grant))).collect();
+        for (id, phi) in phis {
+            if let Some(grant) = self.grants.get_mut(&id) {
+                // Under other numbers the grant has another bound.
+                (grant.phi, grant.plain) = (phi, false);
+            }
+        }
+    }
+
+    fn latch(&mut self, on: Latched, holds: bool) {
+        match on {
+            Latched::Grant(grant) => {
+                if let Some(grant) = self.grants.get_mut(&grant) {
+                    grant.latched = holds;
+                }
+            }
+            Latched::Place(place) => {
+                let at = self.at;
+                let spot = self.places.spot(place, at);
+                spot.latched = holds;
+                if !holds {
+                    spot.rearm();
+                }
+            }
+        }
+    }
+
+    fn controlled(&mut self, scope: Scope, control: Control) {
+        match scope {
+            Scope::Workspace => self.running = control.into(),
+            Scope::Agent(agent) => {
+                if let Some(party) = self.parties.get_mut(&agent) {
+                    party.running = control.into();
+                }
+            }
+            Scope::Conversation(conv) => self.conv(conv).running = control.into(),
+        }
+    }
+
+    fn conv(&mut self, conv: ConvId) -> &mut Spot {
+        let at = self.at;
+        self.places.spot(lastword_proto::fact::Place::Conversation(conv), at)
+    }
+
+    /// Short times stood still over a stretch in which the broker didn't run (L6).
+    fn see_idled(&mut self, ms: u64) {
+        for party in self.parties.values_mut() {
+            party.idled(ms);
+        }
+        for held in self.approvals.values_mut() {
+            held.idled(ms);
+        }
+    }
+
+    /// Drops what nothing can come of any more, and that the broker has forgotten too.
+    fn sweep(&mut self) {
+        let (at, keep) = (self.at, self.limits.retention_ms.saturating_mul(2));
+        let used = self.grants.values().flat_map(|grant| grant.convs.iter().copied()).collect();
+        self.places.sweep(at, keep, &used);
+        self.escalations.retain(|_, escalation| escalation.is_waited_for() || at.since(escalation.at) < keep);
+        let use_ms = if self.second() { self.limits.approval_use_ms } else { keep };
+        self.approvals.retain(|_, held| !held.is_past(at, use_ms));
+    }
+
+    fn closes_finished(&mut self, grant: GrantId, end: GrantEnd) {
+        let open = self.grants.get(&grant).map_or(0, |grant| grant.open.len());
+        let finished = end == GrantEnd::Finished;
+        self.expect(!finished || open == 0, "a grant is finished when none of its tasks is open", || format!("{open}"));
+    }
+}
+
+/// A part of the witness was given a fact of another: the dispatch above is wrong.
+fn misdirected(fact: &Fact) {
+    debug_assert!(false, "a fact came to another part of the witness: {fact:?}");
+}

@@ -1,0 +1,201 @@
+//! Agents and humans: who may do what (H7), and when a human acted last (D12).
+
+use std::collections::VecDeque;
+
+use lastword_proto::fact::{AgentLimits, Decision, Fact, Kind, Message, Role, SYSTEM};
+use lastword_proto::ids::{AgentId, GrantId, Seq, Time};
+use lastword_proto::names::AgentName;
+
+use super::windows::Sent;
+use super::{Running, Witness};
+
+/// An agent or a human.
+#[derive(Clone, Debug)]
+pub(super) struct Party {
+    pub(super) name: AgentName,
+    kind: Kind,
+    role: Role,
+    pub(super) live: bool,
+    pub(super) running: Running,
+    pub(super) resting: bool,
+    turns_max: u64,
+    pub(super) own: AgentLimits,
+    pub(super) open_turns: u64,
+    /// Questions of its own that humans haven't answered.
+    pub(super) escalations: u64,
+    pub(super) sent: VecDeque<Sent>,
+    pub(super) roots: VecDeque<Time>,
+    /// A day, and the waking messages that its own roots caused on it.
+    pub(super) day: (u64, u64),
+    noticed: Seq,
+}
+
+impl Party {
+    pub(super) fn records(&self) -> usize {
+        self.sent.len() + self.roots.len()
+    }
+
+    pub(super) fn idled(&mut self, ms: u64) {
+        for sent in &mut self.sent {
+            sent.at = sent.at.plus(ms);
+        }
+    }
+
+    /// Open turns that it may have at once.
+    pub(super) const fn turns_max(&self, workspace: u64) -> u64 {
+        match (self.own.agent_turns_max, self.turns_max) {
+            (0, 0) => workspace,
+            (0, own) | (own, _) => own,
+        }
+    }
+
+    pub(super) const fn is_human(&self) -> bool {
+        matches!(self.kind, Kind::Human)
+    }
+}
+
+impl Witness {
+    pub(super) fn see_party(&mut self, fact: &Fact) {
+        match fact {
+            Fact::Registered { agent, name, kind, profile, .. } => {
+                let fresh = Party {
+                    name: name.clone(),
+                    kind: *kind,
+                    role: Role::Owner,
+                    live: true,
+                    running: Running::Active,
+                    resting: false,
+                    turns_max: profile.turns_max,
+                    own: AgentLimits::NONE,
+                    open_turns: 0,
+                    escalations: 0,
+                    sent: VecDeque::new(),
+                    roots: VecDeque::new(),
+                    day: (0, 0),
+                    noticed: Seq(0),
+                };
+                // The first edition gave a name that was free its old number again.
+                let known = self.parties.entry(*agent).or_insert(fresh);
+                (known.kind, known.live, known.running) = (*kind, true, Running::Active);
+                (known.name, known.turns_max) = (name.clone(), profile.turns_max);
+            }
+            Fact::Amended { agent, profile } => {
+                if let Some(party) = self.parties.get_mut(agent) {
+                    party.turns_max = profile.turns_max;
+                }
+            }
+            Fact::Removed { agent } => {
+                if let Some(party) = self.parties.get_mut(agent) {
+                    (party.live, party.escalations) = (false, 0);
+                }
+                self.leaves(*agent);
+            }
+            Fact::AgentLimited { agent, limits } => {
+                if let Some(party) = self.parties.get_mut(agent) {
+                    party.own = (**limits).clone();
+                }
+            }
+            Fact::AgentRested { agent, until } => {
+                if let Some(party) = self.parties.get_mut(agent) {
+                    party.resting = until.is_some();
+                }
+            }
+            Fact::RoleSet { human, role } => {
+                if let Some(party) = self.parties.get_mut(human) {
+                    party.role = *role;
+                }
+                let owner = self.parties.values().any(|p| p.live && p.is_human() && p.role == Role::Owner);
+                self.expect(owner, "one owner is always left", || human.to_string());
+            }
+            Fact::Noticed { agent, through } => {
+                let Some(party) = self.parties.get_mut(agent) else { return };
+                let before = std::mem::replace(&mut party.noticed, *through);
+                let on = *through > before;
+                self.expect(on, "an acked cursor never goes back", || format!("{through} after {before}"));
+            }
+            other => super::misdirected(other),
+        }
+    }
+
+    pub(super) fn is_human(&self, who: AgentId) -> bool {
+        self.parties.get(&who).is_some_and(Party::is_human)
+    }
+
+    /// Whether it is an agent, and neither a human nor the broker.
+    pub(super) fn is_agent(&self, who: AgentId) -> bool {
+        who != SYSTEM && !self.is_human(who)
+    }
+
+    /// Whether it is a human whose words count: a viewer's do nothing (H7).
+    pub(super) fn is_heard(&self, who: AgentId) -> bool {
+        self.parties.get(&who).is_some_and(|party| party.is_human() && party.role != Role::Viewer)
+    }
+
+    /// Whether it is a human with this role or more.
+    pub(super) fn has_role(&self, who: AgentId, role: Role) -> bool {
+        self.parties.get(&who).is_some_and(|party| party.is_human() && (party.role <= role || !self.second()))
+    }
+
+    /// What lifts, extends, stops or answers is a human's doing, and a viewer's never.
+    pub(super) fn human_may(&mut self, by: AgentId, fact: &Fact) {
+        let operator = matches!(
+            fact,
+            Fact::Controlled { .. }
+                | Fact::GrantExtended { .. }
+                | Fact::RoundsGranted { .. }
+                | Fact::RequestsGranted { .. }
+                | Fact::LiftChosen { .. }
+                | Fact::AgentGranted { .. }
+        );
+        let may = self.has_role(by, if operator { Role::Operator } else { Role::Approver });
+        self.expect(may, "only a human who may lifts, extends, stops or answers", || by.to_string());
+    }
+
+    /// Notes that a human acted.
+    pub(super) fn attend(&mut self, fact: &Fact) {
+        let by = match fact {
+            Fact::Accepted { message } => (message.is_said() && !self.is_tick(message)).then_some(message.from),
+            Fact::Posted { from, .. } => Some(*from),
+            Fact::ApprovalDecided { by, decision, .. } => by.filter(|_| *decision != Decision::Expire),
+            Fact::Registered { agent, .. } => Some(*agent),
+            Fact::GrantExtended { by, .. }
+            | Fact::RoundsGranted { by, .. }
+            | Fact::RequestsGranted { by, .. }
+            | Fact::LatchLifted { by, .. }
+            | Fact::Controlled { by, .. }
+            | Fact::EscalationNoted { by, .. }
+            | Fact::LiftChosen { by, .. }
+            | Fact::AgentGranted { by, .. }
+            | Fact::ScheduleSet { by, .. }
+            | Fact::HumanActed { by } => Some(*by),
+            Fact::Idled { by, .. } => *by,
+            _ => None,
+        };
+        if by.is_some_and(|by| self.is_heard(by)) {
+            self.last_act = self.at;
+        }
+    }
+
+    /// A schedule ticked: the grant is of it, and needs a human within reach; or a human let it run.
+    pub(super) fn see_tick(&mut self, grant: GrantId, by_the_clock: bool) {
+        if by_the_clock {
+            self.expect_attended();
+        }
+        if let Some(grant) = self.grants.get_mut(&grant) {
+            grant.scheduled = by_the_clock;
+        }
+    }
+
+    /// Whether a message is the request of a tick: sent in a human's name, and not by the human (D13).
+    pub(super) fn is_tick(&self, message: &Message) -> bool {
+        let grant = message.grant.and_then(|grant| self.grants.get(&grant));
+        message.part.is_request() && grant.is_some_and(|grant| grant.scheduled)
+    }
+
+    /// Whether agents may start work: a human acted of late (D12).
+    pub(super) fn expect_attended(&mut self) {
+        let (max, since) = (self.limits.unattended_ms, self.at.since(self.last_act));
+        let attended = max == 0 || since < max || !self.second();
+        self.expect(attended, "agents start nothing where no human acted for long", || format!("{since} ms of {max}"));
+    }
+}

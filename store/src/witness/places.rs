@@ -1,0 +1,135 @@
+//! Where agent messages are counted: conversations and rooms (R1, R2, R4), and how deep they may go (D2).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lastword_proto::fact::{Crossing, Fact, Place};
+use lastword_proto::ids::{ConvId, Time};
+
+use super::{Running, Witness};
+
+/// A conversation or room.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Spot {
+    /// Agent messages since a human spoke; none where the witness dropped it meanwhile.
+    turns: Option<u64>,
+    warned: [bool; 2],
+    /// How much deeper than the cap humans let it go.
+    pub(super) deeper: u64,
+    pub(super) latched: bool,
+    pub(super) running: Running,
+    last_at: Time,
+}
+
+impl Spot {
+    /// A human spoke: counters and warnings begin again.
+    pub(super) const fn rearm(&mut self) {
+        self.turns = Some(0);
+        self.warned = [false; 2];
+    }
+}
+
+/// All of them that are counted in.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Places(BTreeMap<Place, Spot>);
+
+impl Places {
+    /// The place, which something happens in now.
+    pub(super) fn spot(&mut self, place: Place, at: Time) -> &mut Spot {
+        let spot = self.0.entry(place).or_default();
+        spot.last_at = at;
+        spot
+    }
+
+    pub(super) fn known(&self, place: Place) -> Option<&Spot> {
+        self.0.get(&place)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Thresholds changed: each is crossed anew.
+    pub(super) fn rearm_all(&mut self) {
+        for spot in self.0.values_mut() {
+            spot.warned = [false; 2];
+        }
+    }
+
+    /// Drops conversations in which nothing happened for `keep` ms, that no open grant uses and that nothing holds.
+    pub(super) fn sweep(&mut self, at: Time, keep: u64, used: &BTreeSet<ConvId>) {
+        self.0.retain(|place, spot| {
+            let conv = place.conversation();
+            let held = spot.latched || spot.running != Running::Active || spot.deeper > 0;
+            held || conv.is_none_or(|conv| used.contains(&conv)) || at.since(spot.last_at) < keep
+        });
+    }
+}
+
+impl Witness {
+    pub(super) fn see_place(&mut self, fact: &Fact) {
+        match fact {
+            Fact::ConversationOpened { conv, .. } => {
+                self.expect(conv.0 > self.last.conv, "a REF is one conversation, opened once", || conv.to_string());
+                self.last.conv = self.last.conv.max(conv.0);
+                self.conv(*conv).rearm();
+            }
+            Fact::Heard { place, turns, .. } => self.heard(*place, *turns),
+            Fact::Warned { place, crossing, turns } => self.warned(*place, *crossing, *turns),
+            Fact::Rearmed { conv, by } => {
+                self.human_may(*by, fact);
+                self.conv(*conv).rearm();
+            }
+            Fact::Posted { room, from, .. } => {
+                self.see_write(*from);
+                if self.is_heard(*from) {
+                    let at = self.at;
+                    self.places.spot(Place::Room(*room), at).rearm();
+                }
+            }
+            other => super::misdirected(other),
+        }
+    }
+
+    fn heard(&mut self, place: Place, turns: u64) {
+        let (at, second) = (self.at, self.second());
+        let spot = self.places.spot(place, at);
+        let before = spot.turns.replace(turns);
+        let next = before.map(|before| before + 1);
+        if next != Some(turns) {
+            spot.warned = [false; 2];
+        }
+        let counts = next.is_none_or(|next| next == turns) || !second;
+        self.expect(counts, "each agent message is counted once", || format!("{place:?}: {turns} after {before:?}"));
+    }
+
+    fn warned(&mut self, place: Place, crossing: Crossing, turns: u64) {
+        let at = self.at;
+        let spot = self.places.spot(place, at);
+        let fresh = !std::mem::replace(&mut spot.warned[usize::from(crossing == Crossing::Hard)], true);
+        self.expect(fresh, "at most one warning per crossing", || format!("{place:?} {crossing}"));
+        let threshold = match crossing {
+            Crossing::Soft => self.limits.turns_soft_max,
+            Crossing::Hard => self.limits.turns_hard_max,
+        };
+        let crosses = turns == threshold && self.places.known(place).is_some_and(|spot| spot.turns == Some(turns));
+        self.expect(crosses, "a warning is of a crossing", || format!("{turns} of {threshold}"));
+    }
+
+    /// An agent's message is admitted in a conversation that has not reached a threshold and that nothing holds.
+    pub(super) fn admits(&mut self, conv: ConvId) {
+        let Some(spot) = self.places.known(Place::Conversation(conv)) else { return };
+        let (turns, held) = (spot.turns.unwrap_or(0), spot.latched || spot.running != Running::Active);
+        self.expect(!held, "nothing is admitted where a human or a latch holds", || conv.to_string());
+        let limits = &self.limits;
+        // Who has no part in a conversation isn't counted there, and gets in only where that rule observes.
+        let judged = self.second() && self.enforced("ref_in_use") && turns > 1;
+        for (guard, max) in [("turns_soft", limits.turns_soft_max), ("turns_hard", limits.turns_hard_max)] {
+            let over = judged && turns >= self.threshold(max) && self.enforced(guard);
+            self.expect(!over, "nothing is admitted past a threshold of turns", || format!("{turns} of {max}"));
+        }
+    }
+
+    const fn threshold(&self, max: u64) -> u64 {
+        if max == 0 { u64::MAX } else { max }
+    }
+}

@@ -1,0 +1,171 @@
+//! Turns: what opens one, how many there are, and that a finish settles (F1, F2, D8, Q5).
+
+use lastword_proto::fact::{Fact, Part, Rerun, TurnEnd};
+use lastword_proto::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
+use lastword_proto::{FinishStatus, fact::EscalationCause};
+
+use super::{Running, Witness};
+
+/// A turn that is open.
+#[derive(Clone, Debug)]
+pub(super) struct OpenTurn {
+    pub(super) task: TaskId,
+    agent: AgentId,
+    /// The answers in it: ready again, should its lease be lost.
+    delivered: Vec<(Seq, Option<(ConvId, u8)>)>,
+}
+
+impl Witness {
+    pub(super) fn see_turn(&mut self, fact: &Fact) {
+        match fact {
+            Fact::TurnOpened { turn, task, message, .. } => self.turn_opened(*turn, *task, *message),
+            Fact::Joined { turn, message, .. } => {
+                let task = self.open_turn(*turn).map(|turn| turn.task);
+                if let Some(task) = task {
+                    self.deliver(task, *message, Some(*turn));
+                }
+            }
+            Fact::Collected { task, message } => self.deliver(*task, *message, None),
+            Fact::Renewed { turn, .. } => drop(self.open_turn(*turn)),
+            Fact::TurnClosed { turn, end, spend, .. } => {
+                let Some((task, closed)) = self.turn_closed(*turn) else { return };
+                self.spent_in(task, *spend);
+                if let (TurnEnd::LeaseLost, Some(task)) = (end, self.tasks.get_mut(&task)) {
+                    task.ready.extend(closed.delivered);
+                }
+            }
+            Fact::TurnFinished { turn, status, spend, .. } => {
+                let Some((task, _)) = self.turn_closed(*turn) else { return };
+                self.spent_in(task, *spend);
+                self.finishing = Some(task).filter(|_| *status != FinishStatus::Waiting);
+            }
+            Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
+            other => super::misdirected(other),
+        }
+    }
+
+    fn turn_opened(&mut self, id: TurnId, task_id: TaskId, message: Seq) {
+        self.expect(id.0 > self.last.turn, "numbers are given once", || id.to_string());
+        self.last.turn = self.last.turn.max(id.0);
+        let Some(task) = self.tasks.get_mut(&task_id) else {
+            return self.expect(false, "a turn serves an open task", || task_id.to_string());
+        };
+        let (agent, grant, conv) = (task.agent, task.grant, task.conv);
+        let alone = task.turn.replace(id).is_none();
+        let opens = task.request == Some(message);
+        let waking = opens || task.ready.contains_key(&message);
+        self.expect(alone, "a task has one turn at a time", || task_id.to_string());
+        self.expect(waking, "only a request or an answer opens a turn", || message.to_string());
+        self.turns.insert(id, OpenTurn { task: task_id, agent, delivered: Vec::new() });
+        if !opens {
+            self.deliver(task_id, message, Some(id));
+        }
+        self.see_grant_turn(grant);
+        let (second, workspace) = (self.second(), self.limits.agent_turns_max);
+        let held = self.conv(conv).running != Running::Active || self.running != Running::Active;
+        let Some(party) = self.parties.get_mut(&agent) else { return };
+        party.open_turns += 1;
+        let (open, max) = (party.open_turns, party.turns_max(workspace));
+        let runs = party.live && party.running == Running::Active && !party.resting && !held;
+        self.expect(open <= max || !second, "open turns of an agent", || format!("{open} of {max}"));
+        self.expect(runs || !second, "no turn opens where a human or a latch holds", || agent.to_string());
+    }
+
+    /// A turn that is open still: a stale one does nothing.
+    fn open_turn(&mut self, id: TurnId) -> Option<&mut OpenTurn> {
+        let open = self.turns.contains_key(&id);
+        self.expect(open, "a turn that has ended does nothing", || id.to_string());
+        self.turns.get_mut(&id)
+    }
+
+    fn turn_closed(&mut self, id: TurnId) -> Option<(TaskId, OpenTurn)> {
+        self.open_turn(id)?;
+        let closed = self.turns.remove(&id)?;
+        if let Some(task) = self.tasks.get_mut(&closed.task) {
+            task.turn = None;
+        }
+        if let Some(party) = self.parties.get_mut(&closed.agent) {
+            party.open_turns = party.open_turns.saturating_sub(1);
+        }
+        Some((closed.task, closed))
+    }
+
+    fn spent_in(&mut self, task: TaskId, spend: lastword_proto::fact::Spend) {
+        if let Some(grant) = self.tasks.get(&task).map(|task| task.grant) {
+            self.spent(grant, spend);
+        }
+    }
+
+    /// What was ready for a task is delivered: from now on its depth counts.
+    fn deliver(&mut self, id: TaskId, message: Seq, turn: Option<TurnId>) {
+        let ready = self.tasks.get_mut(&id).and_then(|task| task.ready.remove(&message));
+        self.expect(ready.is_some(), "each answer is delivered once", || message.to_string());
+        let (Some(ready), Some(task)) = (ready, self.tasks.get_mut(&id)) else { return };
+        if let Some((conv, depth)) = ready {
+            let deepest = task.received.entry(conv).or_default();
+            *deepest = depth.max(*deepest);
+        }
+        if let Some(turn) = turn.and_then(|turn| self.turns.get_mut(&turn)) {
+            turn.delivered.push((message, ready));
+        }
+    }
+
+    fn requeued(&mut self, id: TaskId, agent: AgentId, why: Rerun) {
+        let limits = &self.limits;
+        let (runs_max, reassignments_max) = (limits.runs_max, limits.reassignments_max);
+        let Some(task) = self.tasks.get_mut(&id) else {
+            return self.expect(false, "only an open request is run again", || id.to_string());
+        };
+        task.runs += 1;
+        let anew = why == Rerun::Rejected;
+        let tried = task.tried.contains(&agent);
+        if anew {
+            task.reassigned += 1;
+            task.tried.push(agent);
+        }
+        let same = task.agent == agent;
+        task.agent = agent;
+        if matches!(why, Rerun::Rejected | Rerun::Partial) {
+            task.ready.clear();
+        }
+        let (runs, reassigned, grant) = (task.runs, task.reassigned, task.grant);
+        self.expect(runs <= runs_max, "runs of a request", || format!("{runs} of {runs_max}"));
+        let within = reassigned <= reassignments_max;
+        self.expect(within, "reassignments of a request", || format!("{reassigned} of {reassignments_max}"));
+        self.expect(if anew { !tried } else { same }, "no agent is tried twice", || agent.to_string());
+        if matches!(why, Rerun::Rejected | Rerun::Partial) {
+            self.withdraw(id, false);
+        }
+        if self.finishing == Some(id) {
+            self.finishing = None;
+        }
+        self.wakes_another(grant, agent);
+        self.expect(self.is_agent(agent) || !self.second(), "only an agent is woken", || agent.to_string());
+    }
+
+    /// A finish settles: before anything new is recorded, its task has ended or is run again.
+    pub(super) fn settles(&mut self, fact: &Fact) {
+        let Some(task) = self.finishing else { return };
+        let anew = match fact {
+            Fact::Accepted { message } => matches!(message.part, Part::Request(_) | Part::Plain | Part::Echo),
+            Fact::EscalationOpened { cause, .. } => *cause == EscalationCause::Asked,
+            Fact::Heard { .. }
+            | Fact::Refused { .. }
+            | Fact::TurnOpened { .. }
+            | Fact::TurnFinished { .. }
+            | Fact::Joined { .. }
+            | Fact::GrantOpened { .. }
+            | Fact::ApprovalAsked { .. }
+            | Fact::Claimed { .. }
+            | Fact::Posted { .. }
+            | Fact::Controlled { .. }
+            | Fact::Forgot { .. }
+            | Fact::Idled { .. } => true,
+            _ => false,
+        };
+        self.expect(!anew, "a finish settles", || task.to_string());
+        if anew {
+            self.finishing = None;
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! The witness on logs that were written before its rules.
+
+use std::fs;
+use std::path::PathBuf;
+
+use lastword_proto::{Core, Entry, Fact};
+use lastword_store::format::decode;
+use lastword_store::witness::Witness;
+
+/// The first 500 entries of a random history, as the last version of the first edition wrote them.
+fn first_edition() -> Vec<Entry> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/first_edition.log");
+    let bytes = fs::read(path).unwrap();
+    let mut rest = &bytes[..];
+    let mut entries = Vec::new();
+    while let Some((length, behind)) = rest.split_first_chunk::<4>() {
+        let (entry, behind) = behind.split_at(u32::from_le_bytes(*length) as usize);
+        entries.push(decode(entry).unwrap());
+        rest = behind;
+    }
+    entries
+}
+
+#[test]
+fn a_log_of_the_first_edition_is_recounted_by_its_own_rules() {
+    let entries = first_edition();
+    assert_eq!(entries.len(), 500);
+    let (mut witness, mut core) = (Witness::default(), Core::default());
+    for entry in &entries {
+        witness.see(entry);
+        assert_eq!(core.replay(entry), Ok(()), "the fold reads it as it was folded");
+    }
+    assert_eq!(witness.broken(), []);
+    assert!(witness.peaks().waking > 2, "there was work");
+}
+
+#[test]
+fn rules_that_are_new_hold_behind_the_upgrade() {
+    // Without what the humans do nobody acts, and the log goes on for months: an agent's root is refused only by the rule
+    // of the second edition.
+    for (edition, kept) in [(1, true), (2, false)] {
+        let mut witness = Witness::default();
+        let mut entries = first_edition();
+        let upgraded = Fact::Upgraded { edition };
+        entries.insert(1, Entry { at: entries[0].at, grant: None, fact: upgraded });
+        let root = |entry: &Entry| matches!(entry.fact, Fact::RootStarted { .. });
+        let place = entries.iter().position(root).unwrap();
+        for entry in &mut entries[place - 2..] {
+            entry.at = entry.at.plus(15 * 86_400_000);
+        }
+        for entry in &entries[..=place] {
+            witness.see(entry);
+        }
+        let unattended = |broken: &str| broken == "agents start nothing where no human acted for long";
+        assert_eq!(!witness.broken().iter().any(|broken| unattended(broken.promise)), kept, "edition {edition}");
+    }
+}
