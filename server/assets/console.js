@@ -37,6 +37,21 @@
   };
   setInterval(tick, 10_000);
 
+  // --- That a person opened this page keeps the agents' own work going (D12): said once it is seen, once an hour at most.
+  const ATTEND_EVERY = 3_600_000;
+  const attend = () => {
+    const forms = $('#sign-out input[name=forms]')?.value;
+    if (!forms || document.visibilityState !== 'visible') return;
+    document.removeEventListener('visibilitychange', attend);
+    try {
+      if (Date.now() - Number(localStorage.getItem('lastword-attended')) < ATTEND_EVERY) return;
+      localStorage.setItem('lastword-attended', String(Date.now()));
+    } catch { /* without storage each page says it; the server counts one an hour */ }
+    fetch('/attend', { method: 'POST', body: new URLSearchParams({ forms }) }).catch(() => {});
+  };
+  document.addEventListener('visibilitychange', attend);
+  attend();
+
   // --- How many decisions wait, in the window's title.
   const retitle = () => {
     const waiting = Number($('#waiting')?.dataset.waiting ?? 0);
@@ -93,29 +108,44 @@
     try { localStorage.setItem('lastword-theme', root.dataset.theme); } catch { /* then for this page only */ }
   };
 
-  // --- The banner: the stream of hints ended, and comes again by itself.
+  // --- Hints of what changed: the parts of the page listen for them at the body. The banner says when they stay away.
   const banner = $('#banner');
+  const live = $('#live');
   let away = null;
   const say = (text) => { if (banner) { banner.textContent = text; banner.hidden = !text; } };
-  const lost = () => {
+  const settle = (text) => { clearTimeout(away); away = null; say(text); };
+  const told = {
     // A moment's break is nobody's business.
-    away ??= setTimeout(() => say('The server is away. Reconnecting…'), 400);
+    away: () => { away ??= setTimeout(() => say('The server is away. Reconnecting…'), 400); },
+    live: () => settle(''),
+    'signed-out': () => settle('You are signed out. What you typed is still here: sign in again in another tab.'),
   };
-  const back = () => { clearTimeout(away); away = null; say(''); };
-  document.addEventListener('htmx:sse:before:connection', (event) => { if (event.detail.connection.attempt > 0) lost(); });
-  document.addEventListener('htmx:sse:after:connection', back);
-  document.addEventListener('htmx:sse:error', (event) => {
-    if (event.detail.status === 401) say('You are signed out. What you typed is still here: sign in again in another tab.');
-    else lost();
-  });
-  // The first connection failed, which htmx doesn't try again by itself.
-  const retry = (event) => {
-    if (event.target.id !== 'live' || event.target._htmx?.sse) return;
-    lost();
-    setTimeout(() => htmx.trigger('#live', 'lw-connect'), 2_000);
+  const follow = (port) => {
+    port.onmessage = ({ data: { topic, state } }) => {
+      if (topic) htmx.trigger(live, topic);
+      if (state) { live.dataset.state = state; told[state](); }
+    };
+    port.postMessage({ after: Number(live.dataset.after) });
+    addEventListener('pagehide', () => port.postMessage('leave'));
+    // Back from the browser's cache, where a page hears nothing: it asks for all that it shows.
+    addEventListener('pageshow', (event) => { if (event.persisted) port.postMessage({ after: 0 }); });
   };
-  document.addEventListener('htmx:error', retry);
-  document.addEventListener('htmx:response:error', retry);
+  const alone = () => {
+    const { port1, port2 } = new MessageChannel();
+    hints.serve(port1);
+    follow(port2);
+  };
+  const together = () => {
+    try {
+      const worker = new SharedWorker(live.dataset.worker);
+      worker.onerror = alone;
+      follow(worker.port);
+    } catch {
+      alone();
+    }
+  };
+  // A hint that came before htmx has looked at the page would be heard by nobody.
+  if (live) document.addEventListener('htmx:after:process', together, { once: true });
 
   // A form that reached nobody: said where its outcome would have been, and what was typed stays.
   document.addEventListener('htmx:error', (event) => {
@@ -171,10 +201,40 @@
     setTimeout(() => form.requestSubmit(event.submitter));
   }, true);
 
-  // What came of it is told on the page below.
-  document.addEventListener('htmx:after:swap', () => {
-    if ($('#workspace')?.open && $('#flash')?.childElementCount) $('#workspace').close();
+  // What came of a form in the window is told on the page below. Nothing else closes it.
+  document.addEventListener('htmx:finally:request', (event) => {
+    if (event.detail.ctx.sourceElement.closest?.('#workspace-question form')) $('#workspace').close();
   });
+  const unasked = (event) => {
+    if (event.target.id !== 'workspace-question') return;
+    event.target.textContent = 'The server did not answer, or you are signed out. Reload this page.';
+  };
+  document.addEventListener('htmx:error', unasked);
+  document.addEventListener('htmx:response:error', unasked);
+
+  // --- The lines of a held call that are folded: the button that approves it says how many.
+  const folds = (card) => $$('.call details.rest:not([open])', card);
+  const count = () => {
+    for (const button of $$('[data-approve]')) {
+      const lines = folds(button.closest('.card')).reduce((sum, fold) => sum + Number(fold.dataset.lines), 0);
+      const words = lines ? `Approve, ${lines} ${lines === 1 ? 'line' : 'lines'} unseen` : 'Approve';
+      if (button.textContent !== words) button.textContent = words;
+    }
+  };
+  // It doesn't bubble.
+  document.addEventListener('toggle', count, true);
+  document.addEventListener('htmx:after:swap', count);
+  count();
+  // Unfolds them, and goes to the first of them.
+  const unfold = (card) => {
+    const folded = folds(card);
+    for (const fold of folded) fold.open = true;
+    const first = folded[0] && $('[tabindex]', folded[0]);
+    first?.focus({ preventScroll: true });
+    folded[0]?.scrollIntoView({ block: 'center' });
+    count();
+    return Boolean(first);
+  };
 
   // --- Keys.
   const rows = () => $$('[data-row]', $('#main') ?? document);
@@ -188,8 +248,11 @@
     all[next].scrollIntoView({ block: 'nearest' });
   };
   const within = (key) => {
-    const target = $(`[data-key="${key}"]`, row() ?? rows()[0] ?? document);
-    if (target) target.focus();
+    const entry = row() ?? rows()[0] ?? document;
+    const target = $(`[data-key="${key}"]`, entry);
+    // What is approved is shown first, by a keystroke of its own.
+    if (target?.matches('[data-approve]') && unfold(entry)) return;
+    target?.focus();
   };
   const choose = (by) => {
     const links = $$('#palette-list a');
@@ -218,6 +281,8 @@
   let leader = 0;
   const press = (event) => {
     const key = event.key;
+    // A key that is held down takes one step to an approval.
+    if (key === 'a' && event.repeat) return;
     const led = Date.now() - leader < 1_500;
     leader = 0;
     if (led) {

@@ -23,7 +23,8 @@ use std::time::Duration;
 
 use lastword_proto::{Core, Input, Out, Reply};
 
-pub use self::boot::{BootError, boot};
+pub(crate) use self::boot::boot_by;
+pub use self::boot::{BootError, Repaired, boot, repair};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
 pub use self::handle::{Failed, Handle, Unserved};
@@ -31,6 +32,7 @@ pub(crate) use self::keeper::keep;
 pub use self::live::Live;
 pub(crate) use self::wakes::{Subscription, Wait};
 
+use self::boot::idled;
 use self::handle::Shared;
 use self::writer::{Batch, Writing};
 
@@ -87,7 +89,7 @@ impl Broker {
         let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
             let room = BATCH_MAX.saturating_sub(self.batch.commands);
-            let open = self.shared.queue.drain(&mut commands, room, self.idle(), !self.batch.is_empty());
+            let open = self.shared.queue.drain(&mut commands, room, Some(self.idle()), !self.batch.is_empty());
             self.judge(&mut commands);
             if !self.hand_over() {
                 return false;
@@ -99,13 +101,15 @@ impl Broker {
     }
 
     /// How long nothing is due.
-    fn idle(&self) -> Option<Duration> {
-        let (due, _why) = self.core.next_deadline()?;
-        Some(Duration::from_millis(due.since(self.shared.clock.now())))
+    fn idle(&self) -> Duration {
+        self.shared.clock.until(self.core.next_deadline().map(|(due, _why)| due))
     }
 
     /// Handles commands; what comes of them joins the batch.
     fn judge(&mut self, commands: &mut Vec<Command>) {
+        if let Some(ms) = self.shared.clock.idle() {
+            self.hear(Command::Cast(Input::Idled(None, ms)));
+        }
         let now = self.shared.clock.now();
         if self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
             self.core.handle(now, Input::Tick, &mut self.out);
@@ -130,7 +134,14 @@ impl Broker {
             Command::Cast(input) => (input, None),
             Command::Look(look) => return Some(look(&self.live())),
         };
-        self.core.handle(self.shared.clock.now(), input, &mut self.out);
+        let clock = &self.shared.clock;
+        if let Input::Idled(by, ms) = input {
+            // What a human accepts is how far it is ahead now: another one may have accepted it a moment ago.
+            let ms = by.map_or(ms, |_| ms.min(clock.ahead()));
+            idled(&mut self.core, clock, (by, ms), &mut self.out);
+        } else {
+            self.core.handle(clock.now(), input, &mut self.out);
+        }
         let reply = self.batch.take(&mut self.out, self.core.state())?;
         self.shared.metrics.reply(&reply);
         then.map(|then| then(reply, &self.live()))

@@ -6,6 +6,7 @@
 
 pub(crate) mod audit;
 pub(crate) mod canonical;
+pub(crate) mod clock;
 pub(crate) mod control;
 pub(crate) mod decisions;
 pub(crate) mod desk;
@@ -16,6 +17,8 @@ pub(crate) mod messages;
 pub(crate) mod permission;
 pub(crate) mod registry;
 pub(crate) mod rooms;
+pub(crate) mod schedules;
+pub(crate) mod shown;
 pub(crate) mod tree;
 pub(crate) mod turns;
 
@@ -25,6 +28,8 @@ use std::time::Duration;
 
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::wire::{LiftStep, RefusedAt};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
@@ -55,6 +60,10 @@ pub struct Context {
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// Where limits and guards were set, by name.
     pub(crate) set_at: Arc<BTreeMap<String, String>>,
+    /// Tells who ticks the schedules that one was set.
+    pub(crate) scheduled: Arc<Notify>,
+    /// Which held calls were shown whole to whom.
+    pub(crate) shown: Arc<shown::ShownCalls>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
     /// Whether callers without a token reach what the MCP conformance suite calls.
@@ -141,7 +150,15 @@ pub(crate) fn total(texts: &[String]) -> usize {
 /// Takes the refusal out of a reply.
 pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, Fault> {
     match reply? {
-        Reply::Refused { refusal, record } => Err(Fault::from(refusal).recorded(record)),
+        Reply::Refused { refusal, record, about } => {
+            let about = about.unwrap_or_default();
+            let at = RefusedAt {
+                reference: about.reference.as_ref().map(Ref::as_str),
+                agent: about.agent.as_ref().map(AgentName::as_str),
+            };
+            let lift = LiftStep::of(&refusal, at);
+            Err(Fault::from(refusal).recorded(record).lifted(lift))
+        }
         reply => Ok(reply),
     }
 }

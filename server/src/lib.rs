@@ -12,10 +12,11 @@ pub mod notify;
 
 mod broker;
 mod calls;
+mod cron;
 mod priority;
 mod server;
 mod views;
 
-pub use crate::broker::{BootError, Failed, Handle, Live, Unserved, boot};
+pub use crate::broker::{BootError, Failed, Handle, Live, Repaired, Unserved, boot, repair};
 pub use crate::calls::Context;
 pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};

@@ -106,9 +106,10 @@ impl Metrics {
         }
     }
 
-    /// All of them, as text; `queue_depth` is the commands that wait for the broker.
+    /// All of them, as text; `queue_depth` is the commands that wait for the broker, `clock_ms` how far the wall clock is ahead
+    /// of it.
     #[must_use]
-    pub fn text(&self, queue_depth: usize, agents: usize) -> String {
+    pub fn text(&self, queue_depth: usize, agents: usize, clock_ms: i64) -> String {
         let mut out = String::new();
         let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
             // Writing to a string can't fail.
@@ -120,6 +121,7 @@ impl Metrics {
         simple("lastword_facts_total", "counter", "Facts made durable.", load(&self.facts));
         simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
         simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
+        clock(clock_ms, &mut out);
         self.refusals(&mut out);
         self.notifications(&mut out);
         self.histogram(&mut out);
@@ -164,6 +166,16 @@ impl Metrics {
     }
 }
 
+fn clock(ms: i64, out: &mut String) {
+    const NAME: &str = "lastword_clock_difference_seconds";
+    let sign = if ms < 0 { "-" } else { "" };
+    let seconds = seconds(ms.unsigned_abs().saturating_mul(1_000));
+    let _ok = write!(
+        out,
+        "# HELP {NAME} The wall clock's time less the broker's.\n# TYPE {NAME} gauge\n{NAME} {sign}{seconds}\n"
+    );
+}
+
 #[allow(clippy::cast_precision_loss, reason = "a metric may be off by a part in 2^53")]
 fn seconds(us: u64) -> f64 {
     us as f64 / 1_000_000.0
@@ -187,7 +199,8 @@ mod tests {
         metrics.append(Duration::from_micros(300));
         metrics.append(Duration::from_secs(3));
         metrics.refuse(Code::HopCap);
-        let text = metrics.text(0, 0);
+        let text = metrics.text(0, 0, -61_000);
+        assert!(text.contains("lastword_clock_difference_seconds -61\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_bucket{le=\"0.0005\"} 1\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");
         assert!(text.contains("lastword_refused_total{code=\"hop_cap\"} 1\n"), "{text}");

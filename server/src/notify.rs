@@ -18,7 +18,7 @@ use lastword_proto::Time;
 pub use self::channel::{Channel, Command, Means, Severity, Webhook};
 pub(crate) use self::follow::Follower;
 use self::words::Notification;
-use crate::clock::Clock;
+use crate::clock;
 use crate::identity::{hex, random};
 
 /// Sends a test notification through a channel.
@@ -41,7 +41,7 @@ async fn send(channel: &Channel, told: &Notification) -> Result<(), String> {
 
 /// The time that a receiver compares with its own clock; that of the log may be ahead of it.
 fn wall_time() -> Time {
-    Clock::starting_at(Time(0)).now()
+    clock::wall()
 }
 
 /// By which a receiver tells one that comes twice.

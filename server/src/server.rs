@@ -21,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::broker::{self, BootError, Failed, Handle, Unserved};
 use crate::calls::Context;
+use crate::clock::Source;
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
@@ -57,6 +58,8 @@ pub struct Config {
     pub conformance_fixtures: bool,
     /// Where people are told of what waits for them.
     pub notify: Vec<Channel>,
+    /// The clocks by which it runs.
+    pub clocks: Source,
 }
 
 impl Config {
@@ -74,6 +77,7 @@ impl Config {
             set_at: BTreeMap::new(),
             conformance_fixtures: false,
             notify: Vec::new(),
+            clocks: Source::machine(),
         }
     }
 }
@@ -150,6 +154,7 @@ impl Server {
             set_at,
             conformance_fixtures,
             notify,
+            clocks,
         } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
             return Err(StartError::Fixtures { address });
@@ -169,7 +174,7 @@ impl Server {
         let unusable = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
-        let (handle, broker) = broker::boot(Box::new(log), signer, limits)?;
+        let (handle, broker) = broker::boot_by(clocks, Box::new(log), signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         let (stop, stopping) = watch::channel(false);
@@ -184,6 +189,8 @@ impl Server {
             origins: Arc::new(Origins::new(&hosts)),
             seats: Arc::new(seats),
             set_at: Arc::new(set_at),
+            scheduled: Arc::default(),
+            shown: Arc::default(),
             sign_in: Arc::default(),
             conformance_fixtures,
         };
@@ -194,6 +201,7 @@ impl Server {
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone()));
+        tasks.spawn(crate::calls::schedules::tick(ctx.clone()));
         if !notify.is_empty() {
             let console = format!("{}/", reachable(addr));
             tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());
@@ -318,6 +326,8 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
             kind: Kind::Human,
             profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
             credential: token.credential(),
+            role: None,
+            key: None,
         }),
     };
     // The token before the fact: a crash between them leaves a file that the next start replaces.

@@ -2,19 +2,24 @@
 //!
 //! Names and states are taken on the broker's thread, where the state is; texts are put in place outside.
 
+mod clock;
 mod conversations;
 mod desk;
 mod events;
 mod explanation;
+mod fitting;
+mod held;
 mod messages;
 mod notices;
 mod people;
 mod words;
 
+pub(crate) use self::clock::{clock, note, ready};
 pub(crate) use self::conversations::{conversation, fullest, listed, standing, summary, tree};
 pub(crate) use self::desk::{approval, claim, escalation, incident, room};
 pub(crate) use self::events::{EventDraft, Subject, event, subject};
 pub(crate) use self::explanation::{Standing, link, refused};
+pub(crate) use self::fitting::{Fitted, fitted};
 pub(crate) use self::messages::{Shown, may_read, show, shown};
-pub(crate) use self::notices::notices;
+pub(crate) use self::notices::{Worded, alert, notices};
 pub(crate) use self::people::{Member, OpenTurn, agent, member, request};

@@ -4,7 +4,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
-use lastword_proto::{Core, Entry, Input, Limits, Out, Seq, State};
+use lastword_proto::fact::EDITION;
+use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, State};
 use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
@@ -14,7 +15,7 @@ use super::recent::Recent;
 use super::wakes::Wakes;
 use super::writer::{Batch, Writing};
 use super::{Broker, QUEUE_MAX};
-use crate::clock::Clock;
+use crate::clock::{Clock, Source};
 use crate::identity::{Directory, TurnSigner};
 use crate::metrics::Metrics;
 
@@ -30,6 +31,17 @@ pub enum BootError {
     /// The log can't be written.
     #[error(transparent)]
     Append(#[from] AppendError),
+    /// A log of the first edition holds records that it should not have written.
+    #[error(
+        "{count} of its records continue a conversation that the first edition had forgotten, the first at {first}: \
+         `lastword doctor --repair` says which they are and reads them as its continuation"
+    )]
+    Unrepaired {
+        /// How many.
+        count: usize,
+        /// Where the first of them is.
+        first: Seq,
+    },
     /// The system has no thread to give.
     #[error("no thread for the broker: {0}")]
     Thread(#[from] io::Error),
@@ -39,11 +51,25 @@ pub enum BootError {
 ///
 /// # Errors
 /// The log can't be read or written.
-pub fn boot(mut log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
+pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
+    boot_by(Source::machine(), log, signer, limits)
+}
+
+/// The same, by these clocks.
+pub(crate) fn boot_by(
+    clocks: Source,
+    mut log: Box<dyn Log>,
+    signer: TurnSigner,
+    limits: Limits,
+) -> Result<(Handle, JoinHandle<()>), BootError> {
     let (mut core, snapshot) = rebuild(log.as_ref())?;
+    if let Some(first) = core.revived().first().copied().filter(|_| core.state().edition < EDITION) {
+        return Err(BootError::Unrepaired { count: core.revived().len(), first });
+    }
     let epoch = log.begin_epoch()?;
-    let clock = Clock::starting_at(core.state().at);
-    configure(&mut core, log.as_mut(), epoch, &clock, limits)?;
+    let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
+    let clock = Clock::starting(clocks, last_fact);
+    begin(&mut core, log.as_mut(), epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);
     let shared = Arc::new(Shared {
@@ -104,16 +130,87 @@ pub(super) fn replay(
     }
 }
 
-fn configure(core: &mut Core, log: &mut dyn Log, epoch: u64, clock: &Clock, limits: Limits) -> Result<(), AppendError> {
+/// What the core is told first: how long the broker was down, and the numbers in force.
+fn begin(core: &mut Core, log: &mut dyn Log, epoch: u64, clock: &Clock, limits: Limits) -> Result<(), AppendError> {
     let expect = core.state().seq;
-    if core.state().limits == limits && expect > Seq(0) {
+    let mut out = Out::default();
+    if let Some(ms) = clock.idle() {
+        idled(core, clock, (None, ms), &mut out);
+    }
+    if core.state().limits != limits || expect == Seq(0) {
+        core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
+    }
+    upgrade(core, clock, expect, &mut out);
+    append(log, (epoch, expect), out)
+}
+
+fn append(log: &mut dyn Log, (epoch, expect): (u64, Seq), out: Out) -> Result<(), AppendError> {
+    if out.entries.is_empty() {
         return Ok(());
     }
-    let mut out = Out::default();
-    core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
-    if !out.entries.is_empty() {
-        let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
-        log.append(epoch, expect, &entries)?;
+    let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
+    log.append(epoch, expect, &entries).map(|_| ())
+}
+
+/// What a repair found in a log of the first edition.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Repaired {
+    /// Entries of the log before the repair.
+    pub entries: u64,
+    /// Messages in a conversation that the first edition had forgotten, and its REF: they are read as its continuation.
+    pub continued: Vec<(Seq, String)>,
+    /// Where the repair is recorded; none where there was nothing to repair.
+    pub recorded: Option<Seq>,
+}
+
+/// Reads a log of the first edition as what it should have been, and records that from here on the rules of this edition
+/// hold. Nothing that stands in the log is changed.
+///
+/// # Errors
+/// The log can't be read or written.
+pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
+    let mut core = replay(None, |from, max| log.read(from, max))?;
+    let entries = core.state().seq.0;
+    if core.state().edition >= EDITION || entries == 0 {
+        return Ok(Repaired { entries, continued: Vec::new(), recorded: None });
     }
-    Ok(())
+    let mut continued = Vec::new();
+    for seq in core.revived().to_vec() {
+        for (_, entry) in log.read(seq, 1)? {
+            let conv = if let Fact::Accepted { message } = &entry.fact { Some(message.conv) } else { None };
+            let reference = conv.and_then(|conv| core.state().ref_of(conv)).map(ToString::to_string);
+            continued.push((seq, reference.unwrap_or_default()));
+        }
+    }
+    let (expect, epoch, mut out) = (core.state().seq, log.begin_epoch()?, Out::default());
+    core.handle(core.state().at, Input::Upgrade(EDITION), &mut out);
+    append(log, (epoch, expect), out)?;
+    Ok(Repaired { entries, continued, recorded: Some(Seq(expect.0 + 1)) })
+}
+
+/// Records a log of an earlier edition from here on by the rules of this one; what stands in it is read as it stands.
+fn upgrade(core: &mut Core, clock: &Clock, end: Seq, out: &mut Out) {
+    let before = core.state().edition;
+    if before >= EDITION {
+        return;
+    }
+    core.handle(clock.now(), Input::Upgrade(EDITION), out);
+    if end > Seq(0) {
+        tracing::info!(
+            from = before,
+            to = EDITION,
+            behind = end.0,
+            "the log was upgraded: the rules of a newer edition hold for what is recorded from here on"
+        );
+    }
+}
+
+/// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6): first the core, then the clock, so
+/// that nothing that is handled between them could take the stretch for time that passed.
+pub(super) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>, u64), out: &mut Out) {
+    let then = clock.now().plus(ms);
+    core.handle(then, Input::Idled(by, ms), out);
+    if core.state().at == then {
+        clock.jump(ms);
+    }
 }

@@ -15,7 +15,7 @@ use super::queue::{Full, Lane, Queue};
 use super::recent::Recent;
 use super::wakes::Wakes;
 use super::{Command, Live, Release};
-use crate::clock::Clock;
+use crate::clock::{Clock, Standing};
 use crate::identity::{Directory, Session, TurnSigner};
 use crate::metrics::Metrics;
 
@@ -265,6 +265,12 @@ impl Handle {
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.clock.now()
+    }
+
+    /// The broker's time beside the wall clock's (L6).
+    #[must_use]
+    pub fn clock(&self) -> Standing {
+        self.0.clock.standing()
     }
 
     /// Commands that wait.

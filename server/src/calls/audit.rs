@@ -19,7 +19,7 @@ const PAGE_MAX: usize = 500;
 const FRESH_WAIT: Duration = Duration::from_secs(2);
 
 /// The parameters of `GET /v1/messages`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AuditParams {
     #[serde(rename = "ref")]
@@ -39,11 +39,79 @@ pub(crate) struct AuditParams {
 /// The messages that pass every filter and that `caller` may read, newest first.
 pub(crate) async fn messages(ctx: &Context, caller: Caller, params: AuditParams) -> Result<Page<StoredMessage>, Fault> {
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
-    let Some(filter) = filter(ctx, &params, limit).await? else { return Ok(Page::whole(Vec::new())) };
-    let seqs = search(ctx, filter).await?;
+    let mut seqs = Vec::new();
+    for filter in filters(ctx, caller.principal, &params, limit).await? {
+        seqs.extend(search(ctx, filter).await?);
+    }
+    seqs.sort_unstable_by(|a, b| b.cmp(a));
+    seqs.dedup();
+    seqs.truncate(limit);
     let next = if seqs.len() == limit { seqs.last().map(|seq| seq.0.to_string()) } else { None };
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
-    Ok(Page { items: shown.into_iter().filter_map(Shown::stored).collect(), next })
+    let mut items: Vec<StoredMessage> = shown.into_iter().filter_map(Shown::stored).collect();
+    name_forgotten(ctx, &mut items).await?;
+    Ok(Page { items, next })
+}
+
+/// Gives messages of conversations that the state forgot their REFs, which the read model keeps.
+async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<(), Fault> {
+    let forgotten: Vec<ConvId> = items.iter().filter_map(|item| ConvId::parse(&item.reference)).collect();
+    if forgotten.is_empty() {
+        return Ok(());
+    }
+    let index = ctx.index.clone();
+    let run = move || index.refs(&forgotten).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    let names = crate::broker::off_thread(run).await?;
+    for item in items {
+        let conv = ConvId::parse(&item.reference);
+        if let Some((_, name)) = names.iter().find(|(known, _)| Some(*known) == conv) {
+            item.reference.clone_from(name);
+        }
+    }
+    Ok(())
+}
+
+/// The filters for what a human or an agent asks: a human's cover every incarnation of a name and every conversation
+/// that ever had the REF, an agent's those of now (§1).
+async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usize) -> Result<Vec<Filter>, Fault> {
+    if !who.is_human() {
+        return Ok(filter(ctx, params, limit).await?.into_iter().collect());
+    }
+    let unnamed = AuditParams { reference: None, from: None, to: None, ..params.clone() };
+    let Some(mut filter) = filter(ctx, &unnamed, limit).await? else { return Ok(Vec::new()) };
+    if let Some(reference) = params.reference.clone() {
+        filter.convs = Some(convs_named(ctx, reference).await?);
+    }
+    let (from, to) = (params.from.clone(), params.to.clone());
+    let look = move |live: &Live<'_>| (incarnations(live, from.as_deref()), incarnations(live, to.as_deref()));
+    let (from, to) = ctx.handle.query(look).await?;
+    let pairs = from.iter().flat_map(|from| to.iter().map(move |to| (*from, *to)));
+    Ok(pairs.map(|(from, to)| Filter { from, to, ..filter.clone() }).collect())
+}
+
+/// Every conversation that ever had a REF, with all below it.
+async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, Fault> {
+    fresh(ctx).await;
+    let (index, wanted) = (ctx.index.clone(), reference.clone());
+    let run = move || index.named(&wanted).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
+    let mut convs = crate::broker::off_thread(run).await?;
+    let below = move |live: &Live<'_>| live.state.conv_of(&reference).map(|conv| live.state.lineage_below(conv));
+    convs.extend(ctx.handle.query(below).await?.unwrap_or_default());
+    convs.sort_unstable();
+    convs.dedup();
+    Ok(convs)
+}
+
+/// The numbers of all who ever had a name; one that asks for nobody in particular where there is none.
+fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
+    match name {
+        None => vec![None],
+        Some("system") => vec![Some(lastword_proto::fact::SYSTEM)],
+        Some(name) => {
+            let same = live.state.agents.iter().enumerate().skip(1).filter(|(_, agent)| agent.name() == name);
+            same.filter_map(|(id, _)| u32::try_from(id).ok()).map(|id| Some(AgentId(id))).collect()
+        }
+    }
 }
 
 /// One message.

@@ -1,6 +1,7 @@
 //! The canonical form of a held call, over which its digest is computed (H2).
 
 use lastword_proto::fact::Digest;
+use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
@@ -44,14 +45,12 @@ fn list<T>(
     out.push(close);
 }
 
-/// The members of a tool's arguments that say what a call is about, as the tools of agents name them.
-const SUBJECTS: [&str; 6] = ["command", "cmd", "file_path", "notebook_path", "path", "url"];
-
 /// What a call is about: the command, the file, the address. The policy's argument patterns look at nothing else.
 /// A runner of ACP agents holds what the agent says of the call, with the tool's own arguments as its `input`.
 pub(crate) fn subjects(arguments: &Value) -> Vec<Box<str>> {
-    let places = [Some(arguments), arguments.get("input")].into_iter().flatten();
-    let named = places.flat_map(|place| SUBJECTS.iter().filter_map(|name| place.get(name)));
+    let places = [Some(arguments), arguments.get(INPUT)].into_iter().flatten();
+    let names = || SUBJECTS.iter().filter(|(_, kind)| *kind != ArgumentKind::Query);
+    let named = places.flat_map(|place| names().filter_map(|(name, _)| place.get(name)));
     let found = named.filter_map(|value| match value {
         Value::String(text) => Some(text.as_str().into()),
         Value::Array(words) => Some(words.iter().map_while(Value::as_str).collect::<Vec<_>>().join(" ").into()),

@@ -1,9 +1,9 @@
 //! Requests, and what humans do out of band (H4, D9).
 
-use lastword_proto::fact::{Control, Extension, Scope};
-use lastword_proto::ids::{ConvId, GrantId};
+use lastword_proto::fact::{Control, Extension, Latched, Place, Scope};
+use lastword_proto::ids::{AgentId, ConvId, GrantId};
 use lastword_proto::names::RequestId;
-use lastword_proto::state::Running;
+use lastword_proto::state::{IncidentOn, Running};
 use lastword_proto::wire::{Extend, FieldError, IncidentView, LimitsView, Page, RequestView};
 use lastword_proto::{Input, Seq};
 
@@ -94,7 +94,13 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
         cost_microusd: microusd(more.cost_usd),
         time_ms: more.time_ms,
     };
-    admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await).map(|_| ())
+    if more.rounds > 0 {
+        admitted(ctx.handle.submit(Input::ExtendRounds(caller.principal, conv, more.rounds)).await)?;
+    }
+    if extension != Extension::NONE || more.rounds == 0 {
+        admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await)?;
+    }
+    Ok(())
 }
 
 /// The latches that tripped, newest first.
@@ -108,9 +114,12 @@ pub(crate) async fn incidents(ctx: &Context, caller: Caller) -> Result<Page<Inci
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-fn concerns(live: &Live<'_>, on: lastword_proto::fact::Latched, agent: lastword_proto::ids::AgentId) -> bool {
-    use lastword_proto::fact::{Latched, Place};
-    match on {
+fn concerns(live: &Live<'_>, on: IncidentOn, agent: AgentId) -> bool {
+    let latch = match on {
+        IncidentOn::Agent(about) => return about == agent,
+        IncidentOn::Latch(latch) => latch,
+    };
+    match latch {
         Latched::Grant(grant) => live.state.grants.get(&grant).is_some_and(|g| g.agents.contains(&agent)),
         Latched::Place(Place::Conversation(conv)) => {
             live.state.conversations.get(&conv).is_some_and(|c| c.has_part(agent))

@@ -8,9 +8,10 @@ use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
 use lastword_proto::names::Ref;
 use lastword_proto::state::{Approval, ApprovalState};
 use lastword_proto::wire::{
-    ApprovalView, DecideApproval, EscalationView, FieldError, HeldCall, NewEscalation, Page, UseApproval,
+    ApprovalView, DecideApproval, EscalationAnswer, EscalationView, FieldError, HeldCall, NewEscalation, Page,
+    UseApproval,
 };
-use lastword_proto::{Input, Principal, Reply, Seq, input};
+use lastword_proto::{Code, Input, Principal, Reply, Seq, input};
 use serde_json::Value;
 
 use super::canonical::{canonical, digest, subjects};
@@ -32,6 +33,7 @@ pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) 
         body: new.message.into(),
         options: new.options.into_iter().map(Into::into).collect(),
         reference: new.reference.map(|text| checked("ref", &text, Ref::new)).transpose()?,
+        key: new.key,
     };
     let reply = ctx.handle.submit(Input::Escalate(caller.principal, caller.turn, question)).await;
     match admitted(reply)? {
@@ -45,21 +47,34 @@ pub(crate) async fn answer(
     ctx: &Context,
     caller: Caller,
     id: EscalationId,
-    text: &str,
+    answer: &EscalationAnswer,
 ) -> Result<EscalationView, Fault> {
     caller.human()?;
-    answer_as(ctx, caller.principal, id, text).await
+    if answer.lift.is_none() && answer.answer.trim().is_empty() {
+        return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
+    }
+    answer_as(ctx, caller.principal, id, answer).await
 }
 
-/// Answers it in the name of a human.
+/// Answers it in the name of a human: with a lift, which extends and resumes in one act, or with words.
 pub(crate) async fn answer_as(
     ctx: &Context,
     human: Principal,
     id: EscalationId,
-    text: &str,
+    answer: &EscalationAnswer,
 ) -> Result<EscalationView, Fault> {
-    fits(ctx, [("answer", text.len())])?;
-    admitted(ctx.handle.submit(Input::Answer(human, id, text.into())).await)?;
+    fits(ctx, [("answer", answer.answer.len())])?;
+    let words = answer.answer.as_str();
+    let input = match &answer.lift {
+        None => Input::Answer(human, id, words.into()),
+        Some(lift) => {
+            let number = lift.strip_prefix("lift-").and_then(|number| number.parse().ok());
+            let number = number
+                .ok_or_else(|| FieldError::new("lift", format!("{lift:?} is no id of a lift, such as lift-1")))?;
+            Input::ChooseLift(human, id, number, (!words.is_empty()).then(|| words.into()))
+        }
+    };
+    admitted(ctx.handle.submit(input).await)?;
     escalation(ctx, id).await
 }
 
@@ -131,6 +146,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
         subjects: subjects(&call.arguments),
         reason: call.reason.map(Into::into),
         digest,
+        key: call.key,
     };
     let input = Input::AskApproval(caller.principal, caller.turn, Box::new(held));
     match admitted(ctx.handle.submit(input).await)? {
@@ -216,8 +232,41 @@ pub(super) async fn approvals_by_id(
     Ok(ctx.handle.query(all).await?)
 }
 
-/// Decides an approval.
+/// The held calls that wait for a decision which `caller` may make, oldest first.
+pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, Fault> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let waits = |known: &Approval| {
+            let may = who.is_human() || live.state.may_decide(who.agent(), known);
+            known.state == ApprovalState::Pending && may
+        };
+        let mine = live.state.approvals.iter().filter(|(_, known)| waits(known));
+        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+    };
+    Ok(ctx.handle.query(all).await?)
+}
+
+/// Decides an approval. Who was shown all of the call need not name its digest (H2).
 pub(crate) async fn decide(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    mut decision: DecideApproval,
+) -> Result<ApprovalView, Fault> {
+    let unnamed = decision.decision == Decision::Approve && decision.digest.is_none();
+    if unnamed {
+        decision.digest = ctx.shown.digest(caller.principal.agent(), id);
+    }
+    let unseen = unnamed && decision.digest.is_none();
+    decide_named(ctx, caller, id, decision).await.map_err(|mut fault| {
+        if unseen && fault.0.code == Code::Malformed {
+            fault.0.detail.push_str(&format!(". Look at all of {id} first: then it is known which call you saw"));
+        }
+        fault
+    })
+}
+
+async fn decide_named(
     ctx: &Context,
     caller: Caller,
     id: ApprovalId,

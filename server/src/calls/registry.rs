@@ -1,12 +1,15 @@
 //! Agents and humans.
 
-use lastword_proto::fact::{Credential, Kind, Profile};
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{AgentLimits, Credential, Kind, Profile, Role, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::{AgentName, Label, NameError};
-use lastword_proto::wire::{AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
 use lastword_proto::{Code, Input, Principal, Reply};
 
+use super::turns::microusd;
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
 use crate::edges::Fault;
@@ -22,7 +25,8 @@ pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<
         turns_max: new.turns_max,
     };
     let token = new_token()?;
-    let registration = Registration { name, kind: new.kind, profile, credential: token.credential() };
+    let credential = token.credential();
+    let registration = Registration { name, kind: new.kind, profile, credential, role: new.role, key: new.key };
     let then = |reply: Reply, live: &Live<'_>| match reply {
         Reply::Registered(agent) => Ok(live.state.agent(agent).map_or(0, |a| a.incarnation)),
         other => Err(other),
@@ -45,8 +49,18 @@ pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<A
 
 /// Everybody who is registered.
 pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, Fault> {
-    let all = |live: &Live<'_>| {
-        let ids = live.state.names.values().filter(|id| live.state.agent(**id).is_some_and(|a| a.live));
+    listed(ctx, Kind::ALL).await
+}
+
+/// The humans who are registered.
+pub(crate) async fn humans(ctx: &Context) -> Result<Page<AgentView>, Fault> {
+    listed(ctx, &[Kind::Human]).await
+}
+
+async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, Fault> {
+    let all = move |live: &Live<'_>| {
+        let one_of = |id: &&AgentId| live.state.agent(**id).is_some_and(|a| a.live && kinds.contains(&a.kind));
+        let ids = live.state.names.values().filter(one_of);
         ids.filter_map(|id| views::agent(live, *id)).collect()
     };
     Ok(Page::whole(ctx.handle.query(all).await?))
@@ -112,12 +126,17 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
     Ok(ctx.handle.query(look).await?)
 }
 
-/// Changes what an agent may do.
+/// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
     caller.human()?;
     let agent = find(ctx, name).await?;
-    let profile = move |live: &Live<'_>| live.state.agent(agent).map(|a| Profile::clone(&a.profile));
-    let mut profile = ctx.handle.query(profile).await?.ok_or_else(|| Fault::unknown(name))?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.agent(agent)?;
+        Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
+    };
+    let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(name))?;
+    let limits = patch.limits.map(|limits| own_limits(own, &limits, human)).transpose()?;
+    let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
     if let Some(actions) = patch.actions {
         profile.actions = labels("actions", &actions)?;
     }
@@ -125,7 +144,56 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         profile.groups = labels("groups", &groups)?;
     }
     profile.turns_max = patch.turns_max.unwrap_or(profile.turns_max);
-    admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
+    if amends || limits.is_none() {
+        admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
+    }
+    if let Some(limits) = limits {
+        admitted(ctx.handle.submit(Input::LimitAgent(caller.principal, agent, Box::new(limits))).await)?;
+    }
+    show(ctx, name).await
+}
+
+/// The limits of an agent once these are set; 0 takes one away (§1).
+fn own_limits(
+    mut own: AgentLimits,
+    changed: &BTreeMap<String, u64>,
+    is_human: bool,
+) -> Result<AgentLimits, FieldError> {
+    if is_human {
+        return Err(FieldError::new("limits", "are an agent's: none is counted for a human"));
+    }
+    for (name, value) in changed {
+        if !own.set(name, *value) {
+            let known = AgentLimits::NAMES.join(", ");
+            return Err(FieldError::new("limits", format!("has no {name:?}; an agent's own limits are {known}")));
+        }
+    }
+    Ok(own)
+}
+
+/// Gives an agent more for today (B1).
+pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, Fault> {
+    caller.human()?;
+    let spend = Spend { tokens: more.tokens, cost_microusd: microusd(more.cost_usd) };
+    if spend == Spend::default() {
+        return Err(FieldError::new("tokens", "is 0, and so is `cost_usd`: nothing is given").into());
+    }
+    let agent = find(ctx, name).await?;
+    admitted(ctx.handle.submit(Input::GrantAgent(caller.principal, agent, spend)).await)?;
+    show(ctx, name).await
+}
+
+/// A human signed in or opened a page (D12). That a viewer's is no act is no failure.
+pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), Fault> {
+    ctx.handle.submit(Input::Act(human)).await?;
+    Ok(())
+}
+
+/// Sets what a human may do (H7).
+pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, Fault> {
+    caller.human()?;
+    let human = find(ctx, name).await?;
+    admitted(ctx.handle.submit(Input::SetRole(caller.principal, human, role)).await)?;
     show(ctx, name).await
 }
 

@@ -1,6 +1,7 @@
 //! Rooms and claims.
 
 use lastword_proto::ids::{ClaimId, RoomId};
+use lastword_proto::input::ClaimDraft;
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId, Resource};
 use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Post, Posted, RoomView};
@@ -23,7 +24,7 @@ pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<
         Reply::Opened(room) => Ok(views::room(live.state, room)),
         other => Err(other),
     };
-    let opened = ctx.handle.submit_then(Input::OpenRoom(caller.principal, name, members?), then).await?;
+    let opened = ctx.handle.submit_then(Input::OpenRoom(caller.principal, name, members?, new.key), then).await?;
     match opened {
         Ok(room) => room.ok_or_else(|| Fault::unknown(&new.name)),
         Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
@@ -134,7 +135,8 @@ pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Resul
         Reply::Claimed(id) => Ok(views::claim(live.state, id)),
         other => Err(other),
     };
-    let input = Input::Claim(caller.principal, caller.turn, resource, new.mode, ttl_ms);
+    let claim = ClaimDraft { resource, mode: new.mode, ttl_ms, key: new.key };
+    let input = Input::Claim(caller.principal, caller.turn, Box::new(claim));
     match ctx.handle.submit_then(input, then).await? {
         Ok(claim) => claim.ok_or_else(|| Fault::unknown(&new.resource)),
         Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),

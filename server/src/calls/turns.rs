@@ -1,20 +1,22 @@
 //! The inbox, and how turns end.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::fact::Spend;
-use lastword_proto::ids::TurnId;
+use lastword_proto::fact::{Recipient, Spend};
+use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
 };
-use lastword_proto::{Fact, Input, MessageType, Reply, Seq};
+use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, fits, rang, total};
 use crate::broker::{Live, Parcel, Subscription};
 use crate::clock::Stopwatch;
 use crate::edges::Fault;
-use crate::views::{self, Shown};
+use crate::views::{self, Fitted, Shown, Worded};
 
 /// Takes the next delivery; waits for one at most for `wait`, during which the agent counts as connected.
 pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, Fault> {
@@ -54,22 +56,49 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> 
     let mut unread = ctx.handle.query(unread).await?;
     unread.extend(ctx.handle.kept(human));
     let entries = ctx.handle.entries(unread).await?;
-    if !entries.iter().any(|(_, entry)| calls_for_attention(&entry.fact)) {
+    let twice = told_twice(ctx, human, &entries).await?;
+    let calls = |seq: Seq, fact: &Fact| !twice.contains(&seq) && calls_for_attention(fact);
+    if !entries.iter().any(|(seq, entry)| calls(*seq, &entry.fact)) {
         return Ok(None);
     }
     // Those before it are kept until it is there: who goes away meanwhile gets them again.
     let (mut before, mut parcels) = (Vec::new(), Vec::new());
     while let Some((parcel, mut delivery)) = take_now(ctx, caller).await? {
         parcels.push(parcel);
-        let calls = entries.iter().any(|(seq, e)| seq.0 == delivery.message.seq && calls_for_attention(&e.fact));
-        if calls {
-            delivery.notices.splice(0..0, before);
+        let seq = Seq(delivery.message.seq);
+        if entries.iter().any(|(known, entry)| *known == seq && calls(seq, &entry.fact)) {
+            delivery.notices = fit(ctx, caller, before);
             parcels.into_iter().for_each(Parcel::accept);
             return Ok(Some(delivery));
+        }
+        if twice.contains(&seq) {
+            continue;
         }
         before.extend(views::notices(&ctx.handle, vec![Seq(delivery.message.seq)]).await?);
     }
     Ok(None)
+}
+
+/// The ALERTs that `human` is told of as a human, and that are addressed to them besides: once is enough.
+async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)]) -> Result<BTreeSet<Seq>, Fault> {
+    let alerts: BTreeMap<Seq, Seq> =
+        unread.iter().filter_map(|(seq, entry)| Some((views::alert(&entry.fact)?, *seq))).collect();
+    let messages = ctx.handle.entries(alerts.keys().copied().collect()).await?;
+    let addressed = |(seq, entry): &(Seq, Arc<Entry>)| {
+        let Fact::Accepted { message } = &entry.fact else { return None };
+        let own = matches!(message.to, Recipient::All) || message.to == Recipient::One(human);
+        alerts.get(seq).copied().filter(|_| own)
+    };
+    Ok(messages.iter().filter_map(addressed).collect())
+}
+
+/// Notices as they ride along: within their size (L3). A held call that they show whole is known to the reader (H2).
+fn fit(ctx: &Context, caller: Caller, worded: Vec<Worded>) -> Vec<Notice> {
+    let Fitted { notices, calls } = views::fitted(worded, ctx.handle.limits());
+    for (id, digest) in calls {
+        ctx.shown.remember(caller.principal.agent(), id, digest);
+    }
+    notices
 }
 
 /// STATUS, INFO and BROADCAST wake no one, humans included (E4).
@@ -145,8 +174,9 @@ async fn worded(
         Some(message) => message,
         None => noted(ctx, caller, taken).await?,
     };
-    let mut notices = views::notices(&ctx.handle, taken.notices.clone()).await?;
-    notices.extend(again(&message));
+    let mut worded = views::notices(&ctx.handle, taken.notices.clone()).await?;
+    worded.extend(again(&message).map(|notice| Worded { notice, call: None }));
+    let notices = fit(ctx, caller, worded);
     let attempt = taken.turn.map_or(0, |turn| turn.attempt);
     let turn = taken.turn.map(|turn| TurnView {
         id: turn.turn.to_string(),
@@ -177,8 +207,8 @@ fn again(message: &StoredMessage) -> Option<Notice> {
 
 /// What a human is shown that was no message, such as an escalation, in the form of one.
 async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, Fault> {
-    let notice = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
-    let notice = notice.ok_or_else(|| Fault::internal("a delivery of nothing"))?;
+    let worded = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
+    let Worded { notice, .. } = worded.ok_or_else(|| Fault::internal("a delivery of nothing"))?;
     let reader = caller.principal.agent();
     let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
     let kind = match notice.kind {
@@ -275,7 +305,8 @@ mod tests {
     use lastword_proto::names::Ref;
 
     fn question(of: Principal, body: &str) -> Input {
-        let question = input::Question { body: body.into(), options: Vec::new(), reference: Ref::new("T-1").ok() };
+        let question =
+            input::Question { body: body.into(), options: Vec::new(), reference: Ref::new("T-1").ok(), key: None };
         Input::Escalate(of, None, question)
     }
 

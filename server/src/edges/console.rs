@@ -6,6 +6,8 @@
 
 mod agents;
 mod assets;
+mod call;
+mod clock;
 mod compose;
 mod conversation;
 mod conversations;
@@ -59,8 +61,11 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/workspace/question", get(workspace::ask))
         .route("/workspace/{verb}", post(workspace::control))
         .route("/standing", get(workspace::standing))
+        .route("/clock", get(clock::standing))
+        .route("/clock/accept", post(clock::accept))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
         .route("/sign-out", post(sign_in::sign_out))
+        .route("/attend", post(sign_in::attend))
         .route("/palette", get(palette::list))
         .route("/live", get(live::hints))
         .layer(middleware::from_fn_with_state(ctx.clone(), frame::around));

@@ -1,7 +1,7 @@
 //! Why a call was not done, as every edge words it: a [`Problem`].
 
 use lastword_proto::header::HeaderError;
-use lastword_proto::wire::{FieldError, Problem};
+use lastword_proto::wire::{FieldError, LiftStep, Problem};
 use lastword_proto::{Code, Refusal, Seq};
 use lastword_store::ReadError;
 
@@ -55,6 +55,13 @@ impl Fault {
     #[must_use]
     pub fn recorded(mut self, record: Option<Seq>) -> Self {
         self.0.record = record.map(record_id);
+        self
+    }
+
+    /// The same, with the step by which a human lifts it (H6).
+    #[must_use]
+    pub fn lifted(mut self, lift: Option<LiftStep>) -> Self {
+        self.0.lift = lift;
         self
     }
 

@@ -1,6 +1,7 @@
 //! HTTP: `/v1` and what stands around it.
 
 mod agents;
+mod clock;
 mod conversations;
 mod desk;
 mod events;
@@ -14,6 +15,7 @@ mod origins;
 mod problem;
 mod query;
 mod rooms;
+mod schedules;
 mod system;
 
 use axum::Router;
@@ -21,7 +23,7 @@ use axum::http::header::ACCEPT;
 use axum::http::{HeaderMap, Method, Uri};
 use axum::middleware;
 use axum::response::{IntoResponse as _, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::calls::Context;
@@ -42,6 +44,8 @@ pub fn app(ctx: Context) -> Router {
         .merge(people())
         .merge(desk())
         .route("/events", get(events::events))
+        .route("/clock", get(clock::show))
+        .route("/clock/accept", post(clock::accept))
         .route("/limits", get(system::limits));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
@@ -90,9 +94,15 @@ fn people() -> Router<Context> {
     Router::new()
         .route("/agents", get(agents::list).post(agents::add))
         .route("/agents/{name}", get(agents::show).patch(agents::amend).delete(agents::remove))
+        .route("/agents/{name}/grant", post(agents::grant))
         .route("/agents/{name}/{verb}", post(agents::verb))
+        .route("/humans", get(agents::humans).post(agents::add_human))
+        .route("/humans/{name}", patch(agents::amend_human))
         .route("/rooms", get(rooms::list).post(rooms::open))
         .route("/rooms/{room}/messages", post(rooms::post))
+        .route("/schedules", get(schedules::list).post(schedules::set))
+        .route("/schedules/{id}", delete(schedules::remove))
+        .route("/schedules/{id}/run", post(schedules::run))
         .route("/claims", get(rooms::claims).post(rooms::claim))
         .route("/claims/{id}", delete(rooms::release))
 }

@@ -320,8 +320,13 @@ async fn call(
         let value = tools::call(ctx, caller, &name, arguments, trace).await?;
         Ok(CallToolResult::structured(value).into())
     };
-    result.await.unwrap_or_else(|fault: Fault| {
+    result.await.unwrap_or_else(|mut fault: Fault| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
+        if let Some(lift) = &fault.0.lift {
+            // A model reads the hint; the commands beside it are for a human.
+            let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
+            fault.0.hint.push_str(&lifted);
+        }
         CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default()).into()
     })
 }

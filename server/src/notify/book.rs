@@ -6,8 +6,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::Time;
 use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
+use lastword_proto::{Seq, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::identity::write_private;
@@ -28,8 +28,11 @@ pub(super) enum Topic {
     Incident(IncidentId),
     /// The workspace is stopped.
     Stop,
+    /// Something to know, by where the log has it: an ALERT, a grant that grows old, nobody there.
+    Note(Seq),
 }
 
+const NOTE: &str = "note-";
 const STOP: &str = "stop";
 
 impl fmt::Display for Topic {
@@ -39,6 +42,7 @@ impl fmt::Display for Topic {
             Self::Call(id) => id.fmt(f),
             Self::Incident(id) => id.fmt(f),
             Self::Stop => f.write_str(STOP),
+            Self::Note(seq) => write!(f, "{NOTE}{}", seq.0),
         }
     }
 }
@@ -57,7 +61,13 @@ impl TryFrom<String> for Topic {
         let call = || ApprovalId::parse(&text).map(Self::Call);
         let incident = || IncidentId::parse(&text).map(Self::Incident);
         let stop = || (text == STOP).then_some(Self::Stop);
-        question.or_else(call).or_else(incident).or_else(stop).ok_or_else(|| format!("{text:?} is nothing to tell of"))
+        let note = || Some(Self::Note(Seq(text.strip_prefix(NOTE)?.parse().ok()?)));
+        question
+            .or_else(call)
+            .or_else(incident)
+            .or_else(stop)
+            .or_else(note)
+            .ok_or_else(|| format!("{text:?} is nothing to tell of"))
     }
 }
 
@@ -141,8 +151,13 @@ mod tests {
         let path = path(dir.path());
         assert_eq!(load(&path), Book::new());
         let told = |topic| (topic, Told { times: 2, last: Time(7) });
-        let topics =
-            [Topic::Question(EscalationId(1)), Topic::Call(ApprovalId(2)), Topic::Incident(IncidentId(3)), Topic::Stop];
+        let topics = [
+            Topic::Question(EscalationId(1)),
+            Topic::Call(ApprovalId(2)),
+            Topic::Incident(IncidentId(3)),
+            Topic::Stop,
+            Topic::Note(Seq(4)),
+        ];
         let parcel =
             Parcel { id: "ntf-1".into(), topics: vec![(Topic::Stop, false)], folded: 1, failures: 2, next: Time(9) };
         let ledger = Ledger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };

@@ -1,12 +1,12 @@
 //! The follower: reads what is committed, asks the state before it tells, and lets the channels send.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lastword_proto::wire::{ApprovalView, IncidentView};
+use lastword_proto::wire::{ApprovalView, IncidentView, Notice};
 use lastword_proto::{Seq, Time};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -26,6 +26,8 @@ use crate::views;
 const BATCH_MAX: usize = 512;
 /// Further behind, the state is asked what waits, and the facts are passed over.
 const BEHIND_MAX: u64 = 16_384;
+/// Unread things that are looked at again after a start; older ones are told by the inbox alone.
+const PASSED_OVER_MAX: usize = 1_000;
 /// Rest after reading and after a broker that had no time: nobody is told faster than this.
 const PACE: Duration = Duration::from_millis(100);
 
@@ -45,7 +47,21 @@ pub(crate) struct Follower {
 struct Found {
     calls: BTreeMap<Topic, ApprovalView>,
     incidents: BTreeMap<Topic, IncidentView>,
+    notes: BTreeMap<Topic, Item>,
     questions: BTreeMap<Topic, Item>,
+}
+
+/// What some human has not read yet.
+fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
+    let humans = live.state.agents.iter().filter(|agent| agent.live && agent.is_human());
+    humans.flat_map(|human| human.notices.iter().map(|(seq, _)| *seq)).collect()
+}
+
+/// The command for something to know: the one that its words name, or the inbox.
+fn step(notice: &Notice) -> String {
+    let named = notice.body.split('`').nth(1).filter(|named| named.starts_with("lastword "));
+    let named = named.filter(|_| notice.from == "system");
+    named.unwrap_or("lastword inbox").to_owned()
 }
 
 /// The position of the last durable fact, once it is behind `cursor`; `None` when there will be no more.
@@ -107,10 +123,16 @@ impl Follower {
 
     /// Asks the state what waits.
     async fn look(&mut self) -> Result<(), Fault> {
-        let waiting = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()));
-        let (seq, waiting): (Seq, BTreeMap<Topic, Waiting>) = self.ctx.handle.query(waiting).await?;
+        let look = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()), unread(live));
+        type Looked = (Seq, BTreeMap<Topic, Waiting>, BTreeSet<Seq>);
+        let (seq, waiting, unread): Looked = self.ctx.handle.query(look).await?;
+        let passed_over = unread.iter().rev().filter(|unread| **unread > self.cursor).take(PASSED_OVER_MAX);
+        let passed_over: Vec<Seq> = passed_over.copied().collect();
+        for (seq, entry) in self.ctx.handle.entries(passed_over).await? {
+            self.plan.hear(seq, entry.at, &entry.fact);
+        }
         self.cursor = self.cursor.max(seq);
-        self.plan.correct(waiting);
+        self.plan.correct(waiting, &unread);
         Ok(())
     }
 
@@ -122,7 +144,7 @@ impl Follower {
         match self.ctx.handle.read(Seq(self.cursor.0 + 1), BATCH_MAX).await {
             Ok(entries) => {
                 for (seq, entry) in &entries {
-                    self.plan.hear(entry.at, &entry.fact);
+                    self.plan.hear(*seq, entry.at, &entry.fact);
                     self.cursor = *seq;
                 }
                 if entries.len() < BATCH_MAX {
@@ -218,6 +240,7 @@ impl Follower {
                 Topic::Call(_) => Item::call(found.calls.get(topic)?, channel.include_arguments),
                 Topic::Incident(_) => Item::incident(found.incidents.get(topic)?),
                 Topic::Stop => Item::stop(),
+                Topic::Note(_) => found.notes.get(topic).cloned()?,
             };
             Some(item.standing(self.plan.severity(*topic, now), *again))
         });
@@ -233,6 +256,7 @@ impl Follower {
                 Topic::Call(_) => What::Approval,
                 Topic::Incident(_) => What::Incident,
                 Topic::Stop => What::Stop,
+                Topic::Note(_) => What::Note,
             });
         }
         let severity = items.iter().map(|item| item.severity).max().unwrap_or(Severity::Low);
@@ -242,6 +266,7 @@ impl Follower {
     }
 
     async fn found(&self, topics: &[Topic]) -> Result<Found, Fault> {
+        let noted: Vec<Topic> = topics.iter().filter(|topic| matches!(topic, Topic::Note(_))).copied().collect();
         let wanted = topics.to_vec();
         let look = move |live: &Live<'_>| {
             let (mut found, mut questions) = (Found::default(), Vec::new());
@@ -253,7 +278,7 @@ impl Follower {
                         let known = live.state.incidents.get(&id);
                         found.incidents.extend(known.map(|known| (topic, views::incident(live.state, id, known))));
                     }
-                    Topic::Stop => {}
+                    Topic::Stop | Topic::Note(_) => {}
                 }
             }
             (found, questions)
@@ -264,6 +289,12 @@ impl Follower {
         for topic in topics {
             let view = views.iter().find(|view| view.id == topic.to_string());
             found.questions.extend(view.map(|view| (topic, Item::question(view))));
+        }
+        for topic in noted {
+            let Topic::Note(seq) = topic else { continue };
+            let worded = views::notices(&self.ctx.handle, vec![seq]).await?.into_iter().next();
+            let item = worded.map(|worded| Item::note(topic.to_string(), &worded.notice, step(&worded.notice)));
+            found.notes.extend(item.map(|item| (topic, item)));
         }
         Ok(found)
     }

@@ -9,8 +9,8 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::fact::{Control, EscalationCause, Scope};
-use lastword_proto::state::{ApprovalState, EscalationState, Running};
-use lastword_proto::{Fact, State, Time};
+use lastword_proto::state::{ApprovalState, EscalationState, IncidentOn, Running};
+use lastword_proto::{Fact, Seq, State, Time};
 
 use super::book::{Book, Ledger, Parcel, Told, Topic};
 use super::channel::Severity;
@@ -19,6 +19,8 @@ const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
 /// How often something is told at most: once, and twice again.
 const TIMES_MAX: u32 = 3;
+/// The part of the time without a human, in percent, from which it is urgent that somebody comes.
+const NEARLY_PERCENT: u64 = 80;
 /// A held call is told again at half of its time, where that is later than this.
 const HALF_MIN_MS: u64 = MINUTE_MS;
 /// Pauses before a notification that could not be sent is sent again; behind the last it is given up.
@@ -41,11 +43,13 @@ pub(super) struct Waiting {
     expires_at: Option<Time>,
     /// How severe it is from the start.
     severity: Severity,
+    /// Whether it is told again while it waits.
+    repeats: bool,
 }
 
 impl Waiting {
     const fn urgent(at: Time) -> Self {
-        Self { at, expires_at: None, severity: Severity::Urgent }
+        Self { at, expires_at: None, severity: Severity::Urgent, repeats: true }
     }
 
     const fn question(at: Time, cause: EscalationCause) -> Self {
@@ -53,11 +57,38 @@ impl Waiting {
             EscalationCause::Asked => Severity::Normal,
             EscalationCause::TimedOut => Severity::Low,
         };
-        Self { at, expires_at: None, severity }
+        Self { at, expires_at: None, severity, repeats: true }
     }
 
     const fn call(at: Time, expires_at: Time) -> Self {
-        Self { at, expires_at: Some(expires_at), severity: Severity::Normal }
+        Self { at, expires_at: Some(expires_at), severity: Severity::Normal, repeats: true }
+    }
+
+    /// Something to know, which is told once.
+    const fn once(at: Time, severity: Severity) -> Self {
+        Self { at, expires_at: None, severity, repeats: false }
+    }
+
+    /// An incident: one about an agent holds nothing.
+    const fn incident(at: Time, on: IncidentOn) -> Self {
+        match on {
+            IncidentOn::Latch(_) => Self::urgent(at),
+            IncidentOn::Agent(_) => Self::once(at, Severity::Normal),
+        }
+    }
+
+    /// What a fact is that humans are told of in their inbox, and that is neither asked nor held.
+    fn note(at: Time, fact: &Fact) -> Option<Self> {
+        if let Fact::AlertRaised { pushed: true, .. } = fact {
+            Some(Self::once(at, Severity::Urgent))
+        } else if let Fact::Unattended { percent } = fact {
+            let severity = if *percent >= NEARLY_PERCENT { Severity::Urgent } else { Severity::Normal };
+            Some(Self::once(at, severity))
+        } else if let Fact::GrantAged { .. } = fact {
+            Some(Self::once(at, Severity::Normal))
+        } else {
+            None
+        }
     }
 
     /// When half of its time is over.
@@ -78,7 +109,7 @@ impl Waiting {
     /// When a channel is to hear of it, having heard what it has.
     fn ready(&self, rules: &Rules, told: Option<&Told>) -> Option<Time> {
         let Some(told) = told else { return self.reaches(rules.minimum) };
-        if told.times >= TIMES_MAX {
+        if told.times >= TIMES_MAX || !self.repeats {
             return None;
         }
         match (self.half(), self.expires_at) {
@@ -150,13 +181,15 @@ impl Plan {
         let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
         let calls = calls.map(|(id, known)| (Topic::Call(*id), Waiting::call(known.at, known.expires_at)));
         let incidents = state.incidents.iter().filter(|(_, known)| known.lifted.is_none());
-        let incidents = incidents.map(|(id, known)| (Topic::Incident(*id), Waiting::urgent(known.at)));
+        let incidents = incidents.map(|(id, known)| (Topic::Incident(*id), Waiting::incident(known.at, known.on)));
         let stop = (state.running == Running::Stopped).then_some((Topic::Stop, Waiting::urgent(now)));
         questions.chain(calls).chain(incidents).chain(stop).collect()
     }
 
-    /// Takes over what waits.
-    pub(super) fn correct(&mut self, waiting: BTreeMap<Topic, Waiting>) {
+    /// Takes over what waits. What is only to be known waits while some human has it unread in the inbox.
+    pub(super) fn correct(&mut self, mut waiting: BTreeMap<Topic, Waiting>, unread: &BTreeSet<Seq>) {
+        let notes = self.waiting.iter().filter(|(topic, _)| matches!(topic, Topic::Note(seq) if unread.contains(seq)));
+        waiting.extend(notes.map(|(topic, note)| (*topic, *note)));
         for ledger in self.book.values_mut() {
             ledger.told.retain(|topic, _| waiting.contains_key(topic));
         }
@@ -170,8 +203,12 @@ impl Plan {
 
     /// Hears of a fact. Of what has settled not all has a fact of its own: before something is told, [`Plan::correct`] is
     /// to be called.
-    pub(super) fn hear(&mut self, at: Time, fact: &Fact) {
-        if let Fact::EscalationOpened { escalation, cause, .. } = fact {
+    pub(super) fn hear(&mut self, seq: Seq, at: Time, fact: &Fact) {
+        if let Some(note) = Waiting::note(at, fact) {
+            self.waiting.insert(Topic::Note(seq), note);
+        } else if let Fact::IncidentNoted { incident, agent, .. } = fact {
+            self.waiting.insert(Topic::Incident(*incident), Waiting::incident(at, IncidentOn::Agent(*agent)));
+        } else if let Fact::EscalationOpened { escalation, cause, .. } = fact {
             self.waiting.insert(Topic::Question(*escalation), Waiting::question(at, *cause));
         } else if let Fact::ApprovalAsked { approval, expires_at, .. } = fact {
             self.waiting.insert(Topic::Call(*approval), Waiting::call(at, *expires_at));

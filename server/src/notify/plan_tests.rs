@@ -1,7 +1,7 @@
 //! The plan in virtual time.
 
 use lastword_proto::fact::{Decision, Latched, Place};
-use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, IncidentId};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 use lastword_proto::{Code, Core};
 
 use super::*;
@@ -76,32 +76,32 @@ fn told(plan: &mut Plan) -> Option<(u64, Vec<(Topic, bool)>)> {
 #[test]
 fn what_comes_within_a_window_is_one_notification_with_the_most_urgent_first() {
     let mut plan = plan();
-    plan.hear(at(0), &question(1));
-    plan.hear(at(10_000), &question(2));
-    plan.hear(at(20_000), &latched(1));
+    plan.hear(Seq(0), at(0), &question(1));
+    plan.hear(Seq(0), at(10_000), &question(2));
+    plan.hear(Seq(0), at(20_000), &latched(1));
     let incident = Topic::Incident(IncidentId(1));
     assert_eq!(told(&mut plan), Some((WINDOW, vec![(incident, false), (asked(1), false), (asked(2), false)])));
     // What comes later has a window of its own.
-    plan.hear(at(40_000), &question(3));
+    plan.hear(Seq(0), at(40_000), &question(3));
     assert_eq!(told(&mut plan), Some((40_000 + WINDOW, vec![(asked(3), false)])));
 }
 
 #[test]
 fn what_is_settled_within_the_window_is_not_told() {
     let mut plan = plan();
-    plan.hear(at(0), &call(1, 0, 5 * MINUTE_MS));
-    plan.hear(at(1_000), &decided(1));
+    plan.hear(Seq(0), at(0), &call(1, 0, 5 * MINUTE_MS));
+    plan.hear(Seq(0), at(1_000), &decided(1));
     assert_eq!(plan.next(), None, "not even asked about");
     // What has no fact of its own for its end is seen in the state.
-    plan.hear(at(0), &question(1));
-    plan.correct(Plan::waiting_in(Core::default().state(), at(WINDOW)));
+    plan.hear(Seq(0), at(0), &question(1));
+    plan.correct(Plan::waiting_in(Core::default().state(), at(WINDOW)), &BTreeSet::new());
     assert_eq!((plan.due(at(WINDOW)), plan.begin(0, at(WINDOW), "ntf")), (vec![], None));
 }
 
 #[test]
 fn what_still_waits_is_told_again_twice_and_then_no_more() {
     let mut plan = plan();
-    plan.hear(at(0), &question(1));
+    plan.hear(Seq(0), at(0), &question(1));
     let mut last = 0;
     for again in [false, true, true] {
         let (moment, topics) = told(&mut plan).unwrap();
@@ -116,7 +116,7 @@ fn what_still_waits_is_told_again_twice_and_then_no_more() {
 fn a_held_call_is_told_again_at_half_of_its_time_and_is_urgent_then() {
     let mut plan = plan();
     let topic = Topic::Call(ApprovalId(1));
-    plan.hear(at(0), &call(1, 0, 5 * MINUTE_MS));
+    plan.hear(Seq(0), at(0), &call(1, 0, 5 * MINUTE_MS));
     assert_eq!(told(&mut plan), Some((WINDOW, vec![(topic, false)])));
     assert_eq!(plan.severity(topic, at(WINDOW)), Severity::Normal);
     let (moment, topics) = told(&mut plan).unwrap();
@@ -128,7 +128,7 @@ fn a_held_call_is_told_again_at_half_of_its_time_and_is_urgent_then() {
 #[test]
 fn a_held_call_with_little_time_is_told_in_time_and_not_again() {
     let mut plan = plan();
-    plan.hear(at(0), &call(1, 0, 20_000));
+    plan.hear(Seq(0), at(0), &call(1, 0, 20_000));
     assert_eq!(told(&mut plan).unwrap().0, 5_000, "a quarter of its time, and not the window");
     assert_eq!(plan.next(), None, "half of its time is less than a minute");
 }
@@ -136,9 +136,9 @@ fn a_held_call_with_little_time_is_told_in_time_and_not_again() {
 #[test]
 fn a_channel_hears_of_nothing_below_its_minimum() {
     let mut plan = Plan::new(vec![rules("pager", Severity::Urgent), rules("all", Severity::Low)], Book::new());
-    plan.hear(at(0), &caused(1, EscalationCause::TimedOut));
-    plan.hear(at(0), &question(2));
-    plan.hear(at(0), &call(1, 0, 10 * MINUTE_MS));
+    plan.hear(Seq(0), at(0), &caused(1, EscalationCause::TimedOut));
+    plan.hear(Seq(0), at(0), &question(2));
+    plan.hear(Seq(0), at(0), &call(1, 0, 10 * MINUTE_MS));
     let all = plan.begin(1, at(WINDOW), "ntf-1").unwrap();
     assert_eq!(all.topics.len(), 3);
     assert_eq!(plan.begin(0, at(WINDOW), "ntf-2"), None);
@@ -152,9 +152,9 @@ fn a_channel_hears_of_nothing_below_its_minimum() {
 fn a_stop_of_the_workspace_is_told_each_time() {
     let mut plan = plan();
     for start in [0, MINUTE_MS] {
-        plan.hear(at(start), &controlled(Control::Stop));
+        plan.hear(Seq(0), at(start), &controlled(Control::Stop));
         assert_eq!(told(&mut plan), Some((start + WINDOW, vec![(Topic::Stop, false)])));
-        plan.hear(at(start + WINDOW + 1), &controlled(Control::Resume));
+        plan.hear(Seq(0), at(start + WINDOW + 1), &controlled(Control::Resume));
         assert_eq!(plan.next(), None);
     }
 }
@@ -163,18 +163,18 @@ fn a_stop_of_the_workspace_is_told_each_time() {
 fn a_storm_is_so_many_notifications_an_hour_and_the_rest_comes_in_the_next() {
     let mut plan = plan();
     for id in 1..=12 {
-        plan.hear(at(id * MINUTE_MS), &question(id));
+        plan.hear(Seq(0), at(id * MINUTE_MS), &question(id));
         assert_eq!(told(&mut plan).unwrap().1.len(), 1);
     }
     for id in 13..=40 {
-        plan.hear(at(id * MINUTE_MS), &question(id));
+        plan.hear(Seq(0), at(id * MINUTE_MS), &question(id));
     }
     let moment = plan.next().unwrap();
     assert_eq!(moment, at(MINUTE_MS + WINDOW + HOUR_MS), "an hour after the first of the twelve");
     let parcel = plan.begin(0, moment, "ntf").unwrap();
     assert_eq!((parcel.topics.len(), parcel.folded), (28, 28));
     plan.ended(0, moment, Outcome::Sent);
-    plan.hear(moment.plus(1), &question(41));
+    plan.hear(Seq(0), moment.plus(1), &question(41));
     let moment = plan.next().unwrap();
     assert_eq!(plan.begin(0, moment, "ntf").unwrap().folded, 1, "the next one waits for the second of the twelve");
 }
@@ -182,8 +182,8 @@ fn a_storm_is_so_many_notifications_an_hour_and_the_rest_comes_in_the_next() {
 #[test]
 fn what_failed_is_sent_again_under_its_id_with_longer_pauses_until_it_is_given_up() {
     let mut plan = plan();
-    plan.hear(at(0), &question(1));
-    plan.hear(at(0), &call(1, 0, 5 * MINUTE_MS));
+    plan.hear(Seq(0), at(0), &question(1));
+    plan.hear(Seq(0), at(0), &call(1, 0, 5 * MINUTE_MS));
     let mut now = at(WINDOW);
     for (attempt, pause) in RETRIES_MS.into_iter().enumerate() {
         let parcel = plan.begin(0, now, &format!("ntf-{attempt}")).unwrap();
@@ -191,7 +191,7 @@ fn what_failed_is_sent_again_under_its_id_with_longer_pauses_until_it_is_given_u
         assert_eq!(parcel.topics.len(), if attempt == 0 { 2 } else { 1 }, "what was settled is no longer told");
         assert_eq!(plan.next(), None, "one at a time");
         assert_eq!(plan.ended(0, now, Outcome::Failed), Next::Again);
-        plan.hear(now, &decided(1));
+        plan.hear(Seq(0), now, &decided(1));
         assert_eq!(plan.next(), Some(now.plus(pause)));
         now = now.plus(pause);
     }
@@ -203,15 +203,15 @@ fn what_failed_is_sent_again_under_its_id_with_longer_pauses_until_it_is_given_u
 #[test]
 fn a_restart_repeats_nothing_that_arrived_and_loses_nothing_that_did_not() {
     let mut plan = plan();
-    plan.hear(at(0), &question(1));
+    plan.hear(Seq(0), at(0), &question(1));
     told(&mut plan).unwrap();
-    plan.hear(at(WINDOW), &question(2));
+    plan.hear(Seq(0), at(WINDOW), &question(2));
     let parcel = plan.begin(0, at(2 * WINDOW), "ntf-2").unwrap();
     let (book, waiting) = (plan.book().clone(), plan.waiting.clone());
     // Killed while it was sent; a third question came while nobody was there.
     let mut plan = Plan::new(vec![rules("desk", Severity::Normal), rules("new", Severity::Normal)], book);
-    plan.correct(waiting);
-    plan.hear(at(2 * WINDOW + 1), &question(3));
+    plan.correct(waiting, &BTreeSet::new());
+    plan.hear(Seq(0), at(2 * WINDOW + 1), &question(3));
     let again = plan.begin(0, at(2 * WINDOW + 2), "ntf-9").unwrap();
     assert_eq!((again.id, again.topics), (parcel.id, vec![(asked(2), false)]));
     plan.ended(0, at(2 * WINDOW + 2), Outcome::Sent);
@@ -219,4 +219,30 @@ fn a_restart_repeats_nothing_that_arrived_and_loses_nothing_that_did_not() {
     assert_eq!(plan.begin(0, moment, "ntf-3").unwrap().topics, [(asked(3), false)]);
     // A channel that was not there before hears of all that waits.
     assert_eq!(plan.begin(1, moment, "ntf-4").unwrap().topics.len(), 3);
+}
+
+#[test]
+fn what_is_only_to_be_known_is_told_once_and_not_when_it_was_read() {
+    let mut plan = plan();
+    let alert = Fact::AlertRaised { message: Seq(4), agent: AgentId(2), pushed: true };
+    let counted = Fact::AlertRaised { message: Seq(6), agent: AgentId(2), pushed: false };
+    let noted = |incident| Fact::IncidentNoted {
+        incident: IncidentId(incident),
+        agent: AgentId(2),
+        code: Code::RootAllowance,
+        limit: 10,
+        current: 11,
+    };
+    plan.hear(Seq(5), at(0), &alert);
+    plan.hear(Seq(7), at(0), &counted);
+    plan.hear(Seq(8), at(0), &Fact::Unattended { percent: 50 });
+    plan.hear(Seq(9), at(0), &Fact::GrantAged { grant: GrantId(1), percent: 80 });
+    plan.hear(Seq(10), at(0), &noted(1));
+    let incident = (Topic::Incident(IncidentId(1)), false);
+    let note = |seq| (Topic::Note(Seq(seq)), false);
+    assert_eq!(told(&mut plan), Some((WINDOW, vec![note(5), incident, note(8), note(9)])));
+    assert_eq!(plan.next(), None, "none of it is told again");
+    plan.hear(Seq(11), at(WINDOW), &alert);
+    plan.correct(BTreeMap::new(), &BTreeSet::from([Seq(5)]));
+    assert_eq!(plan.next(), None, "it was read");
 }

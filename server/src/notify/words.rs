@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use lastword_proto::Time;
 use lastword_proto::fact::EscalationCause;
 use lastword_proto::visible::escape;
-use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, rfc3339};
+use lastword_proto::wire::{ApprovalView, EscalationView, IncidentView, Notice, NoticeKind, rfc3339};
 use serde::Serialize;
 
 use super::channel::{Channel, Severity};
@@ -41,6 +41,8 @@ pub(super) enum What {
     Incident,
     /// The workspace is stopped.
     Stop,
+    /// Something to know.
+    Note,
 }
 
 /// One thing that waits.
@@ -76,6 +78,7 @@ pub(super) struct Counts {
     pub(super) approvals: usize,
     pub(super) incidents: usize,
     pub(super) stops: usize,
+    pub(super) notes: usize,
 }
 
 /// A notification, as it is sent.
@@ -106,7 +109,10 @@ impl Item {
             EscalationCause::Asked => format!("{agent} asks: {line}"),
             EscalationCause::TimedOut => format!("a request to {agent} timed out for good"),
         };
-        let decide = format!("lastword answer {} TEXT", view.id);
+        let decide = match view.lifts.first() {
+            Some(lift) => format!("lastword answer {} --lift {} ({})", view.id, lift.id, escape(&lift.text)),
+            None => format!("lastword answer {} TEXT", view.id),
+        };
         Self {
             agent: Some(agent),
             reference: Some(view.reference.clone()).filter(|reference| !reference.is_empty()),
@@ -134,13 +140,33 @@ impl Item {
     }
 
     pub(super) fn incident(view: &IncidentView) -> Self {
-        let summary = format!("the limit {} tripped and holds {} {}", view.code, view.scope, escape(&view.on));
+        let on = escape(&view.on);
+        let summary = match view.scope.as_str() {
+            "agent" => format!("{on} met the limit {} again and again; nothing is held", view.code),
+            scope => format!("the limit {} tripped and holds {scope} {on}", view.code),
+        };
         let decide =
             view.reference.as_ref().map_or_else(|| "lastword incidents".into(), |r| format!("lastword resume {r}"));
         Self {
             reference: view.reference.clone(),
             since: Some(view.at.clone()),
             ..Self::bare(What::Incident, view.id.clone(), summary, decide)
+        }
+    }
+
+    /// Something to know, as the inbox words it, and the command for it.
+    pub(super) fn note(id: String, notice: &Notice, decide: String) -> Self {
+        let line = first_line(&notice.body);
+        let summary = match notice.kind {
+            NoticeKind::Alert => format!("{} raises an ALERT: {line}", escape(&notice.from)),
+            NoticeKind::Status | NoticeKind::Info | NoticeKind::Broadcast | NoticeKind::Late | NoticeKind::Warning => {
+                line
+            }
+        };
+        Self {
+            reference: notice.reference.clone(),
+            since: Some(notice.created_at.clone()),
+            ..Self::bare(What::Note, id, summary, decide)
         }
     }
 
@@ -192,11 +218,12 @@ impl Counts {
             What::Approval => self.approvals += 1,
             What::Incident => self.incidents += 1,
             What::Stop => self.stops += 1,
+            What::Note => self.notes += 1,
         }
     }
 
     const fn total(&self) -> usize {
-        self.questions + self.approvals + self.incidents + self.stops
+        self.questions + self.approvals + self.incidents + self.stops + self.notes
     }
 
     /// "1 question and 2 approvals wait; 1 limit tripped".
@@ -209,7 +236,8 @@ impl Counts {
         let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for you"));
         let incidents = some(self.incidents, "limit").map(|limits| format!("{limits} tripped"));
         let stops = (self.stops > 0).then(|| "the workspace is stopped".to_owned());
-        [waits, incidents, stops].into_iter().flatten().collect::<Vec<_>>().join("; ")
+        let notes = some(self.notes, "thing").map(|notes| format!("{notes} to know"));
+        [waits, incidents, stops, notes].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
 
@@ -285,11 +313,14 @@ mod tests {
 
     #[test]
     fn a_title_counts_what_waits() {
-        let words = |questions, approvals, incidents, stops| Counts { questions, approvals, incidents, stops }.words();
+        let words = |questions, approvals, incidents, stops| {
+            Counts { questions, approvals, incidents, stops, notes: 0 }.words()
+        };
         assert_eq!(words(1, 0, 0, 0), "1 question waits for you");
         assert_eq!(words(1, 2, 0, 0), "1 question and 2 approvals wait for you");
         assert_eq!(words(0, 1, 2, 1), "1 approval waits for you; 2 limits tripped; the workspace is stopped");
         assert_eq!(words(0, 0, 1, 0), "1 limit tripped");
+        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 things to know");
     }
 
     #[test]

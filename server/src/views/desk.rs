@@ -2,11 +2,13 @@
 
 use lastword_proto::fact::{Latched, Place, SYSTEM, hex};
 use lastword_proto::ids::{ApprovalId, ClaimId, EscalationId, IncidentId, RoomId, TaskId};
-use lastword_proto::state::Incident;
-use lastword_proto::wire::{ApprovalView, ClaimView, EscalationView, IncidentView, RoomView, rfc3339};
+use lastword_proto::state::{Incident, IncidentOn, Lifts};
+use lastword_proto::wire::{
+    ApprovalView, ClaimView, EscalationView, IncidentView, LiftView, RoomView, grant_body, rfc3339,
+};
 use lastword_proto::{Entry, Fact, State};
 
-use super::words::json;
+use super::words::{self, json};
 
 fn request_of(state: &State, task: Option<TaskId>) -> Option<String> {
     Some(state.tasks.get(&task?)?.request.as_ref()?.id.to_string())
@@ -47,10 +49,22 @@ pub(crate) fn escalation(
         request_id: request_of(state, known.task),
         message,
         options: options.iter().map(ToString::to_string).collect(),
+        limit: known.lifts.as_ref().map(|lifts| words::met(&lifts.met)),
+        lifts: known.lifts.as_ref().map_or_else(Vec::new, |lifts| lift_views(lifts)),
         created_at: rfc3339(known.at),
         answered_by: known.by.map(|by| state.name_of(by).to_owned()),
         answer,
     })
+}
+
+fn lift_views(lifts: &Lifts) -> Vec<LiftView> {
+    let view = |(place, lift): (usize, &lastword_proto::fact::Lift)| LiftView {
+        id: format!("lift-{}", place + 1),
+        text: lift.to_string(),
+        grant: grant_body(*lift),
+        chosen: lifts.chosen.is_some_and(|chosen| usize::try_from(chosen) == Ok(place + 1)),
+    };
+    lifts.lifts.iter().enumerate().map(view).collect()
 }
 
 /// An approval.
@@ -79,18 +93,18 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
 
 /// An incident, and what it holds up.
 pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> IncidentView {
-    let (scope, on) = match incident.on {
-        Latched::Grant(grant) => ("grant", grant.to_string()),
-        Latched::Place(Place::Conversation(conv)) => {
-            ("conversation", state.ref_of(conv).map_or_else(|| conv.to_string(), ToString::to_string))
+    let (scope, on, conv) = match incident.on {
+        IncidentOn::Agent(agent) => ("agent", state.name_of(agent).to_owned(), None),
+        IncidentOn::Latch(Latched::Grant(grant)) => {
+            ("grant", grant.to_string(), state.grants.get(&grant).map(|grant| grant.conv))
         }
-        Latched::Place(Place::Room(room)) => {
-            ("room", state.rooms.get(&room).map_or_else(|| room.to_string(), |r| r.name.to_string()))
+        IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => {
+            let name = state.ref_of(conv).map_or_else(|| conv.to_string(), ToString::to_string);
+            ("conversation", name, Some(conv))
         }
-    };
-    let conv = match incident.on {
-        Latched::Grant(grant) => state.grants.get(&grant).map(|grant| grant.conv),
-        Latched::Place(place) => place.conversation(),
+        IncidentOn::Latch(Latched::Place(Place::Room(room))) => {
+            ("room", state.rooms.get(&room).map_or_else(|| room.to_string(), |r| r.name.to_string()), None)
+        }
     };
     IncidentView {
         reference: conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string),
@@ -103,7 +117,10 @@ pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> In
         at: rfc3339(incident.at),
         lifted_at: incident.lifted.map(|(at, _)| rfc3339(at)),
         lifted_by: incident.lifted.map(|(_, by)| state.name_of(by).to_owned()),
-        parked: if incident.lifted.is_some() { Vec::new() } else { parked(state, incident.on) },
+        parked: match incident.on {
+            IncidentOn::Latch(on) if incident.lifted.is_none() => parked(state, on),
+            IncidentOn::Latch(_) | IncidentOn::Agent(_) => Vec::new(),
+        },
     }
 }
 

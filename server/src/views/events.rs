@@ -138,6 +138,8 @@ fn about(state: &State, fact: &Fact) -> About {
     about_people(state, fact)
         .or_else(|| about_work(state, fact))
         .or_else(|| about_desk(state, fact))
+        .or_else(|| about_lifts(state, fact))
+        .or_else(|| about_schedules(state, fact))
         .unwrap_or_else(|| About::new("configured"))
 }
 
@@ -187,6 +189,13 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
             about.with("key", key.id.as_str()).with("admitted", *admitted)
         }
         Fact::Rearmed { conv, by } => About::new("rearmed").conv(*conv).with("by", state.name_of(*by)),
+        Fact::Idled { ms, by } => {
+            let about = About::new("idled").with("ms", *ms);
+            match by {
+                Some(by) => about.with("by", state.name_of(*by)),
+                None => about,
+            }
+        }
         _ => return None,
     })
 }
@@ -214,6 +223,10 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
         }
         Fact::Collected { task, message } => About::new("collected").task(*task).with("message", message.to_string()),
         Fact::Renewed { turn, .. } => About::new("renewed").turn(state, *turn),
+        Fact::TurnFinished { turn, spend, .. } => {
+            let about = About::new("turn_closed").turn(state, *turn);
+            about.with("end", "finished").with("tokens", spend.tokens)
+        }
         Fact::TurnClosed { turn, end, spend, .. } => {
             let about = About::new("turn_closed").turn(state, *turn);
             about.with("end", end.word()).with("tokens", spend.tokens)
@@ -262,6 +275,90 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
             about.with("resource", resource.as_str())
         }
         Fact::Released { claim } => About::new("released").with("claim", claim.to_string()),
+        _ => return None,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
+    Some(match fact {
+        Fact::WriteRefused { agent, write, refusal, .. } => {
+            About::new("write_refused").agent(*agent).refusal(refusal).with("write", write.word())
+        }
+        Fact::RefusalsSummed { agent, code, count } => {
+            About::new("refusals_summed").agent(*agent).with("code", code.word()).with("count", *count)
+        }
+        Fact::IncidentNoted { incident, agent, code, limit, current } => About::new("incident_noted")
+            .agent(*agent)
+            .with("incident", incident.to_string())
+            .with("code", code.word())
+            .with("limit", *limit)
+            .with("current", *current),
+        Fact::AgentLimited { agent, limits } => limits
+            .values()
+            .iter()
+            .filter(|(_, value)| *value > 0)
+            .fold(About::new("agent_limited").agent(*agent), |about, (name, value)| about.with(name, *value)),
+        Fact::AgentGranted { agent, by, spend, .. } => {
+            let about = About::new("agent_granted").agent(*agent).with("by", state.name_of(*by));
+            about.with("tokens", spend.tokens)
+        }
+        Fact::AgentRested { agent, until } => {
+            About::new(if until.is_some() { "agent_rests" } else { "agent_goes_on" }).agent(*agent)
+        }
+        Fact::GrantAged { grant, percent } => About::new("grant_aged").grant(state, *grant).with("percent", *percent),
+        Fact::RoundsGranted { conv, by, rounds, .. } => {
+            let about = About::new("rounds_granted").conv(*conv).with("by", state.name_of(*by));
+            about.with("rounds", *rounds)
+        }
+        Fact::RequestsGranted { task, by, requests } => {
+            let about = About::new("requests_granted").task(*task).with("by", state.name_of(*by));
+            about.with("requests", *requests)
+        }
+        Fact::EscalationLifts { escalation, met, lifts } => {
+            let lifts: Vec<String> = lifts.iter().map(ToString::to_string).collect();
+            let about = About::new("escalation_lifts").with("escalation", escalation.to_string());
+            about.with("code", met.code.word()).with("lifts", lifts)
+        }
+        Fact::LiftChosen { escalation, lift, by } => {
+            let about = About::new("lift_chosen").with("escalation", escalation.to_string());
+            about.with("lift", format!("lift-{lift}")).with("by", state.name_of(*by))
+        }
+        Fact::EscalationExpired { escalation } => {
+            About::new("escalation_expired").with("escalation", escalation.to_string())
+        }
+        Fact::AlertRaised { agent, message, pushed } => {
+            let about = About::new("alert_raised").agent(*agent).with("message", message.to_string());
+            about.with("pushed", *pushed)
+        }
+        Fact::ApprovalOffered { approval, to } => {
+            let names: Vec<&str> = to.iter().map(|to| state.name_of(*to)).collect();
+            of_approval(state, About::new("approval_offered"), *approval).with("to", names)
+        }
+        Fact::HumanActed { by } => About::new("human_acted").agent(*by),
+        Fact::Unattended { percent } => About::new("unattended").with("percent", *percent),
+        Fact::RoleSet { human, role } => About::new("role_set").agent(*human).with("role", role.word()),
+        Fact::Keyed { agent, key, .. } => About::new("keyed").agent(*agent).with("key", key.id.as_str()),
+        Fact::Forgot { items } => About::new("forgot").with("items", *items),
+        Fact::Upgraded { edition } => About::new("upgraded").with("edition", *edition),
+        _ => return None,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+fn about_schedules(state: &State, fact: &Fact) -> Option<About> {
+    Some(match fact {
+        Fact::ScheduleSet { by, schedule, .. } => {
+            About::new("schedule_set").agent(*by).with("schedule", schedule.name.as_str())
+        }
+        Fact::ScheduleRemoved { name } => About::new("schedule_removed").with("schedule", name.as_str()),
+        Fact::ScheduleTicked { name, grant, .. } => {
+            About::new("schedule_ticked").grant(state, *grant).with("schedule", name.as_str())
+        }
+        Fact::ScheduleSkipped { name, code, .. } => {
+            let why = code.map_or("still_open", lastword_proto::Code::word);
+            About::new("schedule_skipped").with("schedule", name.as_str()).with("why", why)
+        }
         _ => return None,
     })
 }
@@ -325,12 +422,33 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
         None
     };
     let conv = about.conv.or(task.map(|task| task.conv)).or(refused);
-    let subject = match fact {
-        Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
-        Fact::Registered { .. } | Fact::Amended { .. } | Fact::Rekeyed { .. } | Fact::Removed { .. } => Subject::People,
+    (subject_of(state, fact), conv)
+}
+
+fn subject_of(state: &State, fact: &Fact) -> Subject {
+    match fact {
+        Fact::ScheduleSet { .. }
+        | Fact::ScheduleRemoved { .. }
+        | Fact::ScheduleTicked { .. }
+        | Fact::ScheduleSkipped { .. } => Subject::Settings,
+        Fact::Configured { .. } | Fact::PolicyConfigured { .. } | Fact::Upgraded { .. } | Fact::Forgot { .. } => {
+            Subject::Settings
+        }
+        Fact::Registered { .. }
+        | Fact::Amended { .. }
+        | Fact::Rekeyed { .. }
+        | Fact::Removed { .. }
+        | Fact::AgentLimited { .. }
+        | Fact::AgentGranted { .. }
+        | Fact::AgentRested { .. }
+        | Fact::HumanActed { .. }
+        | Fact::Keyed { .. }
+        | Fact::RoleSet { .. } => Subject::People,
         Fact::Noticed { .. } | Fact::NoticeRead { .. } => Subject::Notices,
-        Fact::Controlled { .. } => Subject::Control,
-        Fact::LatchSet { .. } | Fact::LatchLifted { .. } => Subject::Incidents,
+        Fact::Controlled { .. } | Fact::Idled { .. } => Subject::Control,
+        Fact::LatchSet { .. } | Fact::LatchLifted { .. } | Fact::IncidentNoted { .. } | Fact::Unattended { .. } => {
+            Subject::Incidents
+        }
         Fact::RoomOpened { .. }
         | Fact::Posted { .. }
         | Fact::PostKeyed { .. }
@@ -339,6 +457,12 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
         Fact::EscalationOpened { .. }
         | Fact::EscalationNoted { .. }
         | Fact::EscalationKeyed { .. }
+        | Fact::EscalationLifts { .. }
+        | Fact::LiftChosen { .. }
+        | Fact::EscalationExpired { .. }
+        | Fact::AlertRaised { .. }
+        | Fact::GrantAged { .. }
+        | Fact::ApprovalOffered { .. }
         | Fact::ApprovalAsked { .. }
         | Fact::ApprovalRuled { .. }
         | Fact::ApprovalDecided { .. }
@@ -361,12 +485,16 @@ pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
         | Fact::Collected { .. }
         | Fact::Renewed { .. }
         | Fact::TurnClosed { .. }
+        | Fact::TurnFinished { .. }
+        | Fact::WriteRefused { .. }
+        | Fact::RefusalsSummed { .. }
+        | Fact::RoundsGranted { .. }
+        | Fact::RequestsGranted { .. }
         | Fact::Late { .. }
         | Fact::Requeued { .. }
         | Fact::Rearmed { .. }
         | Fact::BudgetWarned { .. } => Subject::Work,
-    };
-    (subject, conv)
+    }
 }
 
 fn is_human(state: &State, agent: AgentId) -> bool {

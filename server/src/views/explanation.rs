@@ -1,8 +1,8 @@
 //! Why something is as it is: what the state says of a message's task, conversation, grant and holds.
 
-use lastword_proto::fact::Place;
+use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
-use lastword_proto::state::{Agent, Running};
+use lastword_proto::state::{Agent, IncidentOn, Running};
 use lastword_proto::wire::{Distance, GrantView, Hold, Link, Problem, RefusedSend, StoredMessage};
 use lastword_proto::{Fact, Message, Seq, State};
 
@@ -81,7 +81,8 @@ impl Standing {
         if let Some(agent) = self.agent.and_then(|agent| state.agent(agent)) {
             hold("agent", agent.name().to_owned(), agent.running);
         }
-        for conv in self.conv.into_iter().flat_map(|conv| state.lineage(conv)) {
+        let above = self.conv.into_iter().flat_map(|conv| state.up(conv));
+        for conv in above.filter_map(|conv| state.conversations.get(&conv)) {
             hold("conversation", conv.reference.to_string(), conv.running);
         }
         holds.extend(self.latches(state));
@@ -98,7 +99,7 @@ impl Standing {
         let mut holds = Vec::new();
         if let Some(conv) = self.conv.and_then(|conv| state.conversations.get(&conv)).filter(|conv| conv.latched) {
             let place = self.conv.map(Place::Conversation);
-            let on = |latch: &lastword_proto::fact::Latched| matches!(latch, lastword_proto::fact::Latched::Place(at) if Some(*at) == place);
+            let on = |on: &IncidentOn| matches!(on, IncidentOn::Latch(Latched::Place(at)) if Some(*at) == place);
             let incident = state.incidents.iter().rev().find(|(_, i)| i.lifted.is_none() && on(&i.on));
             holds.push(latched("conversation", conv.reference.to_string(), incident.map(|(id, _)| id.to_string())));
         }

@@ -1,35 +1,54 @@
 //! What rides along with a delivery and wakes no one.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lastword_proto::MessageType;
-use lastword_proto::fact::{Crossing, Place};
-use lastword_proto::ids::TurnId;
+use lastword_proto::fact::{Crossing, Digest, Lift, Place, hex};
+use lastword_proto::ids::{ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
+use lastword_proto::state::{ApprovalState, IncidentOn};
 use lastword_proto::wire::{Notice, NoticeKind, rfc3339};
-use lastword_proto::{Entry, Fact, Message, Seq, State};
+use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State};
 
 use super::messages::{label, stored};
+use super::words;
 use crate::broker::{Handle, Live};
 use crate::edges::Fault;
 
+/// A notice as it is worded, before it has to fit with others into a delivery.
+pub(crate) struct Worded {
+    /// The notice.
+    pub(crate) notice: Notice,
+    /// The held call that it shows whole, with its digest (H2).
+    pub(crate) call: Option<(ApprovalId, Digest)>,
+}
+
 /// Notices by position.
-pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Notice>, Fault> {
+pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, Fault> {
     if seqs.is_empty() {
         return Ok(Vec::new());
     }
     let entries = handle.entries(seqs).await?;
-    let worded = move |live: &Live<'_>| -> Vec<Notice> {
-        entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry)).collect()
+    let alerts: Vec<Seq> = entries.iter().filter_map(|(_, entry)| alert(&entry.fact)).collect();
+    let alerts: BTreeMap<Seq, Arc<Entry>> = handle.entries(alerts).await?.into_iter().collect();
+    let worded = move |live: &Live<'_>| -> Vec<Worded> {
+        entries.iter().filter_map(|(seq, entry)| notice(live.state, *seq, entry, &alerts)).collect()
     };
     Ok(handle.query(worded).await?)
 }
 
-fn notice(state: &State, seq: Seq, entry: &Arc<Entry>) -> Option<Notice> {
+/// The message of an ALERT that is put before the humans.
+pub(crate) const fn alert(fact: &Fact) -> Option<Seq> {
+    if let Fact::AlertRaised { message, .. } = fact { Some(*message) } else { None }
+}
+
+fn notice(state: &State, seq: Seq, entry: &Arc<Entry>, alerts: &BTreeMap<Seq, Arc<Entry>>) -> Option<Worded> {
+    let of = alert(&entry.fact).and_then(|message| Some((message, alerts.get(&message)?)));
+    let (seq, entry) = of.unwrap_or((seq, entry));
     if let Fact::Accepted { message } = &entry.fact {
-        return Some(of_message(state, seq, entry, message));
+        return Some(Worded { notice: of_message(state, seq, entry, message), call: None });
     }
     let (kind, from, reference, body) = told(state, &entry.fact)?;
-    Some(Notice {
+    let notice = Notice {
         id: seq.to_string(),
         kind,
         from,
@@ -39,7 +58,10 @@ fn notice(state: &State, seq: Seq, entry: &Arc<Entry>) -> Option<Notice> {
         payload: None,
         eta_ms: None,
         created_at: rfc3339(entry.at),
-    })
+    };
+    let offered = if let Fact::ApprovalOffered { approval, .. } = &entry.fact { Some(*approval) } else { None };
+    let call = offered.and_then(|id| Some((id, state.approvals.get(&id)?.digest)));
+    Some(Worded { notice, call })
 }
 
 fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Notice {
@@ -66,16 +88,47 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
 
 type Told = (NoticeKind, String, Option<String>, String);
 
-/// The facts that are told to an agent though they are no messages.
-#[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
+/// The facts that are told though they are no messages.
 fn told(state: &State, fact: &Fact) -> Option<Told> {
-    let system = || "system".to_owned();
+    told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact))
+}
+
+fn system() -> String {
+    "system".to_owned()
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
+fn told_of_work(state: &State, fact: &Fact) -> Option<Told> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::Late { turn, agent, body } => {
             let conv = conv_of(state, *turn).and_then(reference);
             (NoticeKind::Late, state.name_of(*agent).to_owned(), conv, body.to_string())
         }
+        Fact::Controlled { control, by, .. } => {
+            let text = format!("{} ordered: {control}.", state.name_of(*by));
+            (NoticeKind::Warning, system(), None, text)
+        }
+        Fact::TurnClosed { turn, .. } => {
+            let text = format!("{turn} has ended: its request was settled otherwise. Stop working on it.");
+            (NoticeKind::Warning, system(), conv_of(state, *turn).and_then(reference), text)
+        }
+        Fact::GrantExtended { by, .. } => {
+            let text = format!("{} granted more for this work.", state.name_of(*by));
+            (NoticeKind::Info, system(), None, text)
+        }
+        Fact::Posted { room, from, body } => {
+            let name = room_name(state, Place::Room(*room));
+            (NoticeKind::Info, state.name_of(*from).to_owned(), name, body.to_string())
+        }
+        _ => return None,
+    })
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
+fn told_of_limits(state: &State, fact: &Fact) -> Option<Told> {
+    let reference = |conv| state.ref_of(conv).map(ToString::to_string);
+    Some(match fact {
         Fact::Warned { place, crossing, turns } => {
             let what = match crossing {
                 Crossing::Soft => "stop sending here; finish with what you have, or escalate to the user",
@@ -92,35 +145,88 @@ fn told(state: &State, fact: &Fact) -> Option<Told> {
             let text = format!("{} (limit {limit}). {}", code.title(), code.hint());
             (NoticeKind::Warning, system(), None, text)
         }
-        Fact::Controlled { control, by, .. } => {
-            let text = format!("{} ordered: {control}.", state.name_of(*by));
+        Fact::GrantAged { grant, percent } => {
+            let (name, text) = aged(state, *grant, *percent);
+            (NoticeKind::Warning, system(), name, text)
+        }
+        Fact::IncidentNoted { incident, agent, code, limit, current } => {
+            let on = IncidentOn::Agent(*agent);
+            let text = format!("{incident}: {}", words::noted(state, on, *code, *limit, *current));
             (NoticeKind::Warning, system(), None, text)
         }
-        Fact::TurnClosed { turn, .. } => {
-            let text = format!("{turn} has ended: its request was settled otherwise. Stop working on it.");
-            (NoticeKind::Warning, system(), conv_of(state, *turn).and_then(reference), text)
-        }
-        Fact::GrantExtended { by, .. } => {
-            let text = format!("{} granted more for this work.", state.name_of(*by));
-            (NoticeKind::Info, system(), None, text)
-        }
+        Fact::Unattended { percent } => (NoticeKind::Warning, system(), None, words::unattended(*percent)),
+        _ => return None,
+    })
+}
+
+/// That most of a grant's time is over, and the command that gives it more.
+fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
+    let conv = state.grants.get(&id).map(|grant| grant.conv);
+    let reference = conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string);
+    let hours = match Lift::of(lastword_proto::Code::GrantExpired, 0) {
+        Some(lift) => lift.extension().time_ms / HOUR_MS,
+        None => 1,
+    };
+    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` gives it more."));
+    let text = format!(
+        "{percent} % of the time of {id} is over. At its end the work is held until a human extends it.{}",
+        step.unwrap_or_default()
+    );
+    (reference, text)
+}
+
+#[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
+fn told_of_decisions(state: &State, fact: &Fact) -> Option<Told> {
+    let reference = |conv| state.ref_of(conv).map(ToString::to_string);
+    Some(match fact {
         Fact::EscalationNoted { escalation, by, body } => {
             (NoticeKind::Info, state.name_of(*by).to_owned(), None, format!("Answer to {escalation}: {body}"))
+        }
+        Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
+            let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
+            (NoticeKind::Alert, state.name_of(*agent).to_owned(), reference(*conv), text)
+        }
+        Fact::EscalationLifts { escalation, .. } => {
+            let conv = state.escalations.get(escalation).and_then(|known| reference(known.conv));
+            (NoticeKind::Info, system(), conv, format!("{escalation}:{}", offered_lifts(state, *escalation)))
         }
         Fact::ApprovalDecided { approval, decision, comment, .. } => {
             let text = format!("{approval}: {decision}. {}", comment.as_deref().unwrap_or_default());
             (NoticeKind::Info, system(), None, text)
         }
-        Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
-            let text = format!("{escalation}: {body}");
-            (NoticeKind::Alert, state.name_of(*agent).to_owned(), reference(*conv), text)
-        }
-        Fact::Posted { room, from, body } => {
-            let name = room_name(state, Place::Room(*room));
-            (NoticeKind::Info, state.name_of(*from).to_owned(), name, body.to_string())
+        Fact::ApprovalOffered { approval, .. } => {
+            let (conv, text) = offered(state, *approval)?;
+            (NoticeKind::Info, system(), conv, text)
         }
         _ => return None,
     })
+}
+
+/// The broker's own sentence about a question that a limit caused, and its lifts, each with its command (H6).
+fn offered_lifts(state: &State, id: EscalationId) -> String {
+    let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
+    let mut text = format!("\n{} Words extend nothing.", words::met(&lifts.met));
+    for (lift, number) in lifts.lifts.iter().zip(1..) {
+        text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
+    }
+    text
+}
+
+/// A call that waits for the reader's decision: all of it (H3).
+fn offered(state: &State, id: ApprovalId) -> Option<(Option<String>, String)> {
+    let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
+    let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
+    let reason = known.reason.as_ref().map(|reason| format!("\nReason: {reason}")).unwrap_or_default();
+    let text = format!(
+        "{id}: {} wants to call {} and you may decide it with resolve_agent_approval, until {}.\n\
+         Arguments: {}{reason}\nDigest: {}",
+        state.name_of(known.agent),
+        known.tool,
+        rfc3339(known.expires_at),
+        &*known.arguments,
+        hex(&known.digest),
+    );
+    Some((conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string), text))
 }
 
 fn room_name(state: &State, place: Place) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Agents, requests and limits.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::State;
 use lastword_proto::fact::SYSTEM;
@@ -9,6 +9,7 @@ use lastword_proto::state::{Agent, Phase, Request, Task};
 use lastword_proto::wire::{AgentView, Distance, HistoryItem, RequestView, rfc3339};
 
 use super::conversations::distance;
+use super::held::held_by;
 use crate::broker::Live;
 
 /// An agent or human; `None` when there is none.
@@ -28,8 +29,17 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         queued: agent.queue.len() as u64,
         notices: agent.notices.len() as u64,
         tokens_today: agent.day.on(live.now()).spend.tokens,
+        rests_until: agent.rests_until().map(rfc3339),
+        role: agent.is_human().then_some(agent.role),
+        limits: own_limits(agent),
         windows: windows(live, agent),
     })
+}
+
+/// Its own limits, by name.
+fn own_limits(agent: &Agent) -> BTreeMap<String, u64> {
+    let own = agent.own_limits().values();
+    own.into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 /// How far it is to the limits of its sliding windows (G1) and of its own roots (D7); none bind a human.
@@ -39,13 +49,15 @@ fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
     }
     let (limits, now) = (&live.state.limits, live.now());
     let sent = agent.recent.iter().filter(|(at, _)| now.since(*at) < limits.window_ms).count();
-    let fanned = agent.recent.iter().filter(|(at, to)| now.since(*at) < limits.fan_out_window_ms && *to != SYSTEM);
+    let fanned = agent.recent.iter().filter(|(at, to)| {
+        now.since(*at) < limits.fan_out_window_ms && *to != SYSTEM && agent.name() != live.state.name_of(*to)
+    });
     let fanned: BTreeSet<AgentId> = fanned.map(|(_, to)| *to).collect();
     let roots = agent.roots.iter().filter(|at| now.since(**at) < HOUR_MS).count();
     vec![
-        distance("sender_messages_max", limits.sender_messages_max, sent as u64),
+        distance("sender_messages_max", agent.sender_messages_max(limits), sent as u64),
         distance("fan_out_targets_max", limits.fan_out_targets_max, fanned.len() as u64),
-        distance("roots_per_hour_max", limits.roots_per_hour_max, roots as u64),
+        distance("roots_per_hour_max", agent.roots_per_hour_max(limits), roots as u64),
     ]
 }
 
@@ -136,6 +148,7 @@ pub(crate) fn request(state: &State, id: TaskId, task: &Task) -> Option<RequestV
         queue_position: queue_position(state, id, task),
         status,
         response: None,
+        held_by: if status.is_some() { Vec::new() } else { held_by(state, id) },
         history: history(state, task, request),
     })
 }

@@ -1,12 +1,45 @@
 //! Sentences that the broker says itself. The core has none; a model reads these.
 
-use lastword_proto::AnswerStatus;
-use lastword_proto::fact::Outcome;
+use lastword_proto::fact::{Met, Outcome};
+use lastword_proto::state::IncidentOn;
+use lastword_proto::{AnswerStatus, Code, State};
 use serde_json::Value;
 
 /// A JSON text as a value; what some edge let in is well-formed.
 pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
+}
+
+/// The broker's own sentence about the limit that caused a question (H6).
+pub(crate) fn met(met: &Met) -> String {
+    let Met { code, limit, current, extended, .. } = met;
+    let title = code.title();
+    let times = match extended {
+        0 => "never extended".to_owned(),
+        1 => "extended once".to_owned(),
+        times => format!("extended {times} times"),
+    };
+    format!("{title}: limit {limit}, would be {current}, {times}.")
+}
+
+/// Something that a human has to know and that holds nothing (D7, G2, B1).
+pub(crate) fn noted(state: &State, on: IncidentOn, code: Code, limit: u64, current: u64) -> String {
+    let about = match on {
+        IncidentOn::Agent(agent) => state.name_of(agent).to_owned(),
+        IncidentOn::Latch(_) => "the workspace".to_owned(),
+    };
+    format!(
+        "{about} met a limit again and again: {} (limit {limit}, would be {current}). Nothing is held.",
+        code.title()
+    )
+}
+
+/// That no human has acted for a large part of the time after which no agent starts work (D12).
+pub(crate) fn unattended(percent: u64) -> String {
+    format!(
+        "No human has acted here for {percent} % of the time after which agents start no work. Any act keeps it going: \
+         open the console, answer something, or run `lastword resume --workspace`."
+    )
 }
 
 /// The body of an answer that the broker gave itself: what happened, and what to do now (Q3, Q6).
@@ -25,6 +58,9 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: Outcome) -> &'static st
         }
         Outcome::Deadline => "The time for this request is over. Do the work yourself, or finish with what you have.",
         Outcome::GrantExpired => "The time of the whole work is over. Finish with what you have.",
+        Outcome::Unanswered => {
+            "No human answered the question of the agent in time. Do the work yourself, or finish with what you have."
+        }
         Outcome::Cancelled => "This request was cancelled. Go on without it.",
         Outcome::AskerEnded => "The work for which this was asked has ended. Stop working on it.",
         Outcome::Stopped => "A human stopped this. Do not try it again; finish with what you have.",

@@ -13,7 +13,14 @@ use lastword_store::{AppendError, Fault, Log, MemoryLog, ReadError, Reader, Snap
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
-    Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: token.credential() }
+    Registration {
+        name: AgentName::new(name).unwrap(),
+        kind,
+        profile,
+        credential: token.credential(),
+        role: None,
+        key: None,
+    }
 }
 
 fn start(log: &MemoryLog) -> (Handle, std::thread::JoinHandle<()>) {

@@ -103,9 +103,9 @@ async fn asking(world: &World, question: Value) -> (Value, Value) {
     (task, world.post("kilo", "/v1/escalations", question).await.is(201))
 }
 
-/// Scripts that come one after the other leave a gap in which htmx looks at a page that its extension is not there for.
+/// Scripts that come one after the other leave a gap in which htmx looks at a page before the console's script is there.
 #[tokio::test]
-async fn what_comes_after_the_page_is_one_script_with_the_extension_in_it() {
+async fn what_comes_after_the_page_is_one_script_with_htmx_and_hints_in_it() {
     let world = World::with(&[]).await;
     let mut browser = Browser::of(&world);
     browser.sign_in("token", world.token("operator")).await.is(303);
@@ -113,9 +113,11 @@ async fn what_comes_after_the_page_is_one_script_with_the_extension_in_it() {
     let scripts: Vec<&str> = page.split("<script src=\"").skip(1).filter(|tag| tag.contains(" defer>")).collect();
     let [script] = scripts[..] else { panic!("{scripts:?}") };
     let script = browser.get(script.split('"').next().unwrap()).await.is(200).text;
-    let order =
-        ["registerExtension(", "registerExtension(\"sse\"", "lw-connect"].map(|part| script.find(part).unwrap());
+    let order = ["var htmx=", "const hints =", "new SharedWorker("].map(|part| script.find(part).unwrap());
     assert!(order.is_sorted(), "{order:?}");
+    let worker = browser.get(page.split("data-worker=\"").nth(1).unwrap().split('"').next().unwrap()).await.is(200);
+    assert_eq!(worker.headers["content-type"], "text/javascript; charset=utf-8");
+    assert!(worker.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'self';"));
 }
 
 #[tokio::test]
@@ -406,6 +408,11 @@ async fn hints_say_what_changed_and_go_on_where_they_were_left() {
     asking(&world, json!({"message": "where?"})).await;
     let seen = until(&mut live, "event: lw-conv-1\n").await;
     assert!(seen.contains("event: lw-inbox\n") && seen.contains("event: lw-conversations\n"), "{seen}");
+    // An id says that all up to it was heard: of the hints about one position, the last one has it.
+    let parts: Vec<&str> = seen.split_terminator("\n\n").collect();
+    let data = |event: &str| event.lines().find(|line| line.starts_with("data: ")).unwrap_or_default().to_owned();
+    let earlier: Vec<_> = parts.windows(2).filter(|pair| data(pair[0]) == data(pair[1])).map(|pair| pair[0]).collect();
+    assert!(!earlier.is_empty() && earlier.iter().all(|event| !event.contains("id: ")), "{seen}");
     drop(live);
     let mut again = listen("/live").header("last-event-id", "1").send().await.unwrap();
     until(&mut again, "event: lw-inbox").await;

@@ -2,15 +2,23 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+mod attendance;
+mod audit;
 mod broker;
+mod clock;
 mod console;
 mod console_people;
 mod desk;
 mod documents;
 mod exchange;
+mod first_edition;
+mod lifts;
 mod mcp;
 mod mcp_elicit;
 mod mcp_wire;
+mod notices;
+mod people;
 mod permit;
+mod schedules;
 mod watching;
 mod world;

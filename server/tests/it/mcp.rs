@@ -16,12 +16,12 @@ async fn rpc(world: &World, who: &str, method: &str, params: Value) -> Value {
     Answer::of(request.json(&body).send().await.unwrap()).await.is(200)["result"].clone()
 }
 
-async fn tool(world: &World, who: &str, name: &str, arguments: Value) -> (Value, bool) {
+pub(crate) async fn tool(world: &World, who: &str, name: &str, arguments: Value) -> (Value, bool) {
     let result = rpc(world, who, "tools/call", json!({ "name": name, "arguments": arguments })).await;
     (result["structuredContent"].clone(), result["isError"] == true)
 }
 
-async fn done(world: &World, who: &str, name: &str, arguments: Value) -> Value {
+pub(crate) async fn done(world: &World, who: &str, name: &str, arguments: Value) -> Value {
     let (value, error) = tool(world, who, name, arguments).await;
     assert!(!error, "{value}");
     value

@@ -54,6 +54,12 @@ impl World {
         token
     }
 
+    /// Registers a human with a role and keeps the token.
+    pub(crate) async fn register_human(&mut self, name: &str, role: &str) {
+        let token = self.post("operator", "/v1/humans", json!({ "name": name, "role": role })).await.is(201);
+        self.tokens.insert(name.into(), token["token"].as_str().unwrap().into());
+    }
+
     /// Ends the server and starts another one on the same directory.
     pub(crate) async fn restart(mut self) -> Self {
         self.server.shutdown().await;

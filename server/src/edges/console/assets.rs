@@ -7,6 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest as _, Sha256};
 
+use super::frame::POLICY;
 use crate::identity::hex;
 
 /// The content never changes under its name.
@@ -33,23 +34,26 @@ static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 });
 static THEME: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("theme", "js", SCRIPT, include_str!("../../../assets/theme.js")));
-/// One file: htmx looks at the page as soon as a moment passes after it was run, and what comes in a file of its own may
-/// come after that. A page would then hear of nothing.
+/// One file: htmx looks at the page as soon as a moment passes after it was run, and the script of the console has to be
+/// there before. A page would else hear of nothing.
 static CONSOLE: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(
         include_str!("../../../assets/htmx/htmx.min.js"),
         "\n",
-        include_str!("../../../assets/htmx/hx-sse.min.js"),
+        include_str!("../../../assets/hints.js"),
         "\n",
         include_str!("../../../assets/console.js"),
     );
     Asset::new("console", "js", SCRIPT, parts)
 });
+/// The stream of hints for all pages of a browser; a page runs it itself where the browser has no shared workers.
+static HINTS: LazyLock<Asset> =
+    LazyLock::new(|| Asset::new("hints", "js", SCRIPT, include_str!("../../../assets/hints.js")));
 static ICON: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("icon", "svg", "image/svg+xml", include_str!("../../../assets/icon.svg")));
 
-fn all() -> [&'static Asset; 4] {
-    [&*STYLE, &*THEME, &*CONSOLE, &*ICON]
+fn all() -> [&'static Asset; 5] {
+    [&*STYLE, &*THEME, &*CONSOLE, &*HINTS, &*ICON]
 }
 
 fn url(asset: &Asset) -> String {
@@ -76,6 +80,11 @@ pub(super) fn script() -> String {
     url(&CONSOLE)
 }
 
+/// The script of the worker that pages share.
+pub(super) fn worker() -> String {
+    url(&HINTS)
+}
+
 /// `GET /assets/{name}`; without a session, for there is nothing in it.
 pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let Some(asset) = all().into_iter().find(|asset| asset.name == name) else {
@@ -84,6 +93,8 @@ pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, asset.kind),
         (header::CACHE_CONTROL, FOREVER),
+        // A worker has the policy of its script, not that of the page.
+        (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];
     (headers, asset.content).into_response()

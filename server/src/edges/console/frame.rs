@@ -17,7 +17,7 @@ use crate::calls::Context;
 use crate::edges::Fault;
 
 /// Nothing is loaded from elsewhere, nothing written into the page runs, and no other site shows it in a frame.
-const POLICY: &str =
+pub(super) const POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
 
 const HEADERS: [(HeaderName, &str); 7] = [

@@ -7,7 +7,7 @@ use axum::response::{Html, IntoResponse as _, Response};
 use lastword_proto::fact::Decision as Verdict;
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::wire::{ApprovalView, DecideApproval, EscalationView};
+use lastword_proto::wire::{DecideApproval, EscalationAnswer, EscalationView};
 use lastword_proto::{Code, Priority};
 use maud::{Markup, html};
 use serde::Deserialize;
@@ -16,7 +16,7 @@ use super::forms::{Form, Nothing, filled};
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
-use super::parts::{badge, code, conversation, excerpt, foreign, foreign_line, json, links, plural, time};
+use super::parts::{badge, conversation, excerpt, foreign, foreign_line, links, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
 use crate::calls::{Context, desk, turns};
@@ -65,7 +65,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 fn card(viewer: &Viewer, moment: &Moment, decision: &Decision) -> Markup {
     match &decision.asked {
         Asked::Question(asked) => question(viewer, moment, decision, asked),
-        Asked::Call(held) => call(viewer, moment, decision, held),
+        Asked::Call(held) => super::call::card(viewer, moment, decision, held),
     }
 }
 
@@ -90,6 +90,14 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
                         }
                     }
                 }
+                @if let Some(limit) = &asked.limit {
+                    p { (limit) " Words extend nothing; choose what to give:" }
+                    div.buttons role="group" aria-label="What the broker offers" {
+                        @for lift in &asked.lifts {
+                            button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
+                        }
+                    }
+                }
                 div.answer {
                     label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
                     textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
@@ -100,59 +108,8 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
     }
 }
 
-fn call(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
-    let id = &held.id;
-    let to = |verb: &str| format!("/approvals/{id}/{verb}");
-    let arguments = json(&held.arguments);
-    html! {
-        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
-            header {
-                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " wants to call " code { (foreign_line(&held.tool)) } }
-                (urgency(decision.priority))
-                @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
-                span.grow {}
-                code.faint { (id) } (time(&held.created_at, moment.now))
-            }
-            (chain(decision, held.reference.as_deref().unwrap_or_default()))
-            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
-            (code(&arguments))
-            p.facts {
-                span { "denied by itself " (time(&held.expires_at, moment.now)) }
-                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
-                span.digest title="SHA-256 of this call: what you approve is exactly it" { "digest " code { (held.digest) } }
-            }
-            div.decide {
-                (viewer.form(&format!("{id}-approve"), &to("approve"), &html! {
-                    input type="hidden" name="digest" value=(held.digest);
-                    button.main type="submit" data-key="a" { "Approve" }
-                }))
-                (viewer.form(&format!("{id}-reject"), &to("reject"), &html! {
-                    label.unseen for={ (id) "-reason" } { "Why " (id) " is rejected" }
-                    input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason, for the agent" data-key="r" autocomplete="off";
-                    button.danger type="submit" { "Reject" }
-                }))
-            }
-            details id={ (id) "-more" } {
-                summary { "Respond, edit or ignore" }
-                (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
-                    label for={ (id) "-words" } { "Reject it, and tell the agent what to do instead" }
-                    textarea id={ (id) "-words" } name="comment" rows="2" {}
-                    button type="submit" { "Respond" }
-                }))
-                (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
-                    label for={ (id) "-input" } { "Approve it with other arguments" }
-                    textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" { (arguments) }
-                    button type="submit" { "Approve the edited call" }
-                }))
-                (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
-                    button type="submit" { "Ignore" } " " span.faint { "The agent is told that nobody decided." }
-                }))
-            }
-        }
-    }
-}
-
-fn urgency(priority: Priority) -> Markup {
+/// How urgent it is, where that is out of the ordinary.
+pub(super) fn urgency(priority: Priority) -> Markup {
     match priority {
         Priority::Urgent | Priority::High => badge(priority.word()),
         Priority::Normal | Priority::Low => html! {},
@@ -160,7 +117,7 @@ fn urgency(priority: Priority) -> Markup {
 }
 
 /// How it came to this: who asked whom, from the root on.
-fn chain(decision: &Decision, reference: &str) -> Markup {
+pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
     html! {
         div.chain {
             p {
@@ -199,6 +156,7 @@ const fn escalation_word(state: EscalationState) -> &'static str {
         EscalationState::Open => "open",
         EscalationState::Answered => "answered",
         EscalationState::Withdrawn => "withdrawn",
+        EscalationState::Expired => "expired",
     }
 }
 
@@ -218,9 +176,10 @@ pub(super) struct Answer {
     #[serde(default)]
     answer: String,
     option: Option<String>,
+    lift: Option<String>,
 }
 
-/// `POST /escalations/{id}/answer`: one of the options, or words.
+/// `POST /escalations/{id}/answer`: one of the options, a lift, or words.
 pub(super) async fn answer(
     State(ctx): State<Context>,
     Path(id): Path<String>,
@@ -229,8 +188,11 @@ pub(super) async fn answer(
     let Form { viewer, fields } = form;
     let wanted = EscalationId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
     let text = fields.option.or_else(|| filled(&fields.answer));
-    let text = text.ok_or_else(|| Fault::new(Code::Malformed, "Write an answer, or choose one"))?;
-    match desk::answer(&ctx, viewer.caller, wanted, &text).await {
+    if text.is_none() && fields.lift.is_none() {
+        return Err(Fault::new(Code::Malformed, "Write an answer, or choose one").into());
+    }
+    let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
+    match desk::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
             let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " goes on." };
             Ok(viewer.done(&words, "/", &[Topic::Inbox]))

@@ -24,7 +24,8 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let moment = Moment::of(&ctx);
     let incidents = control::incidents(&ctx, viewer.caller).await?.items;
     let limits = control::limits(&ctx).await?;
-    let (lifted, open): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.lifted_at.is_some());
+    let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
+    let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {
         (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "holds", "hold")) " something" } }))
         @if open.is_empty() {
@@ -33,6 +34,13 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             }))
         }
         div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
+        @if !noted.is_empty() {
+            details #noted.fold open {
+                summary { "To know; nothing is held " span.count { (noted.len()) } }
+                ul.lines { @for incident in noted.iter().take(LIFTED_MAX) { li { (note(&moment, incident)) } } }
+                @if noted.len() > LIFTED_MAX { p.faint { "and " (noted.len() - LIFTED_MAX) " before them" } }
+            }
+        }
         @if !lifted.is_empty() {
             details #lifted.fold {
                 summary { "Lifted " span.count { (lifted.len()) } }
@@ -144,6 +152,14 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
                 }))
             }
         }
+    }
+}
+
+/// An agent that met a limit again and again.
+fn note(moment: &Moment, incident: &IncidentView) -> Markup {
+    html! {
+        code { (incident.id) } " " b { (foreign_line(&incident.on)) } ": " (incident.code.title()) ", "
+        (number(incident.current)) " of " (number(incident.limit)) " " (time(&incident.at, moment.now))
     }
 }
 

@@ -10,8 +10,9 @@ use super::frame::Failed;
 use super::live::Topic;
 use super::parts::plural;
 use super::session::Viewer;
-use super::{assets, parts, workspace};
+use super::{assets, clock, parts, workspace};
 use crate::calls::{Context, control, decisions};
+use crate::clock::Standing;
 
 /// The pages that the navigation leads to, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,7 @@ pub(super) struct Page<'a> {
 pub(super) struct Moment {
     /// The broker's time.
     pub(super) now: Time,
+    clock: Standing,
     /// The last position that the page can show; hints go on behind it.
     seq: u64,
 }
@@ -63,7 +65,8 @@ pub(super) struct Moment {
 impl Moment {
     /// Now; to be taken before anything that the page shows is looked at.
     pub(super) fn of(ctx: &Context) -> Self {
-        Self { now: ctx.handle.now(), seq: ctx.handle.committed().borrow().0 }
+        let clock = ctx.handle.clock();
+        Self { now: clock.broker, clock, seq: ctx.handle.committed().borrow().0 }
     }
 }
 
@@ -126,12 +129,12 @@ impl Viewer {
                 }
             }
             (workspace::banner(running))
+            (clock::banner(self, moment.clock))
             div #banner.banner role="status" hidden {}
             div #flash aria-live="polite" {}
             (announcement(waiting))
             // The hints: their events go up to the body, where the parts of the page listen.
-            div #live hidden hx-sse:connect={ "/live?after=" (moment.seq) } hx-trigger="load, lw-connect" hx-swap="none"
-                hx-config="sse:{reconnectDelay:400ms, reconnectMaxDelay:4s, reconnectJitter:0.2}" {}
+            div #live hidden data-after=(moment.seq) data-worker=(assets::worker()) {}
             (main(self, page))
             (help())
             (palette())
@@ -234,7 +237,7 @@ fn help() -> Markup {
     let keys: &[(&str, &str)] = &[
         ("j k", "next and previous entry"),
         ("Enter", "open the entry, or press what has the focus"),
-        ("a", "go to Approve of this entry, where Enter does it; or to its answer"),
+        ("a", "unfold what is unseen of the call; then go to Approve, where Enter does it; or to the answer"),
         ("Ctrl Enter", "send what is typed"),
         ("r", "go to the reason for a rejection; Enter sends it"),
         ("c", "write a message to an agent"),

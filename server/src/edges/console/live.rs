@@ -109,7 +109,10 @@ impl Feed {
         stream::unfold(self, |mut feed| async move {
             let topic = feed.next().await?;
             let seq = feed.last.0.to_string();
-            Some((Ok(Sse::default().id(&seq).event(topic.to_string()).data(&seq)), feed))
+            let event = Sse::default().event(topic.to_string()).data(&seq);
+            // Whoever goes on behind an id has heard everything up to it: the last of several hints has it.
+            let event = if feed.ready.is_empty() { event.id(&seq) } else { event };
+            Some((Ok(event), feed))
         })
     }
 

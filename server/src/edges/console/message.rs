@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::frame::Failed;
 use super::layout::{Moment, Page, Place, heading};
-use super::parts::{badge, code, conversation, foreign, foreign_line, json, links, time};
+use super::parts::{badge, code, conversation, foreign, foreign_line, links, time};
 use super::session::Viewer;
 use super::{live, log};
 use crate::calls::Context;
@@ -54,8 +54,8 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
         @if message.body.is_empty() { p.faint { "It has no text." } } @else { (foreign(&message.body)) }
-        @if let Some(payload) = &message.payload { h2 { "Payload" } (code(&json(payload))) }
-        @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(&json(metadata))) }
+        @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
+        @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
     }
 }
 

@@ -3,19 +3,16 @@
 use lastword_proto::Time;
 use lastword_proto::fact::Control;
 use lastword_proto::state::Running;
-use lastword_proto::visible::{escape, escape_json};
+use lastword_proto::visible::escape;
+use lastword_proto::wire::call::json;
 use lastword_proto::wire::{Distance, parse_rfc3339};
 use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::calls::canonical::canonical;
 use crate::calls::decisions::Link;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Bytes of a text that are shown at once; the rest is folded.
-const SHOWN_BYTES: usize = 1_200;
-const SHOWN_LINES: usize = 24;
 /// Bytes of a folded text in one block: a browser lays out those in sight only.
 const BLOCK_BYTES: usize = 8_000;
 
@@ -43,40 +40,53 @@ pub(super) fn excerpt(text: &str, chars: usize) -> Markup {
 
 /// A text of others, with its line ends; a long one is folded.
 pub(super) fn foreign(text: &str) -> Markup {
-    folded(text, "foreign")
+    Fold::USUAL.escaped(&escape(text), "foreign")
 }
 
-/// The same of what a machine reads: JSON, a command.
-pub(super) fn code(text: &str) -> Markup {
-    folded(text, "foreign code")
+/// The same of JSON.
+pub(super) fn code(value: &Value) -> Markup {
+    Fold::USUAL.escaped(&json(value), "foreign code")
 }
 
-fn folded(text: &str, class: &str) -> Markup {
-    let cut = cut(text, SHOWN_BYTES, SHOWN_LINES);
-    let (first, rest) = text.split_at(cut);
-    html! {
-        div class=(class) {
-            pre { (escape(first)) }
-            @if !rest.is_empty() {
-                details.rest {
-                    summary { "Show all (" (bytes(text.len())) ")" }
-                    @for block in blocks(rest) { pre { (escape(block)) } }
+/// How much of a text is shown at once; the rest is folded.
+#[derive(Clone, Copy)]
+pub(super) struct Fold {
+    /// Bytes before the fold.
+    pub(super) bytes_max: usize,
+    /// Lines before the fold.
+    pub(super) lines_max: usize,
+}
+
+impl Fold {
+    /// For most texts.
+    pub(super) const USUAL: Self = Self { bytes_max: 1_200, lines_max: 24 };
+
+    /// How many lines of the text are behind the fold.
+    pub(super) fn lines_unseen(self, text: &str) -> usize {
+        text[cut(text, self.bytes_max, self.lines_max)..].lines().count()
+    }
+
+    /// A text that is escaped already.
+    pub(super) fn escaped(self, text: &str, class: &str) -> Markup {
+        let (first, rest) = text.split_at(cut(text, self.bytes_max, self.lines_max));
+        let unseen = rest.lines().count();
+        html! {
+            div class=(class) {
+                pre { (first) }
+                @if unseen > 0 {
+                    details.rest data-lines=(unseen) {
+                        summary { "Show all (" (bytes(text.len())) "), " (plural(unseen as u64, "more line", "more lines")) }
+                        div tabindex="-1" { @for block in blocks(rest) { pre { (block) } } }
+                    }
                 }
             }
         }
     }
 }
 
-/// JSON with sorted members, on several lines; what can't be seen is written as JSON writes it.
-pub(super) fn json(value: &Value) -> String {
-    let sorted = serde_json::from_str::<Value>(&canonical(value));
-    let pretty = sorted.and_then(|value| serde_json::to_string_pretty(&value)).unwrap_or_default();
-    escape_json(&pretty)
-}
-
 /// Where to cut so that at most so many bytes and lines come before, at the end of a line where one is near.
 fn cut(text: &str, max_bytes: usize, max_lines: usize) -> usize {
-    let lines = text.match_indices('\n').nth(max_lines).map_or(text.len(), |(at, _)| at + 1);
+    let lines = text.match_indices('\n').nth(max_lines.saturating_sub(1)).map_or(text.len(), |(at, _)| at + 1);
     if lines <= max_bytes {
         return lines;
     }
@@ -253,12 +263,14 @@ mod tests {
     #[test]
     fn a_long_text_is_folded_and_nothing_of_it_is_lost() {
         let text = "ä\n".repeat(100_000);
-        let at = cut(&text, SHOWN_BYTES, SHOWN_LINES);
-        assert_eq!(text[..at].lines().count(), SHOWN_LINES + 1);
+        let Fold { bytes_max, lines_max } = Fold::USUAL;
+        let at = cut(&text, bytes_max, lines_max);
+        assert_eq!(text[..at].lines().count(), lines_max);
+        assert_eq!(Fold::USUAL.lines_unseen(&text), 100_000 - lines_max);
         assert_eq!(blocks(&text[at..]).concat(), text[at..]);
         assert_eq!(blocks(&"ä".repeat(20_000)).concat().len(), 40_000);
-        assert_eq!(cut("short", SHOWN_BYTES, SHOWN_LINES), 5);
-        assert!(foreign(&text).into_string().contains("Show all (300 kB)"));
+        assert_eq!(cut("short", bytes_max, lines_max), 5);
+        assert!(foreign(&text).into_string().contains("Show all (300 kB), 99976 more lines"));
     }
 
     #[test]

@@ -65,6 +65,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,
     };
+    registry::act(&ctx, principal).await?;
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
@@ -104,6 +105,13 @@ fn within(next: Option<&str>) -> &str {
         path.starts_with('/') && !path.starts_with("//") && !path.contains(|c: char| c == '\\' || c.is_control())
     };
     next.filter(ours).unwrap_or("/")
+}
+
+/// `POST /attend`: a person opened a page, as the page's script says once an hour at most (D12).
+pub(super) async fn attend(State(ctx): State<Context>, form: Form<Nothing>) -> Result<StatusCode, Failed> {
+    let Nothing {} = form.fields;
+    registry::act(&ctx, form.viewer.caller.principal).await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /sign-out`: ends the session, here and wherever else its cookie may be.

@@ -53,7 +53,7 @@ pub(super) fn of(lines: &[Line]) -> BTreeMap<u64, Work> {
             if let Some((_, work)) = tasks.get_mut(task) {
                 work.attempts = work.attempts.max(*attempt);
             }
-        } else if let Fact::TurnClosed { turn, spend, .. } = fact
+        } else if let Fact::TurnClosed { turn, spend, .. } | Fact::TurnFinished { turn, spend, .. } = fact
             && let Some((_, work)) = turns.get(turn).and_then(|task| tasks.get_mut(task))
         {
             work.tokens += spend.tokens;

@@ -1,14 +1,14 @@
-//! `/v1/agents`.
+//! `/v1/agents` and `/v1/humans`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
-use lastword_proto::wire::{AgentPatch, AgentToken, AgentView, NewAgent, Page};
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, HumanPatch, NewAgent, NewHuman, Page};
 
 use super::conversations::word;
-use super::extract::Json;
+use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, control, registry};
 use crate::edges::Fault;
 
@@ -19,9 +19,11 @@ pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<
 pub(super) async fn add(
     State(ctx): State<Context>,
     caller: Caller,
+    Key(key): Key,
     Json(new): Json<NewAgent>,
 ) -> Result<(StatusCode, Out<AgentToken>), Fault> {
     caller.human()?;
+    let new = NewAgent { key, ..new };
     Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
 }
 
@@ -55,6 +57,40 @@ pub(super) async fn remove(
 ) -> Result<StatusCode, Fault> {
     registry::remove(&ctx, caller, &name).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives an agent more for today.
+pub(super) async fn grant(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Json(more): Json<AgentGrant>,
+) -> Result<Out<AgentView>, Fault> {
+    registry::grant(&ctx, caller, &name, more).await.map(Out)
+}
+
+pub(super) async fn humans(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, Fault> {
+    registry::humans(&ctx).await.map(Out)
+}
+
+pub(super) async fn add_human(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Key(key): Key,
+    Json(new): Json<NewHuman>,
+) -> Result<(StatusCode, Out<AgentToken>), Fault> {
+    caller.human()?;
+    let new = NewAgent { key, ..NewAgent::from(new) };
+    Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn amend_human(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Json(patch): Json<HumanPatch>,
+) -> Result<Out<AgentView>, Fault> {
+    registry::set_role(&ctx, caller, &name, patch.role).await.map(Out)
 }
 
 /// A new token, or a control.

@@ -8,7 +8,7 @@ use lastword_proto::wire::{
     ApprovalView, DecideApproval, EscalationAnswer, EscalationView, HeldCall, NewEscalation, Page, UseApproval,
 };
 
-use super::extract::{Json, Params, WaitParams, id};
+use super::extract::{Json, Key, Params, WaitParams, id};
 use crate::calls::{Caller, Context, desk};
 use crate::edges::Fault;
 
@@ -22,8 +22,10 @@ pub(super) async fn escalations(
 pub(super) async fn escalate(
     State(ctx): State<Context>,
     caller: Caller,
+    Key(key): Key,
     Json(new): Json<NewEscalation>,
 ) -> Result<(StatusCode, Out<EscalationView>), Fault> {
+    let new = NewEscalation { key, ..new };
     Ok((StatusCode::CREATED, Out(desk::escalate(&ctx, caller, new).await?)))
 }
 
@@ -43,18 +45,22 @@ pub(super) async fn answer(
     Path(text): Path<String>,
     Json(answer): Json<EscalationAnswer>,
 ) -> Result<Out<EscalationView>, Fault> {
-    desk::answer(&ctx, caller, id(&text, EscalationId::parse)?, &answer.answer).await.map(Out)
+    desk::answer(&ctx, caller, id(&text, EscalationId::parse)?, &answer).await.map(Out)
 }
 
 pub(super) async fn approvals(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, Fault> {
-    desk::approvals(&ctx, caller).await.map(Out)
+    let page = desk::approvals(&ctx, caller).await?;
+    ctx.shown.remember_views(caller.principal.agent(), &page.items);
+    Ok(Out(page))
 }
 
 pub(super) async fn hold(
     State(ctx): State<Context>,
     caller: Caller,
+    Key(key): Key,
     Json(call): Json<HeldCall>,
 ) -> Result<(StatusCode, Out<ApprovalView>), Fault> {
+    let call = HeldCall { key, ..call };
     Ok((StatusCode::CREATED, Out(desk::hold(&ctx, caller, call).await?)))
 }
 
@@ -65,7 +71,9 @@ pub(super) async fn approval(
     Params(params): Params<WaitParams>,
 ) -> Result<Out<ApprovalView>, Fault> {
     let wait = params.wait()?.unwrap_or_default();
-    desk::approval(&ctx, caller, id(&text, ApprovalId::parse)?, wait).await.map(Out)
+    let view = desk::approval(&ctx, caller, id(&text, ApprovalId::parse)?, wait).await?;
+    ctx.shown.remember_views(caller.principal.agent(), [&view]);
+    Ok(Out(view))
 }
 
 pub(super) async fn decide(

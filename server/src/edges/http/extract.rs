@@ -52,6 +52,17 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
     Ok(Some(RequestId::new(text).map_err(|e| wrong(&e))?))
 }
 
+/// The header `Idempotency-Key`, where the call has one.
+pub(super) struct Key(pub(super) Option<RequestId>);
+
+impl FromRequestParts<Context> for Key {
+    type Rejection = Fault;
+
+    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, Fault> {
+        idempotency_key(&parts.headers).map(Self)
+    }
+}
+
 /// The query's parameters; an unknown one is refused by name.
 pub(super) struct Params<T>(pub(super) T);
 

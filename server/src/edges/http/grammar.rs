@@ -27,6 +27,7 @@ const TEXT: &str = concat!(
     r"\[DEPTH:([0-9]|[1-9][0-9]|1[0-9][0-9]|2[0-4][0-9]|25[0-5])\]",
 );
 const GRANT_ID: &str = "^grant-[0-9]{1,19}$";
+const LIFT_ID: &str = "^lift-[1-9][0-9]{0,8}$";
 const NOT_BLANK: &str = r"\S";
 
 /// What a member has to be like.
@@ -59,6 +60,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("NewAgent", "groups", Form::Text(NAME)),
     ("AgentPatch", "actions", Form::Text(NAME)),
     ("AgentPatch", "groups", Form::Text(NAME)),
+    ("NewHuman", "name", Form::Own(NAME, RESERVED)),
     ("NewClaim", "resource", Form::Text(RESOURCE)),
     ("NewRoom", "name", Form::Text(REF)),
     ("NewRoom", "members", Form::Own(NAME, RESERVED)),
@@ -68,6 +70,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("Extend", "grant", Form::Text(GRANT_ID)),
     ("NewEscalation", "message", Form::Text(NOT_BLANK)),
     ("NewEscalation", "ref", Form::Text(REF)),
+    ("EscalationAnswer", "lift", Form::Text(LIFT_ID)),
     ("HeldCall", "tool", Form::Text(NOT_BLANK)),
     ("DecideApproval", "digest", Form::Text(DIGEST)),
 ];
@@ -93,6 +96,15 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
     if let Some(decision) = schemas.get_mut("DecideApproval") {
         decision["anyOf"] = decided();
     }
+    if let Some(answer) = schemas.get_mut("EscalationAnswer") {
+        answer["anyOf"] = answered();
+    }
+    if let Some(more) = schemas.get_mut("AgentGrant") {
+        more["anyOf"] = given();
+    }
+    if let Some(limits) = schemas.get_mut("AgentPatch").and_then(|patch| member_of(patch, "limits")) {
+        limits["propertyNames"] = json!({ "enum": lastword_proto::fact::AgentLimits::NAMES });
+    }
     schemas.values_mut().for_each(unsigned);
 }
 
@@ -108,6 +120,22 @@ fn decided() -> Value {
             "required": ["input"],
             "properties": { "decision": { "const": "edit" }, "input": { "not": { "type": "null" } } },
         },
+    ])
+}
+
+/// An answer has words, or chooses a lift.
+fn answered() -> Value {
+    json!([
+        { "required": ["answer"], "properties": { "answer": { "pattern": NOT_BLANK } } },
+        { "required": ["lift"], "properties": { "lift": { "type": "string" } } },
+    ])
+}
+
+/// A grant gives something: a millionth of a dollar at least.
+fn given() -> Value {
+    json!([
+        { "required": ["tokens"], "properties": { "tokens": { "minimum": 1 } } },
+        { "required": ["cost_usd"], "properties": { "cost_usd": { "minimum": 0.000_001 } } },
     ])
 }
 

@@ -70,11 +70,14 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, Fault> {
     Ok(draft)
 }
 
-/// The header `Idempotency-Key` stands for a missing `request_id`; an answer or status is about another's.
+/// The header `Idempotency-Key` stands for a missing `request_id`, and names no work item (Q1); an answer or status is
+/// about another's.
 fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, Fault> {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
-    if let Some(key) = idempotency_key(headers)?.filter(|_| !about_another) {
-        draft.request_id.get_or_insert(key);
+    let key = idempotency_key(headers)?.filter(|_| !about_another && draft.request_id.is_none());
+    if key.is_some() {
+        draft.request_id = key;
+        draft.key_only = true;
     }
     Ok(draft)
 }

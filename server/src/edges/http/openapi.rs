@@ -43,8 +43,12 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/agents", "List agents and humans", "", "", 200, "Page_AgentView"),
     ("post", "/agents", "Register an agent or human; its token is shown this once", "", "NewAgent", 201, "AgentToken"),
     ("get", "/agents/{name}", "One agent; `me` is whoever asks", "", "", 200, "AgentView"),
-    ("patch", "/agents/{name}", "Change what an agent may do", "", "AgentPatch", 200, "AgentView"),
+    ("patch", "/agents/{name}", "Change what an agent may do, and its own limits", "", "AgentPatch", 200, "AgentView"),
     ("delete", "/agents/{name}", "Remove an agent", "", "", 204, ""),
+    ("post", "/agents/{name}/grant", "Give an agent more for today", "", "AgentGrant", 200, "AgentView"),
+    ("get", "/humans", "List humans, with their roles", "", "", 200, "Page_AgentView"),
+    ("post", "/humans", "Register a human; the token is shown this once", "", "NewHuman", 201, "AgentToken"),
+    ("patch", "/humans/{name}", "Set what a human may do", "", "HumanPatch", 200, "AgentView"),
     ("post", "/agents/{name}/token", "Replace an agent's token", "", "", 201, "AgentToken"),
     ("get", "/requests/{id}", "A request, as it stands", "", "", 200, "RequestView"),
     ("post", "/requests/{id}/cancel", "Take a request back", "", "", 200, "RequestView"),
@@ -73,8 +77,14 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/claims", "List leases on resources", "", "", 200, "Page_ClaimView"),
     ("post", "/claims", "Lease a resource", "", "NewClaim", 201, "ClaimView"),
     ("delete", "/claims/{id}", "End a lease", "", "", 204, ""),
+    ("get", "/schedules", "List schedules", "", "", 200, "Page_ScheduleView"),
+    ("post", "/schedules", "Set a schedule: a request at each tick", "", "NewSchedule", 201, "ScheduleView"),
+    ("delete", "/schedules/{id}", "Take a schedule away", "", "", 204, ""),
+    ("post", "/schedules/{id}/run", "Let a schedule run now", "", "", 200, "ScheduleView"),
     ("get", "/events", "Watch what happens, as server-sent events", "after until", "", 200, "Event"),
     ("get", "/limits", "The numbers in force", "", "", 200, "LimitsView"),
+    ("get", "/clock", "The broker's time beside the wall clock's", "", "", 200, "ClockView"),
+    ("post", "/clock/accept", "Accept that the wall clock is right", "", "", 200, "ClockView"),
 ];
 
 #[derive(utoipa::OpenApi)]
@@ -95,6 +105,9 @@ pub(super) const CALLS: &[Row] = &[
         wire::NewAgent,
         wire::AgentPatch,
         wire::AgentToken,
+        wire::AgentGrant,
+        wire::NewHuman,
+        wire::HumanPatch,
         wire::RequestView,
         wire::EscalationView,
         wire::NewEscalation,
@@ -108,11 +121,14 @@ pub(super) const CALLS: &[Row] = &[
         wire::NewRoom,
         wire::Post,
         wire::Posted,
+        wire::NewSchedule,
+        wire::ScheduleView,
         wire::ClaimView,
         wire::NewClaim,
         wire::Event,
         wire::Explanation,
         wire::LimitsView,
+        wire::ClockView,
         wire::Problem,
     ))
 )]
@@ -122,6 +138,7 @@ struct Components;
 /// the calls that have that parameter.
 const LINKS: &[(&str, &str, &str, &[&str])] = &[
     ("post_agents", "name", "name", &["get_agents_name", "patch_agents_name", "delete_agents_name"]),
+    ("post_humans", "name", "name", &["patch_humans_name"]),
     ("post_escalations", "id", "id", &["get_escalations_id", "post_escalations_id_answer"]),
     ("post_approvals", "id", "id", &["get_approvals_id", "post_approvals_id_decision", "post_approvals_id_use"]),
     ("post_rooms", "name", "room", &["post_rooms_room_messages"]),
@@ -157,7 +174,7 @@ pub(super) fn schemas() -> Map<String, Value> {
 fn operation(&(method, path, summary, query, body, status, response): &Row) -> Value {
     let mut parameters: Vec<Value> = path_names(path).map(|name| parameter(path, name, "path")).collect();
     parameters.extend(query.split_whitespace().map(|name| parameter(path, name, "query")));
-    if matches!(body, "Envelope" | "Post") {
+    if is_keyed(body) {
         parameters.push(parameter(path, "Idempotency-Key", "header"));
     }
     if takes_turn(path, method) {
@@ -228,6 +245,14 @@ fn request_body(body: &str) -> Value {
     }
     // A body whose members may all be left out may be left out itself.
     json!({ "required": !matches!(body, "Finish" | "Progress" | "Extend" | "AgentPatch"), "content": content })
+}
+
+/// Whether a call makes something, so that a key makes its retry the same call (Q1).
+fn is_keyed(body: &str) -> bool {
+    matches!(
+        body,
+        "Envelope" | "Post" | "NewAgent" | "NewHuman" | "NewEscalation" | "HeldCall" | "NewRoom" | "NewClaim"
+    )
 }
 
 /// Whether a call may be made in a turn, which the header names by its token.

@@ -2,11 +2,11 @@
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::StatusCode;
 use lastword_proto::ids::ClaimId;
 use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, RoomView};
 
-use super::extract::{Json, id, idempotency_key};
+use super::extract::{Json, Key, id};
 use crate::calls::{Caller, Context, rooms};
 use crate::edges::Fault;
 
@@ -17,8 +17,10 @@ pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<O
 pub(super) async fn open(
     State(ctx): State<Context>,
     caller: Caller,
+    Key(key): Key,
     Json(new): Json<NewRoom>,
 ) -> Result<(StatusCode, Out<RoomView>), Fault> {
+    let new = NewRoom { key, ..new };
     Ok((StatusCode::CREATED, Out(rooms::open(&ctx, caller, new).await?)))
 }
 
@@ -26,10 +28,9 @@ pub(super) async fn post(
     State(ctx): State<Context>,
     caller: Caller,
     Path(room): Path<String>,
-    headers: HeaderMap,
+    Key(key): Key,
     Json(post): Json<Post>,
 ) -> Result<(StatusCode, Out<Posted>), Fault> {
-    let key = idempotency_key(&headers)?;
     Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post, key).await?)))
 }
 
@@ -40,8 +41,10 @@ pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Resul
 pub(super) async fn claim(
     State(ctx): State<Context>,
     caller: Caller,
+    Key(key): Key,
     Json(new): Json<NewClaim>,
 ) -> Result<(StatusCode, Out<ClaimView>), Fault> {
+    let new = NewClaim { key, ..new };
     Ok((StatusCode::CREATED, Out(rooms::claim(&ctx, caller, new).await?)))
 }
 

@@ -9,6 +9,7 @@ use lastword_proto::wire::LimitsView;
 
 use crate::calls::{Caller, Context, control};
 use crate::edges::Fault;
+use crate::views;
 
 pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, Fault> {
     control::limits(&ctx).await.map(Out)
@@ -19,17 +20,18 @@ pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The broker takes inputs.
+/// The broker takes inputs, whatever its clock says.
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
-        Ok(_) if !*ctx.stopping.borrow() => "ready\n".into_response(),
+        Ok(_) if !*ctx.stopping.borrow() => Out(views::ready(true, ctx.handle.clock())).into_response(),
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => Fault::from(unserved).into_response(),
     }
 }
 
 pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
-    let text = ctx.handle.metrics().text(ctx.handle.queue_depth(), ctx.handle.known());
+    let difference_ms = ctx.handle.clock().difference_ms;
+    let text = ctx.handle.metrics().text(ctx.handle.queue_depth(), ctx.handle.known(), difference_ms);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

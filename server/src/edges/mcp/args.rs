@@ -108,6 +108,12 @@ pub(super) struct ById {
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
+pub(super) struct Check {
+    pub(super) request_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
 #[derive(Deserialize)]

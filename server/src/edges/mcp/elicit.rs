@@ -1,7 +1,7 @@
 //! Escalations that are answered in the asking agent's own client. An agent speaks for its client, so this is only where
 //! the operator says that a human sits there, and who that is; the answer is recorded as that human's.
 
-use lastword_proto::wire::{EscalationView, FieldError};
+use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use lastword_proto::{Code, Principal};
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, InputRequest, InputRequests, InputRequiredResult,
@@ -15,8 +15,10 @@ use crate::calls::{Caller, Context, desk};
 use crate::edges::Fault;
 
 const TOOL: &str = "escalate_to_user";
-/// The name of the question, and of the one member of its form.
+/// The name of the question, and of the member of its form for words or an option.
 const ANSWER: &str = "answer";
+/// The member for a lift, where a limit caused the question (H6).
+const LIFT: &str = "lift";
 
 /// The human to be asked in the caller's client, if this call asks one, the client can, and the operator allows it.
 pub(super) async fn human(
@@ -54,7 +56,7 @@ pub(super) async fn escalate(
     let forged = || FieldError::new("requestState", "is not what this call was answered with");
     let id = signer.verify_escalation(&state, agent).ok_or_else(forged)?;
     let escalation = match human.zip(answer(request.input_responses.as_ref())) {
-        Some((human, text)) => match desk::answer_as(ctx, human, id, text).await {
+        Some((human, answer)) => match desk::answer_as(ctx, human, id, &answer).await {
             // A human was quicker elsewhere.
             Err(fault) if fault.0.code == Code::AlreadySettled => desk::escalation(ctx, id).await,
             answered => answered,
@@ -70,15 +72,33 @@ fn question(asked: &EscalationView) -> Result<InputRequest, Fault> {
     if !asked.options.is_empty() {
         form["enum"] = json!(asked.options);
     }
-    let schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
-    let message = format!("{} asks: {}", asked.agent, asked.message);
+    let mut schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
+    let mut message = format!("{} asks: {}", asked.agent, asked.message);
+    if let Some(limit) = &asked.limit {
+        message.push_str(&format!("\n{limit} Words extend nothing; choose what to give."));
+        let lifts: Vec<String> = asked.lifts.iter().map(choice).collect();
+        schema["properties"][LIFT] =
+            json!({ "type": "string", "enum": lifts, "description": "What you give; leave it out to give nothing" });
+        schema["required"] = json!([]);
+    }
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
     serde_json::from_value(json!({ "method": "elicitation/create", "params": params }))
         .map_err(|error| Fault::internal(&error.to_string()))
 }
 
-/// The text that the human gave.
-fn answer(responses: Option<&InputResponses>) -> Option<&str> {
+/// A lift, as it is offered for choice.
+fn choice(lift: &LiftView) -> String {
+    format!("{}: {}", lift.id, lift.text)
+}
+
+/// What the human chose or said.
+fn answer(responses: Option<&InputResponses>) -> Option<EscalationAnswer> {
     let response = responses?.get(ANSWER).filter(|response| response["action"] == "accept")?;
-    response["content"].get(ANSWER).and_then(Value::as_str).filter(|text| !text.trim().is_empty())
+    let filled = |member: &str| {
+        let text = response["content"].get(member).and_then(Value::as_str);
+        text.filter(|text| !text.trim().is_empty())
+    };
+    let lift = filled(LIFT).and_then(|choice| choice.split(':').next()).map(str::to_owned);
+    let answer = filled(ANSWER).unwrap_or_default().to_owned();
+    (lift.is_some() || !answer.is_empty()).then_some(EscalationAnswer { answer, lift })
 }

@@ -31,7 +31,7 @@ pub(super) async fn local(
     let asked = async {
         let caller = who(ctx, context)?;
         let asked: args::Permit = tools::read(arguments)?;
-        let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None };
+        let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None, key: None };
         Ok::<_, Fault>((permission(ctx, caller, call).await, asked.input))
     };
     match telling(context, asked).await {

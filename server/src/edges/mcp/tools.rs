@@ -32,6 +32,11 @@ const NEXT_WAIT_MS: u64 = 25_000;
 /// Time that `wait` gives an answer to come.
 const ANSWER_WAIT: Duration = Duration::from_secs(50);
 
+/// Held calls that are listed at once.
+const LISTED_MAX: usize = 16;
+/// Longest arguments and reason of a call that is listed whole.
+const CALL_BYTES_MAX: usize = 2_048;
+
 /// Name, type, what it is, and whether it is required.
 type Property = (&'static str, &'static str, &'static str, bool);
 /// Name, description, arguments.
@@ -70,7 +75,7 @@ const TOOLS: &[Row] = &[
         &[
             ("approval_id", "string", "apr-…", true),
             ("decision", "string", "approve, reject, respond (reject with words), edit or ignore", true),
-            ("digest", "string", "Digest of the call that you looked at; required to approve", false),
+            ("digest", "string", "Digest of the call; to approve one that you were not shown whole", false),
             ("comment", "string", "Why", false),
             ("input", "object", "With edit: the arguments to use instead", false),
         ],
@@ -128,8 +133,8 @@ const TOOLS: &[Row] = &[
     ),
     (
         "check_request",
-        "State of a request (its request_id) or of an approval (apr-…).",
-        &[("request_id", "string", "The id", true)],
+        "State of a request (its request_id) or of an approval (apr-…). Without an id: the held calls that you may decide.",
+        &[("request_id", "string", "The id", false)],
     ),
     ("cancel_request", "Take back a request that you sent.", &[("request_id", "string", "The id", true)]),
     ("list_agents", "Who is here and which actions they serve.", &[]),
@@ -265,7 +270,7 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
 pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<EscalationView, Fault> {
     let args: args::Escalate = read(arguments)?;
     let caller = within(ctx, caller, args.turn.as_deref())?;
-    let new = NewEscalation { message: args.message, options: args.options, reference: args.reference };
+    let new = NewEscalation { message: args.message, options: args.options, reference: args.reference, key: None };
     desk::escalate(ctx, caller, new).await
 }
 
@@ -307,7 +312,7 @@ async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Val
 
 async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<Value, Fault> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
-    let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason };
+    let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason, key: None };
     value(&desk::hold(ctx, caller, call).await?)
 }
 
@@ -316,16 +321,38 @@ async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, 
     value(&desk::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
 }
 
-async fn check(ctx: &Context, caller: Caller, args: args::ById) -> Result<Value, Fault> {
-    match ApprovalId::parse(&args.request_id) {
-        Some(id) => value(&desk::approval(ctx, caller, id, Duration::ZERO).await?),
-        None => value(&control::request(ctx, caller, &args.request_id).await?),
+async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, Fault> {
+    let Some(wanted) = args.request_id else { return to_decide(ctx, caller).await };
+    let Some(id) = ApprovalId::parse(&wanted) else { return value(&control::request(ctx, caller, &wanted).await?) };
+    let view = desk::approval(ctx, caller, id, Duration::ZERO).await?;
+    ctx.shown.remember_views(caller.principal.agent(), [&view]);
+    value(&view)
+}
+
+/// The held calls that wait for the caller's decision. One with long arguments is only named, and was not shown.
+async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, Fault> {
+    let all = desk::to_decide(ctx, caller).await?;
+    let more = all.len().saturating_sub(LISTED_MAX);
+    let mut items = Vec::new();
+    for view in all.into_iter().take(LISTED_MAX) {
+        let mut item = value(&view)?;
+        let bytes = item["arguments"].to_string().len() + view.reason.as_ref().map_or(0, String::len);
+        if bytes > CALL_BYTES_MAX {
+            let text =
+                format!("{bytes} bytes, left out here: look at {} with check_request before you decide", view.id);
+            (item["arguments"], item["reason"]) = (json!(text), Value::Null);
+        } else {
+            ctx.shown.remember_views(caller.principal.agent(), [&view]);
+        }
+        items.push(item);
     }
+    Ok(json!({ "items": items, "more": more }))
 }
 
 async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value, Fault> {
     let mode = args.mode.unwrap_or(ClaimMode::Exclusive);
-    value(&rooms::claim(ctx, caller, NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms }).await?)
+    let claim = NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms, key: None };
+    value(&rooms::claim(ctx, caller, claim).await?)
 }
 
 #[cfg(test)]

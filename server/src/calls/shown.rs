@@ -1,0 +1,70 @@
+//! Which held calls were shown whole to whom in one response: who saw all of a call need not name its digest (H2).
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, PoisonError};
+
+use lastword_proto::fact::{Digest, hex};
+use lastword_proto::ids::{AgentId, ApprovalId};
+use lastword_proto::wire::ApprovalView;
+
+use crate::identity::unhex;
+
+/// Most calls that are remembered, of everybody together. Whoever saw one that is forgotten looks again.
+const REMEMBERED_MAX: usize = 4_096;
+
+/// What was shown, since the server's start.
+#[derive(Debug, Default)]
+pub(crate) struct ShownCalls(Mutex<Remembered>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    digests: BTreeMap<(AgentId, ApprovalId), Digest>,
+    /// The oldest first.
+    order: VecDeque<(AgentId, ApprovalId)>,
+}
+
+impl ShownCalls {
+    /// All of a call, with this digest, goes to `who` in one response.
+    pub(crate) fn remember(&self, who: AgentId, call: ApprovalId, digest: Digest) {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if known.digests.insert((who, call), digest).is_none() {
+            known.order.push_back((who, call));
+        }
+        if known.order.len() > REMEMBERED_MAX
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.digests.remove(&oldest);
+        }
+    }
+
+    /// The same, of calls as they are sent.
+    pub(crate) fn remember_views<'a>(&self, who: AgentId, views: impl IntoIterator<Item = &'a ApprovalView>) {
+        for view in views {
+            if let (Some(id), Some(digest)) = (ApprovalId::parse(&view.id), unhex(&view.digest)) {
+                self.remember(who, id, digest);
+            }
+        }
+    }
+
+    /// The digest of the call that `who` was shown, in hexadecimal.
+    pub(crate) fn digest(&self, who: AgentId, call: ApprovalId) -> Option<String> {
+        let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        known.digests.get(&(who, call)).map(hex)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_of_one_principal_and_has_an_end() {
+        let shown = ShownCalls::default();
+        for id in 0..=REMEMBERED_MAX as u64 {
+            shown.remember(AgentId(1), ApprovalId(id), [7; 32]);
+        }
+        assert_eq!(shown.digest(AgentId(1), ApprovalId(0)), None, "the oldest is forgotten");
+        assert_eq!(shown.digest(AgentId(1), ApprovalId(1)), Some("07".repeat(32)));
+        assert_eq!(shown.digest(AgentId(2), ApprovalId(1)), None);
+    }
+}

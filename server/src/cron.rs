@@ -1,0 +1,111 @@
+//! When a schedule ticks: cron expressions in time zones (D13).
+
+use croner::Cron;
+use croner::parser::{CronParser, Seconds, Year};
+use jiff::tz::TimeZone;
+use jiff::{Timestamp, Zoned};
+use lastword_proto::Time;
+use lastword_proto::fact::Schedule;
+use lastword_proto::names::Ref;
+use lastword_proto::wire::FieldError;
+
+/// Ticks that are looked at for the least time between two of them.
+const LOOKED_AT: usize = 500;
+
+/// A cron expression in its time zone.
+#[derive(Debug)]
+pub(crate) struct Ticks {
+    cron: Cron,
+    zone: TimeZone,
+}
+
+impl Ticks {
+    /// Reads an expression of five fields, and the name of a time zone.
+    pub(crate) fn parse(cron: &str, zone: &str) -> Result<Self, FieldError> {
+        let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
+        let said = |error: &dyn std::fmt::Display| FieldError::new("cron", format!("{cron:?}: {error}"));
+        let cron = parser.parse(cron).map_err(|error| said(&error))?;
+        let unknown =
+            |_| FieldError::new("time_zone", format!("there is no time zone {zone:?}, such as Europe/Berlin"));
+        Ok(Self { cron, zone: TimeZone::get(zone).map_err(unknown)? })
+    }
+
+    /// The first tick after a moment; none where there is none any more.
+    pub(crate) fn after(&self, moment: Time) -> Option<Time> {
+        let next = self.cron.find_next_occurrence(&self.zoned(moment)?, false).ok()?;
+        u64::try_from(next.timestamp().as_millisecond()).ok().map(Time)
+    }
+
+    /// Refuses an expression whose ticks stand closer than `least_ms`.
+    pub(crate) fn check_interval(&self, now: Time, least_ms: u64) -> Result<Time, FieldError> {
+        let first = self.after(now).ok_or_else(|| FieldError::new("cron", "never ticks again"))?;
+        let mut before = first;
+        for _ in 0..LOOKED_AT {
+            let Some(next) = self.after(before) else { break };
+            if next.since(before) < least_ms {
+                let (minutes, least) = (next.since(before) / 60_000, least_ms / 60_000);
+                let text = format!("ticks {minutes} minutes apart, and {least} is the least");
+                return Err(FieldError::new("cron", text));
+            }
+            before = next;
+        }
+        Ok(first)
+    }
+
+    /// The date at a moment there, `2026-11-23`.
+    fn date(&self, moment: Time) -> Option<String> {
+        self.zoned(moment).map(|zoned| zoned.date().to_string())
+    }
+
+    fn zoned(&self, moment: Time) -> Option<Zoned> {
+        let moment = Timestamp::from_millisecond(i64::try_from(moment.0).ok()?).ok()?;
+        Some(moment.to_zoned(self.zone.clone()))
+    }
+}
+
+/// The template of a schedule's REFs.
+pub(crate) fn template(schedule: &Schedule) -> String {
+    let own = schedule.reference.as_deref().map(str::to_owned);
+    own.unwrap_or_else(|| format!("{}-{{n}}", schedule.name))
+}
+
+/// The REF of the `n`th tick of a schedule, at a moment.
+pub(crate) fn reference(schedule: &Schedule, ticks: &Ticks, n: u64, moment: Time) -> Result<Ref, FieldError> {
+    let date = ticks.date(moment).unwrap_or_default();
+    let text = template(schedule).replace("{date}", &date).replace("{n}", &n.to_string());
+    Ref::new(&text).map_err(|error| FieldError::new("ref", format!("{text:?} {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOUR: u64 = 3_600_000;
+
+    #[test]
+    fn a_tick_is_at_the_hour_of_its_zone_in_summer_and_winter() {
+        let ticks = Ticks::parse("0 9 * * MON", "Europe/Berlin").unwrap();
+        // Thursday 2026-10-22 12:00 UTC: the Monday after it is the first in winter time.
+        let before = Time(1_792_670_400_000);
+        let monday = ticks.after(before).unwrap();
+        let week_before = ticks.after(Time(before.0 - 7 * 24 * HOUR)).unwrap();
+        assert_eq!(monday.since(week_before), (7 * 24 + 1) * HOUR, "an hour is given back");
+        assert_eq!(ticks.date(monday).unwrap(), "2026-10-26");
+    }
+
+    #[test]
+    fn what_is_no_expression_or_zone_is_named() {
+        assert_eq!(Ticks::parse("often", "UTC").unwrap_err().field, "cron");
+        assert_eq!(Ticks::parse("* * * * * *", "UTC").unwrap_err().field, "cron");
+        assert_eq!(Ticks::parse("0 9 * * *", "Mars/Olympus").unwrap_err().field, "time_zone");
+    }
+
+    #[test]
+    fn ticks_that_stand_too_close_are_refused() {
+        let least = 10 * 60_000;
+        let of = |cron: &str| Ticks::parse(cron, "UTC").unwrap().check_interval(Time(0), least);
+        assert!(of("*/5 * * * *").is_err());
+        assert!(of("58,59 23 * * *").is_err());
+        assert!(of("*/10 * * * *").is_ok());
+    }
+}

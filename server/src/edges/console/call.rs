@@ -1,0 +1,104 @@
+//! A held call: its card in the inbox, with all that its approval would allow.
+
+use lastword_proto::wire::ApprovalView;
+use lastword_proto::wire::call::{Argument, ArgumentKind, arguments, json};
+use maud::{Markup, html};
+
+use super::inbox::{chain, urgency};
+use super::layout::Moment;
+use super::parts::{Fold, foreign, foreign_line, plural, time};
+use super::session::Viewer;
+use crate::calls::decisions::Decision;
+
+/// What a call is about is shown whole up to here, far beyond other texts.
+const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
+
+/// The call, what led to it, and the forms that decide about it.
+pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
+    let id = &held.id;
+    html! {
+        article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
+            header {
+                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " wants to call " code { (foreign_line(&held.tool)) } }
+                (urgency(decision.priority))
+                @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
+                span.grow {}
+                code.faint { (id) } (time(&held.created_at, moment.now))
+            }
+            (chain(decision, held.reference.as_deref().unwrap_or_default()))
+            @let parts = arguments(&held.arguments);
+            div.call { @for part in &parts { (argument(part)) } }
+            @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
+            p.facts {
+                span { "denied by itself " (time(&held.expires_at, moment.now)) }
+                @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
+                span.digest title="SHA-256 of this call: what you approve is exactly it" { "digest " code { (held.digest) } }
+            }
+            (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
+            (otherwise(viewer, held))
+        }
+    }
+}
+
+const fn fold(part: &Argument) -> Fold {
+    if part.is_subject() { SUBJECT_FOLD } else { Fold::USUAL }
+}
+
+/// A part of the arguments, as what it is.
+fn argument(part: &Argument) -> Markup {
+    let class = match part.kind {
+        ArgumentKind::Command => "foreign code command",
+        ArgumentKind::Address => "foreign code address",
+        ArgumentKind::Path | ArgumentKind::Query | ArgumentKind::Text | ArgumentKind::Rest => "foreign code",
+    };
+    html! {
+        div.argument {
+            p.name { (part.name) }
+            (fold(part).escaped(&part.text, class))
+        }
+    }
+}
+
+/// The two decisions that most calls get. The script takes the number of unseen lines off the button as they are unfolded.
+fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
+    let id = &held.id;
+    html! {
+        div.decide {
+            (viewer.form(&format!("{id}-approve"), &format!("/approvals/{id}/approve"), &html! {
+                input type="hidden" name="digest" value=(held.digest);
+                button.main type="submit" data-key="a" data-approve {
+                    "Approve" @if unseen > 0 { ", " (plural(unseen as u64, "line", "lines")) " unseen" }
+                }
+            }))
+            (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
+                label.unseen for={ (id) "-reason" } { "Why " (id) " is rejected" }
+                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason, for the agent" data-key="r" autocomplete="off";
+                button.danger type="submit" { "Reject" }
+            }))
+        }
+    }
+}
+
+fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
+    let id = &held.id;
+    let to = |verb: &str| format!("/approvals/{id}/{verb}");
+    let arguments = json(&held.arguments);
+    html! {
+        details id={ (id) "-more" } {
+            summary { "Respond, edit or ignore" }
+            (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
+                label for={ (id) "-words" } { "Reject it, and tell the agent what to do instead" }
+                textarea id={ (id) "-words" } name="comment" rows="2" {}
+                button type="submit" { "Respond" }
+            }))
+            (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
+                label for={ (id) "-input" } { "Approve it with other arguments" }
+                textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" { (arguments) }
+                button type="submit" { "Approve the edited call" }
+            }))
+            (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
+                button type="submit" { "Ignore" } " " span.faint { "The agent is told that nobody decided." }
+            }))
+        }
+    }
+}

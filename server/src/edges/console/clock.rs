@@ -1,0 +1,43 @@
+//! The notice on each page that the system clock and the broker's differ (L6).
+
+use axum::extract::State;
+use axum::response::{Html, IntoResponse as _, Response};
+use lastword_proto::wire::ClockState;
+use maud::{Markup, html};
+
+use super::forms::{Form, Nothing};
+use super::frame::Failed;
+use super::live::Topic;
+use super::session::Viewer;
+use crate::calls::{Context, clock as calls};
+use crate::clock::Standing;
+use crate::views;
+
+/// `GET /clock`: the notice, for whatever page is open.
+pub(super) async fn standing(State(ctx): State<Context>, viewer: Viewer) -> Response {
+    Html(banner(&viewer, ctx.handle.clock()).into_string()).into_response()
+}
+
+/// `POST /clock/accept`.
+pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, Failed> {
+    let Form { viewer, fields: Nothing {} } = form;
+    calls::accept(&ctx, viewer.caller).await?;
+    let words = html! { "The broker's clock is the system clock's." };
+    Ok(viewer.done(&words, "/", &[Topic::All]))
+}
+
+/// Says that the clocks differ by more than a minute. It asks anew, for nothing tells of a clock that is set.
+pub(super) fn banner(viewer: &Viewer, standing: Standing) -> Markup {
+    let note = views::note(standing);
+    let accepts = matches!(standing.state, ClockState::CatchingUp | ClockState::Waiting);
+    let button = html! { button.quiet type="submit" { "Accept the system clock" } };
+    html! {
+        div #clock class={ "standing " (if note.is_some() { "warn" } else { "" }) } role="status" hx-get="/clock"
+            hx-trigger="every 60s, lw-all from:body" hx-target="this" hx-swap="outerMorph" {
+            @if let Some(note) = note {
+                p { "The clocks differ: " (note) "." }
+                @if accepts { (viewer.form("clock-accept", "/clock/accept", &button)) }
+            }
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! `/v1/clock`.
+
+use axum::Json as Out;
+use axum::extract::State;
+use lastword_proto::wire::ClockView;
+
+use crate::calls::{Caller, Context, clock};
+use crate::edges::Fault;
+
+pub(super) async fn show(State(ctx): State<Context>, _caller: Caller) -> Out<ClockView> {
+    Out(clock::show(&ctx))
+}
+
+pub(super) async fn accept(State(ctx): State<Context>, caller: Caller) -> Result<Out<ClockView>, Fault> {
+    clock::accept(&ctx, caller).await.map(Out)
+}

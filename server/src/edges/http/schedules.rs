@@ -1,0 +1,39 @@
+//! `/v1/schedules` (D13).
+
+use axum::Json as Out;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use lastword_proto::wire::{NewSchedule, Page, ScheduleView};
+
+use super::extract::Json;
+use crate::calls::{Caller, Context, schedules};
+use crate::edges::Fault;
+
+pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ScheduleView>>, Fault> {
+    schedules::list(&ctx).await.map(Out)
+}
+
+pub(super) async fn set(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Json(new): Json<NewSchedule>,
+) -> Result<(StatusCode, Out<ScheduleView>), Fault> {
+    Ok((StatusCode::CREATED, Out(schedules::set(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn remove(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<StatusCode, Fault> {
+    schedules::remove(&ctx, caller, &name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+pub(super) async fn run(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(name): Path<String>,
+) -> Result<Out<ScheduleView>, Fault> {
+    schedules::run(&ctx, caller, &name).await.map(Out)
+}

@@ -1,0 +1,56 @@
+//! The broker's clock, and what a human is told of it (L6).
+
+use lastword_proto::wire::{ClockState, ClockView, ReadyView, rfc3339};
+
+use crate::clock::Standing;
+
+/// The broker's clock beside the machine's.
+pub(crate) fn clock(standing: Standing) -> ClockView {
+    let Standing { broker, difference_ms, state } = standing;
+    ClockView {
+        broker: rfc3339(broker),
+        wall: rfc3339(lastword_proto::Time(broker.0.saturating_add_signed(difference_ms))),
+        difference_ms,
+        state,
+        note: note(standing),
+    }
+}
+
+/// Whether the server takes calls.
+pub(crate) fn ready(ready: bool, standing: Standing) -> ReadyView {
+    ReadyView { ready, clock: clock(standing) }
+}
+
+/// What a difference is and what to do about it, where it is more than a minute.
+pub(crate) fn note(Standing { difference_ms, state, .. }: Standing) -> Option<String> {
+    let (side, rest) = match state {
+        ClockState::InStep => return None,
+        ClockState::CatchingUp => {
+            ("ahead", "the broker catches up by 1 s in 10 s, or at once with `lastword clock accept`")
+        }
+        ClockState::Waiting => {
+            ("ahead", "the broker doesn't follow that far: `lastword clock accept` if the system clock is right")
+        }
+        ClockState::HalfSpeed => ("behind", "the broker can't go back, and runs at half speed until they meet"),
+    };
+    Some(format!("system clock {} {side}; {rest}", span(difference_ms.unsigned_abs())))
+}
+
+/// A span of time in its largest unit of which there is more than one, or an hour or a day.
+fn span(ms: u64) -> String {
+    const UNITS: [(&str, u64); 3] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)];
+    let fits = UNITS.into_iter().find(|(_, unit)| ms + unit / 4 >= *unit);
+    let (word, unit) = fits.unwrap_or(("s", 1_000));
+    format!("{} {word}", (ms + unit / 2) / unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_told_in_its_largest_unit() {
+        let spans = [61_000, 3_599_000, 3_600_000, 23 * 3_600_000, 3 * 86_400_000 + 5, 7_300 * 86_400_000].map(span);
+        assert_eq!(spans, ["1 min", "1 h", "1 h", "1 d", "3 d", "7300 d"]);
+    }
+}

@@ -1,0 +1,98 @@
+//! What holds the work on a request until a human acts, and the one step that lets it go on (R3, H6).
+
+use lastword_proto::fact::Latched;
+use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
+use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, IncidentOn};
+use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
+use lastword_proto::{Code, Refusal, State};
+
+use super::explanation::Standing;
+
+/// What holds a task, or one that works for it.
+pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
+    let Some(grant) = state.tasks.get(&id).map(|task| task.grant) else { return Vec::new() };
+    let below: Vec<TaskId> = state.open_tasks_of(grant).filter(|task| works_for(state, *task, id)).collect();
+    let mut found: Vec<HeldBy> = Vec::new();
+    let mut add = |held: Option<HeldBy>| found.extend(held.filter(|held| !found.contains(held)));
+    for task in &below {
+        let Some(agent) = state.tasks.get(task).map(|task| task.agent) else { continue };
+        for hold in Standing::in_task(state, Some(*task), agent).holds(state) {
+            add(of_hold(state, &hold));
+        }
+        add(of_rest(state, *task));
+    }
+    let of = |task: Option<TaskId>| task.is_some_and(|task| below.contains(&task));
+    for (id, known) in state.escalations.iter().filter(|(_, known)| of(known.task)) {
+        add((known.state == EscalationState::Open).then(|| of_question(state, *id, known)));
+    }
+    for (id, known) in state.approvals.iter().filter(|(_, known)| of(known.task)) {
+        let pending = known.state == ApprovalState::Pending;
+        add(pending.then(|| of_call(*id, state.name_of(known.agent), &known.tool)));
+    }
+    found
+}
+
+/// Whether a task is `of`, or was asked for in it, or in one that was.
+fn works_for(state: &State, task: TaskId, of: TaskId) -> bool {
+    let above = |id: &TaskId| match state.tasks.get(id)?.asker {
+        Asker::Task { task, .. } => Some(task),
+        Asker::Nobody | Asker::Human(_) => None,
+    };
+    std::iter::successors(Some(task), above).any(|id| id == of)
+}
+
+/// A pause, a stop or a latch.
+fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
+    let on = if hold.on.is_empty() { "workspace" } else { hold.on.as_str() };
+    let agent = (hold.scope == "agent").then_some(on);
+    let incident = state.incidents.iter().find(|(id, _)| Some(id.to_string()) == hold.incident).map(|(_, known)| known);
+    let (refusal, reference, why) = match incident {
+        None if hold.state == "latched" => (Refusal::new(Code::Latched), Some(on.to_owned()), String::new()),
+        None => (Refusal::new(Code::Paused).about(on), None, String::new()),
+        Some(incident) => {
+            let why = format!(": {} (limit {})", incident.code.title(), incident.limit);
+            let reference = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on {
+                state.grants.get(&grant).and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string)
+            } else {
+                Some(on.to_owned())
+            };
+            (Refusal::new(incident.code), reference, why)
+        }
+    };
+    let lift = LiftStep::of(&refusal, RefusedAt { reference: reference.as_deref(), agent })?;
+    let text = if on == "workspace" { "the workspace".to_owned() } else { format!("{} {on}", hold.scope) };
+    Some(HeldBy { text: format!("{text} is {}{why}", hold.state), lift })
+}
+
+/// An agent that used up its budget of the day (B1).
+fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
+    let agent = state.agent(state.tasks.get(&task)?.agent)?;
+    let until = agent.rests_until()?;
+    let refusal = Refusal::new(Code::Budget).retry_after(1);
+    let lift = LiftStep::of(&refusal, RefusedAt { reference: None, agent: Some(agent.name()) })?;
+    let text = format!("agent {} rests until {}: its budget of the day is used up", agent.name(), rfc3339(until));
+    Some(HeldBy { text, lift })
+}
+
+fn of_question(state: &State, id: EscalationId, known: &Escalation) -> HeldBy {
+    let offers = known.lifts.as_ref().and_then(|lifts| lifts.lifts.first());
+    let (body, flags, what) = match offers {
+        Some(lift) => ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{lift}, or answers in words")),
+        None => ("{\"answer\":\"…\"}", "\"…\"", "the answer".to_owned()),
+    };
+    let lift = LiftStep {
+        call: format!("POST /v1/escalations/{id}/answer {body}"),
+        cli: format!("lastword answer {id} {flags}"),
+        text: format!("A human gives {what}."),
+    };
+    HeldBy { text: format!("{} waits for the answer to {id}", state.name_of(known.agent)), lift }
+}
+
+fn of_call(id: ApprovalId, agent: &str, tool: &str) -> HeldBy {
+    let lift = LiftStep {
+        call: format!("POST /v1/approvals/{id}/decision {{\"decision\":\"approve\"}}"),
+        cli: format!("lastword approve {id}"),
+        text: format!("A human looks at {id} and approves or rejects it."),
+    };
+    HeldBy { text: format!("{agent} waits for a decision about {id}, a call of {tool}"), lift }
+}

@@ -1,0 +1,153 @@
+//! What a human's yes does, on every surface (H6).
+
+use lastword_proto::Limits;
+use serde_json::{Value, json};
+
+use crate::exchange::id;
+use crate::mcp::{done, tool};
+use crate::mcp_wire::{offering, result};
+use crate::world::World;
+
+/// A world in which kilo and hive have one exchange on T-1; and kilo's turn, with hive's answer, at the cap.
+pub(crate) async fn at_the_cap() -> (World, Value) {
+    at_the_cap_of(World::within(Limits { depth_max: 1, ..Limits::default() }, &["kilo", "hive"]).await).await
+}
+
+/// The same in a world that is there.
+pub(crate) async fn at_the_cap_of(world: World) -> (World, Value) {
+    world.send("operator", "kilo", "T-1", "write it").await.is(201);
+    let task = world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "review it").await.is(201);
+    world.finish("kilo", &task, "asked hive").await.is(200);
+    let review = world.take("hive").await;
+    world.finish("hive", &review, "two remarks").await.is(200);
+    let answer = world.take("kilo").await;
+    (world, answer)
+}
+
+#[tokio::test]
+async fn a_refusal_names_the_step_that_lifts_it_and_the_step_works() {
+    let (world, _) = at_the_cap().await;
+    let refused = world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    let lift = &refused["lift"];
+    assert_eq!(id(lift, "cli"), "lastword grant T-1 --rounds 2", "{refused}");
+    assert!(id(lift, "text").contains("2 more rounds"), "{refused}");
+    let (path, body) = id(lift, "call").strip_prefix("POST ").unwrap().split_once(' ').unwrap();
+    world.post("operator", path, serde_json::from_str(body).unwrap()).await.is(204);
+    world.send("kilo", "hive", "T-1", "again").await.is(201);
+}
+
+#[tokio::test]
+async fn words_extend_nothing_and_a_lift_extends_and_resumes_in_one_act() {
+    let (world, answer) = at_the_cap().await;
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    let ask = async || {
+        let asked = world.post("kilo", "/v1/escalations", json!({"message": "two more rounds?"})).await.is(201);
+        assert_eq!(asked["lifts"][0]["id"], "lift-1", "{asked}");
+        assert_eq!(asked["lifts"][0]["text"], "2 more rounds");
+        assert!(id(&asked, "limit").contains("never extended"), "{asked}");
+        format!("/v1/escalations/{}/answer", id(&asked, "id"))
+    };
+    let (first, second) = (ask().await, ask().await);
+    world.finish("kilo", &answer, "waiting").await.is(200);
+    world.post("operator", &first, json!({"answer": "sure"})).await.is(200);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    world.post("operator", &second, json!({"lift": "lift-2"})).await.refused(404, "unknown_request");
+    world.post("operator", &second, json!({"lift": "more"})).await.refused(400, "malformed");
+    world.post("operator", &second, json!({})).await.refused(400, "malformed");
+    world.post("kilo", &second, json!({"lift": "lift-1"})).await.refused(403, "forbidden");
+    let lifted = world.post("operator", &second, json!({"lift": "lift-1", "answer": "but be brief"})).await.is(200);
+    assert_eq!((id(&lifted, "state"), &lifted["lifts"][0]["chosen"]), ("answered", &json!(true)), "{lifted}");
+    let resumed = world.take("kilo").await;
+    assert_eq!(resumed["message"]["body"], "2 more rounds. but be brief");
+    world.send("kilo", "hive", "T-1", "again").await.is(201);
+    let option = json!({"message": "more?", "options": ["2 more rounds"]});
+    world.post("kilo", "/v1/escalations", option).await.refused(400, "malformed");
+}
+
+#[tokio::test]
+async fn a_model_hears_of_the_lift_and_the_human_of_the_commands() {
+    let (world, _) = at_the_cap().await;
+    let asked = json!({"target_agent_id": "hive", "message": "again", "ref": "T-1"});
+    let (refused, error) = tool(&world, "kilo", "send_agent_message", asked).await;
+    assert!(error && refused["code"] == "depth_cap", "{refused}");
+    let hint = id(&refused, "hint");
+    assert!(hint.contains("ask with escalate_to_user. A human gives the work of T-1 2 more rounds."), "{hint}");
+    done(&world, "kilo", "escalate_to_user", json!({"message": "go on?"})).await;
+    let told = world.take("operator").await;
+    let body = id(&told["message"], "body");
+    assert!(body.contains("never extended") && body.contains("Words extend nothing"), "{body}");
+    assert!(body.contains("lift-1: 2 more rounds (`lastword answer esc-1 --lift lift-1`)"), "{body}");
+}
+
+#[tokio::test]
+async fn a_human_at_the_agents_client_chooses_a_lift_there() {
+    let limits = Limits { depth_max: 1, ..Limits::default() };
+    let seats = [("kilo".to_owned(), "operator".to_owned())];
+    let world = World::set(&["kilo", "hive"], |config| (config.seats, config.limits) = (seats.into(), limits)).await;
+    let (world, _) = at_the_cap_of(world).await;
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    let forms = json!({ "elicitation": {} });
+    let call = |more: Value| {
+        let mut params = json!({ "name": "escalate_to_user", "arguments": { "message": "go on?" } });
+        params.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        params
+    };
+    let asked = result(offering(&world, "kilo", &forms, "tools/call", call(json!({})))).await;
+    let question = &asked["inputRequests"]["answer"]["params"];
+    assert!(id(question, "message").contains("Words extend nothing"), "{question}");
+    assert_eq!(question["requestedSchema"]["properties"]["lift"]["enum"], json!(["lift-1: 2 more rounds"]));
+    let chosen = json!({ "action": "accept", "content": { "lift": "lift-1: 2 more rounds" } });
+    let brought = json!({ "requestState": asked["requestState"], "inputResponses": { "answer": chosen } });
+    let settled = result(offering(&world, "kilo", &forms, "tools/call", call(brought))).await;
+    assert_eq!(settled["structuredContent"]["lifts"][0]["chosen"], true, "{settled}");
+    world.send("kilo", "hive", "T-1", "again").await.is(201);
+}
+
+#[tokio::test]
+async fn a_request_tells_what_holds_it_and_the_step_that_lets_it_go_on() {
+    let (world, answer) = at_the_cap().await;
+    let held = async || {
+        let request = world.get("operator", "/v1/messages?from=operator&to=kilo").await.is(200);
+        let path = format!("/v1/requests/{}", id(&request["items"][0], "request_id"));
+        let held = world.get("operator", &path).await.is(200)["held_by"].clone();
+        let pairs = held.as_array().into_iter().flatten();
+        pairs.map(|held| (id(held, "text").to_owned(), id(&held["lift"], "cli").to_owned())).collect::<Vec<_>>()
+    };
+    let one = |text: &str, cli: &str| vec![(text.to_owned(), cli.to_owned())];
+    assert_eq!(held().await, []);
+    world.post("operator", "/v1/agents/kilo/pause", json!({})).await.is(204);
+    assert_eq!(held().await, one("agent kilo is paused", "lastword resume --agent kilo"));
+    world.post("operator", "/v1/agents/kilo/resume", json!({})).await.is(204);
+    world.post("operator", "/v1/conversations/T-1/pause", json!({})).await.is(204);
+    assert_eq!(held().await, one("conversation T-1 is paused", "lastword resume T-1"));
+    world.post("operator", "/v1/conversations/T-1/resume", json!({})).await.is(204);
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    world.post("kilo", "/v1/escalations", json!({"message": "two more rounds?"})).await.is(201);
+    world.finish("kilo", &answer, "waiting").await.is(200);
+    assert_eq!(held().await, one("kilo waits for the answer to esc-1", "lastword answer esc-1 --lift lift-1"));
+    world.post("operator", "/v1/workspace/stop", json!({})).await.is(204);
+    assert_eq!(held().await, [], "what is stopped has ended");
+}
+
+#[tokio::test]
+async fn a_latched_grant_and_a_held_call_are_told_to_whoever_waits() {
+    let world = World::within(Limits { grant_tokens_max: 100, ..Limits::default() }, &["kilo", "hive"]).await;
+    let sent = world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    let path = format!("/v1/requests/{}", id(&sent, "request_id"));
+    let task = world.take("kilo").await;
+    world.post("kilo", "/v1/approvals", json!({"tool": "rm", "arguments": {}})).await.is(201);
+    let held = world.get("operator", &path).await.is(200);
+    assert_eq!(held["held_by"][0]["text"], "kilo waits for a decision about apr-1, a call of rm", "{held}");
+    assert_eq!(held["held_by"][0]["lift"]["cli"], "lastword approve apr-1");
+    world.send("kilo", "hive", "T-1", "help").await.is(201);
+    world.finish("kilo", &task, "waiting").await.is(200);
+    let part = world.take("hive").await;
+    let turn = format!("/v1/turns/{}/finish", id(&part["turn"], "id"));
+    world.post("hive", &turn, json!({"answer": "done", "usage": {"input_tokens": 500}})).await.is(200);
+    let held = world.get("operator", &path).await.is(200);
+    let grant = held["held_by"].as_array().unwrap().iter().find(|held| id(held, "text").starts_with("grant")).unwrap();
+    assert!(id(grant, "text").starts_with("grant grant-1 is latched: "), "{held}");
+    assert_eq!(grant["lift"]["cli"], "lastword grant T-1 --tokens 50000", "{held}");
+}
