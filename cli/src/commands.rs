@@ -8,6 +8,7 @@ mod ask;
 mod audit;
 mod bench;
 mod bound;
+mod clock;
 mod completions;
 mod demo;
 mod demo_agent;
@@ -18,6 +19,7 @@ mod explain;
 mod finish;
 mod grant;
 mod hook;
+mod human;
 mod inbox;
 mod incidents;
 mod init;
@@ -34,6 +36,7 @@ mod reject;
 mod replay;
 mod resume;
 mod run;
+mod schedule;
 mod send;
 mod serve;
 mod stop;
@@ -74,8 +77,10 @@ pub(crate) enum Command {
     /// One scripted agent of the demo
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
-    /// Add, list, show and remove agents and humans, or renew a token
+    /// Add, list, show, limit and remove agents, or renew a token
     Agent(agent::Args),
+    /// Add and list humans, and set what each may do
+    Human(human::Args),
     /// Send a message
     Send(send::Args),
     /// Take the next message
@@ -112,12 +117,16 @@ pub(crate) enum Command {
     Resume(resume::Args),
     /// Stop a conversation, an agent or the workspace
     Stop(target::Args),
-    /// Give more to the work of a conversation
+    /// Give more to the work of a conversation, or to an agent for today
     Grant(grant::Args),
+    /// Let work begin again and again, by a clock
+    Schedule(schedule::Args),
     /// List the limits that tripped and hold
     Incidents(incidents::Args),
     /// Show every limit; `limits diff`: what differs, and where it was set
     Limits(limits::Args),
+    /// Show the broker's clock; `clock accept`: the system clock is right
+    Clock(clock::Args),
     /// Show what a grant can cause at most
     Bound(bound::Args),
     /// Play recorded conversations through the guards, in virtual time
@@ -161,6 +170,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(&args, cx),
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
         Command::Agent(args) => wait(agent::run(args, cx)),
+        Command::Human(args) => wait(human::run(args, cx)),
         Command::Send(args) => wait(send::run(args, cx)),
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),
@@ -181,7 +191,9 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Stop(args) => wait(stop::run(args, cx)),
         Command::Grant(args) => wait(grant::run(args, cx)),
         Command::Incidents(args) => wait(incidents::run(args, cx)),
+        Command::Schedule(args) => wait(schedule::run(args, cx)),
         Command::Limits(args) => wait(limits::run(args, cx)),
+        Command::Clock(args) => wait(clock::run(args, cx)),
         Command::Bound(args) => bound::run(&args, cx),
         Command::Replay(args) => replay::run(&args, cx),
         Command::Reindex(args) => reindex::run(&args, cx),
@@ -209,5 +221,27 @@ fn text_or_stdin(text: Option<String>) -> Result<String, Failure> {
     match text {
         Some(text) if text != "-" => Ok(text),
         Some(_) | None => std::io::read_to_string(std::io::stdin()).map_err(Failure::unavailable),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+    use lastword_client::wire::{LiftStep, RefusedAt};
+    use lastword_proto::{Code, Refusal};
+
+    use super::Cli;
+
+    #[test]
+    fn every_step_that_a_refusal_names_is_a_command_of_ours() {
+        let at = RefusedAt { reference: Some("T-1/2"), agent: Some("kilo") };
+        let held = ["workspace", "kilo", "T-1"].map(|on| Refusal::new(Code::Paused).about(on));
+        let refusals = Code::ALL.iter().flat_map(|code| [Refusal::new(*code), Refusal::new(*code).retry_after(5)]);
+        let steps: Vec<LiftStep> = refusals.chain(held).filter_map(|refusal| LiftStep::of(&refusal, at)).collect();
+        assert!(steps.len() > 12, "{steps:?}");
+        for LiftStep { cli, .. } in steps {
+            let parsed = Cli::try_parse_from(cli.split(' '));
+            assert!(parsed.is_ok(), "{cli}: {parsed:?}");
+        }
     }
 }

@@ -80,8 +80,10 @@ impl From<ClientError> for Failure {
             ClientError::Refused(problem) => {
                 let exit = if problem.status == 503 { Exit::Unavailable } else { Exit::Refused };
                 let retry = problem.retry_after_ms.map(|ms| format!(" (retry after {ms} ms)"));
+                let lift = problem.lift.as_ref().map(|lift| format!("\na human: {}", lift.cli));
                 let more = problem.record.as_ref().map(|record| format!("\nmore: lastword explain {record}"));
-                let hint = format!("{}{}{}", problem.hint, retry.unwrap_or_default(), more.unwrap_or_default());
+                let parts = [retry, lift, more].map(Option::unwrap_or_default).concat();
+                let hint = format!("{}{parts}", problem.hint);
                 Self { exit, message, hint: Some(hint), problem: Some(problem) }
             }
             ClientError::Unreachable { .. } => Self::unavailable(message)

@@ -1,6 +1,7 @@
 //! Messages and trees as text. Everything that others wrote is escaped here.
 
-use lastword_client::wire::{ApprovalView, Delivery, EscalationView, Notice, StoredMessage};
+use lastword_client::wire::{ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
+use lastword_proto::state::EscalationState;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -98,10 +99,26 @@ pub(crate) fn escalation(view: &EscalationView, out: &Out) -> String {
     for option in &view.options {
         text.push_str(&format!("\n    · {}", escape_line(option)));
     }
+    if let Some(limit) = &view.limit {
+        append_body(&mut text, limit, "    ", usize::MAX);
+    }
+    if view.state == EscalationState::Open {
+        for line in lifts(view) {
+            text.push_str(&format!("\n    {line}"));
+        }
+    }
     if let (Some(by), Some(answer)) = (&view.answered_by, &view.answer) {
         append_body(&mut text, &format!("{by}: {answer}"), "    → ", usize::MAX);
     }
     text
+}
+
+/// What the broker offers to lift the limit that caused a question, each with its command (H6).
+pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
+    let width = view.lifts.iter().map(|lift| lift.text.len()).max().unwrap_or(0);
+    let line =
+        |lift: &LiftView| format!("{:width$}  lastword answer {} --lift {}", escape_line(&lift.text), view.id, lift.id);
+    view.lifts.iter().map(line).collect()
 }
 
 /// A held call.

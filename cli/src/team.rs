@@ -179,6 +179,8 @@ impl Member {
                 groups: self.groups.clone(),
                 kind: Kind::Agent,
                 turns_max: self.concurrency,
+                role: None,
+                key: None,
             };
             return Ok(human.register(&new).await.map_err(of_a_human)?.token);
         };
@@ -190,6 +192,7 @@ impl Member {
             actions: Some(self.actions.clone()).filter(|wanted| differs(&known.actions, wanted)),
             groups: Some(self.groups.clone()).filter(|wanted| differs(&known.groups, wanted)),
             turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
+            limits: None,
         };
         if patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some() {
             human.amend(&self.name, &patch).await.map_err(of_a_human)?;

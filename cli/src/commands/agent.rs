@@ -1,16 +1,21 @@
 //! `lastword agent`: the registry.
 
+use std::collections::BTreeMap;
+use std::time::Duration;
+
 use clap::Subcommand;
-use lastword_client::wire::{AgentView, NewAgent};
+use lastword_client::Client;
+use lastword_client::wire::{AgentPatch, AgentView, NewAgent};
 use lastword_proto::fact::Kind;
 use serde_json::json;
 
 use super::Context;
 use super::send::one_of;
 use crate::failure::Failure;
-use crate::out::table;
+use crate::out::{escape_line, table};
+use crate::quantity::{duration, milliseconds};
 use crate::render;
-use crate::session::Authority;
+use crate::session::{Authority, confirmed};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -36,6 +41,18 @@ enum Verb {
         /// Open turns that it may have at once [default: the workspace's].
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         turns_max: u64,
+        #[command(flatten)]
+        limits: Limits,
+    },
+    /// Set limits of an agent in place of the workspace's; 0 takes one away
+    Set {
+        /// Its name.
+        name: String,
+        #[command(flatten)]
+        limits: Limits,
+        /// Set them without a terminal, for a script of yours.
+        #[arg(long)]
+        yes: bool,
     },
     /// List agents and humans
     List,
@@ -56,12 +73,80 @@ enum Verb {
     },
 }
 
+/// Limits of one agent.
+#[derive(Debug, clap::Args)]
+struct Limits {
+    /// Its own number of roots in any hour.
+    #[arg(long, value_name = "N")]
+    roots_per_hour: Option<u64>,
+    /// Its own number of messages to one recipient in any window.
+    #[arg(long, value_name = "N")]
+    pair_messages: Option<u64>,
+    /// Its own number of messages in any window.
+    #[arg(long, value_name = "N")]
+    sender_messages: Option<u64>,
+    /// Its own number of open turns at once.
+    #[arg(long, value_name = "N")]
+    turns: Option<u64>,
+    /// Its own time to acknowledge a request, as of one that looks in once a day.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    ack: Option<Duration>,
+    /// Its own number of tokens in a UTC day.
+    #[arg(long, value_name = "N")]
+    day_tokens: Option<u64>,
+    /// Its own money in a UTC day, in dollars.
+    #[arg(long, value_name = "USD")]
+    day_cost: Option<f64>,
+}
+
+impl Limits {
+    /// Those that are set, by the names that the broker knows.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
+    fn set(&self) -> BTreeMap<String, u64> {
+        let set = [
+            ("roots_per_hour_max", self.roots_per_hour),
+            ("pair_messages_max", self.pair_messages),
+            ("sender_messages_max", self.sender_messages),
+            ("agent_turns_max", self.turns),
+            ("ack_ms", self.ack.map(milliseconds)),
+            ("agent_day_tokens_max", self.day_tokens),
+            ("agent_day_cost_microusd_max", self.day_cost.map(|usd| (usd * 1_000_000.0).round() as u64)),
+        ];
+        set.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+    }
+}
+
+async fn limit(client: &Client, name: &str, limits: BTreeMap<String, u64>) -> Result<AgentView, Failure> {
+    let patch = AgentPatch { limits: Some(limits), ..AgentPatch::default() };
+    Ok(client.amend(name, &patch).await?)
+}
+
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match args.verb {
-        Verb::Add { name, actions, groups, kind, turns_max } => {
-            let agent = NewAgent { name, actions, groups, kind, turns_max };
-            let registered = cx.acting().await?.register(&agent).await?;
+        Verb::Add { name, actions, groups, kind, turns_max, limits } => {
+            let set = limits.set();
+            if kind == Kind::Human && !set.is_empty() {
+                return Err(Failure::usage("limits are an agent's: none is counted for a human"));
+            }
+            let agent = NewAgent { name, actions, groups, kind, turns_max, role: None, key: None };
+            let client = cx.acting().await?;
+            let registered = client.register(&agent).await?;
+            if !set.is_empty() {
+                limit(&client, &registered.name, set).await?;
+            }
             cx.out.show(&registered, |registered, _| registered.token.clone())
+        }
+        Verb::Set { name, limits, yes } => {
+            let set = limits.set();
+            if set.is_empty() {
+                return Err(Failure::usage("no limit is named").hint("`lastword agent set --help` lists them"));
+            }
+            let client = cx.deciding(yes).await?;
+            if !confirmed(&format!("Give {} limits of its own?", escape_line(&name)), yes)? {
+                return Err(Failure::refused("not changed"));
+            }
+            let agent = limit(&client, &name, set).await?;
+            cx.out.show(&agent, |agent, _| own_limits(agent))
         }
         Verb::List => {
             let page = cx.client(Authority::Read)?.agents().await?;
@@ -69,7 +154,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         }
         Verb::Show { name } => {
             let agent = cx.client(Authority::Read)?.agent(&name).await?;
-            cx.out.show(&agent, |agent, out| table(&HEAD, &[row(agent)], out))
+            cx.out.show(&agent, |agent, out| {
+                let rests =
+                    agent.rests_until.as_ref().map(|until| format!("\nrests until {until}: its day is used up"));
+                let own = if agent.limits.is_empty() { String::new() } else { format!("\n{}", own_limits(agent)) };
+                format!("{}{}{own}", table(&HEAD, &[row(agent)], out), rests.unwrap_or_default())
+            })
         }
         Verb::Remove { name } => {
             cx.acting().await?.remove(&name).await?;
@@ -80,6 +170,15 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             cx.out.show(&token, |token, _| token.token.clone())
         }
     }
+}
+
+/// Its own limits, in words.
+fn own_limits(agent: &AgentView) -> String {
+    if agent.limits.is_empty() {
+        return format!("{} has no limit of its own", agent.name);
+    }
+    let each: Vec<String> = agent.limits.iter().map(|(name, value)| format!("{name} {value}")).collect();
+    format!("{} has its own {}", agent.name, each.join(", "))
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

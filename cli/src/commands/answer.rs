@@ -1,18 +1,25 @@
 //! `lastword answer`: a human's answer to an escalation; it goes back to exactly the task that asked.
 
-use lastword_client::wire::EscalationAnswer;
+use std::io::Write as _;
+
+use lastword_client::wire::{EscalationAnswer, EscalationView};
+use lastword_proto::state::EscalationState;
 
 use super::{Context, text_or_stdin};
 use crate::failure::Failure;
 use crate::out::escape_line;
+use crate::render;
 use crate::session::confirmed;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The escalation: esc-1.
     id: String,
-    /// The answer; from standard input where it is `-` or left out.
+    /// The answer; from standard input where it is `-` or left out. Beside a lift it may be left out.
     answer: Option<String>,
+    /// Choose what the broker offers where a limit caused the question: it extends and resumes in one act.
+    #[arg(long, value_name = "LIFT")]
+    lift: Option<String>,
     /// Answer without a terminal, for a script of yours.
     #[arg(long)]
     yes: bool,
@@ -20,12 +27,55 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(args.yes).await?;
+    let asked = client.escalation(&args.id).await?;
     // What is typed at the terminal is typed by somebody; what stands in a command line has to be confirmed.
-    let typed = args.answer.as_ref().is_none_or(|text| text == "-");
-    if !typed && !confirmed(&format!("Answer {} so, as a human?", escape_line(&args.id)), args.yes)? {
+    let typed = args.lift.is_none() && args.answer.as_ref().is_none_or(|text| text == "-");
+    let id = escape_line(&args.id);
+    let question = match &args.lift {
+        Some(lift) => format!("{}\nChoose {} of {id}, as a human?", limit(&asked), offered(&asked, lift)?),
+        None => {
+            warn_of_words(&asked)?;
+            format!("Answer {id} so, as a human?")
+        }
+    };
+    if !typed && !confirmed(question.trim_start(), args.yes)? {
         return Err(Failure::refused("not answered"));
     }
-    let answer = EscalationAnswer { answer: text_or_stdin(args.answer)? };
-    let answered = client.answer_escalation(&args.id, &answer).await?;
-    cx.out.show(&answered, |_, _| format!("answered {}", args.id))
+    let words = match (args.answer, &args.lift) {
+        (None, Some(_)) => String::new(),
+        (answer, _) => text_or_stdin(answer)?,
+    };
+    let answered = client.answer_escalation(&args.id, &EscalationAnswer { answer: words, lift: args.lift }).await?;
+    cx.out.show(&answered, |view, _| match view.lifts.iter().find(|lift| lift.chosen) {
+        Some(lift) => format!("answered {}: {}", view.id, escape_line(&lift.text)),
+        None => format!("answered {}", view.id),
+    })
+}
+
+fn limit(asked: &EscalationView) -> String {
+    asked.limit.as_deref().map(escape_line).unwrap_or_default()
+}
+
+/// The lift that is chosen, in words; one that isn't offered is refused before anybody is asked.
+fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
+    match asked.lifts.iter().find(|known| known.id == lift) {
+        Some(known) => Ok(format!("{} ({})", known.id, known.text)),
+        None if asked.lifts.is_empty() => Err(Failure::refused(format!("{} offers no lift", asked.id))
+            .hint("no limit caused the question: answer it in words")),
+        None => Err(Failure::refused(format!("{} has no {}", asked.id, escape_line(lift)))
+            .hint(render::lifts(asked).join("\n"))),
+    }
+}
+
+/// Says that words extend nothing, and which command does (H6).
+fn warn_of_words(asked: &EscalationView) -> Result<(), Failure> {
+    if asked.lifts.is_empty() || asked.state != EscalationState::Open {
+        return Ok(());
+    }
+    let mut stderr = std::io::stderr().lock();
+    writeln!(stderr, "note: {} Words extend nothing; this does:", limit(asked))?;
+    for line in render::lifts(asked) {
+        writeln!(stderr, "  {line}")?;
+    }
+    Ok(())
 }

@@ -1,14 +1,20 @@
 //! `lastword ask`: a human's request to an agent.
 
+use std::collections::BTreeSet;
+use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use lastword_client::wire::{Envelope, rfc3339};
-use lastword_client::{SendTerms, Sent};
+use lastword_client::{Client, SendTerms, Sent};
 use lastword_proto::{MessageType, Time};
 
 use super::{Context, send, text_or_stdin};
 use crate::failure::Failure;
+use crate::out::escape_line;
 use crate::quantity::{duration, milliseconds};
+
+/// How often is looked whether something holds the request.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -27,15 +33,16 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
-    // With a key of its own the same send can be repeated, which goes on waiting.
-    envelope.request_id = Some(fresh_name());
+    // With a key of its own the same send can be repeated, which goes on waiting. A request_id would name the work item.
+    let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: None };
     envelope.reference = args.reference;
     let waiting = Stopwatch::start();
+    // The first send doesn't wait, so that what holds the request can be told while the next ones do.
+    let mut sent = client.send(&envelope, &terms).await?;
+    let mut told = BTreeSet::new();
     loop {
-        let left = args.wait.saturating_sub(waiting.elapsed());
-        let terms = SendTerms { wait: (!left.is_zero()).then_some(left), ..SendTerms::default() };
-        let sent = client.send(&envelope, &terms).await?;
         let Sent::One { message, response: None, .. } = &sent else { return send::show(&sent, cx) };
+        let left = args.wait.saturating_sub(waiting.elapsed());
         if args.wait.is_zero() {
             return send::show(&sent, cx);
         }
@@ -45,6 +52,28 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 "the work goes on: `lastword tree {reference}` shows it, and `lastword inbox` will have the answer"
             )));
         }
+        let request = message.request_id.clone().unwrap_or_default();
+        let terms = SendTerms { wait: Some(left), ..terms.clone() };
+        sent = tokio::select! {
+            sent = client.send(&envelope, &terms) => sent?,
+            failed = tell_holds(&client, &request, &mut told) => failed?,
+        };
+    }
+}
+
+/// Says on standard error what holds the request, each once, and the step that lets it go on (R3). Ends only when it
+/// can't be said.
+async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>) -> Result<Sent, Failure> {
+    loop {
+        let view = client.request_state(request).await?;
+        for held in &view.held_by {
+            if told.insert(held.text.clone()) {
+                let mut stderr = std::io::stderr().lock();
+                writeln!(stderr, "held: {}", escape_line(&held.text))?;
+                writeln!(stderr, "  {}", escape_line(&held.lift.cli))?;
+            }
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
     }
 }
 

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::Context;
 use crate::failure::Failure;
-use crate::out::table;
+use crate::out::{Out, table};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {}
@@ -17,7 +17,7 @@ struct Bound {
     tasks: u64,
     /// 2K − 1, the waking messages that the tree's shape alone allows.
     structural_messages: u64,
-    /// A(2K − 1), the turns that it allows.
+    /// A(2K − 1 + CK), the turns that it allows.
     structural_turns: u64,
     /// The smaller of that and the grant's total.
     messages: u64,
@@ -25,8 +25,16 @@ struct Bound {
     turns: u64,
     /// Most distinct agents woken.
     agents: u64,
-    /// Longest life, in ms.
+    /// Its clock, in ms, which stands still while something in it waits.
     age_ms: u64,
+    /// Longest life, whether its clock stood still or not, in ms.
+    life_ms: u64,
+    /// After the last act of a human: waking messages that each agent's own roots cause; none where that has no end.
+    unattended_messages_per_agent: Option<u64>,
+    /// The same for each schedule, where it ticks as often as it may.
+    unattended_messages_per_schedule: Option<u64>,
+    /// When everything is at rest after the last act of a human, in ms.
+    rest_ms: Option<u64>,
     /// Above this number of messages it warns.
     warning_messages: u64,
     /// Above this number it refuses.
@@ -37,6 +45,8 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
     let bound = Bound::of(&cx.settings.limits);
     cx.out.show(&bound, |bound, out| {
         let mut text = table(&["of one grant", "at most", "why"], &bound.rows(&cx.settings.limits), out);
+        text.push_str("\n\nWhat a human extends comes on top: an extension says how much it gives.\n\n");
+        text.push_str(&bound.unattended(out));
         if bound.messages > bound.warning_messages {
             text.push_str(&format!("\nwarning: more than {} messages for one word of a human", bound.warning_messages));
         }
@@ -59,7 +69,7 @@ pub(super) fn check(limits: &Limits) -> Result<(), Failure> {
 impl Bound {
     fn of(limits: &Limits) -> Self {
         let structural_messages = limits.potential(0);
-        let structural_turns = structural_messages.saturating_mul(limits.runs_max);
+        let structural_turns = limits.potential_turns();
         Self {
             tasks: limits.bound_tasks(),
             structural_messages,
@@ -68,9 +78,34 @@ impl Bound {
             turns: structural_turns.min(limits.grant_turns_max),
             agents: limits.grant_agents_max,
             age_ms: limits.grant_age_ms,
+            life_ms: limits.grant_life_ms,
+            unattended_messages_per_agent: limits.bound_unattended_agent(),
+            unattended_messages_per_schedule: limits.bound_unattended_schedule(),
+            rest_ms: limits.bound_rest_ms(),
             warning_messages: limits.bound_warning_messages,
             ceiling_messages: limits.bound_ceiling_messages,
         }
+    }
+
+    /// What the whole workspace can cause after the last act of a human (D12).
+    fn unattended(&self, out: &Out) -> String {
+        let (Some(agent), Some(schedule), Some(rest)) =
+            (self.unattended_messages_per_agent, self.unattended_messages_per_schedule, self.rest_ms)
+        else {
+            return "After the last act of a human: work that agents start has no end, since unattended_ms is 0."
+                .into();
+        };
+        let row = |what: &str, most: u64, why: &str| vec![what.to_owned(), most.to_string(), why.to_owned()];
+        let rows = [
+            row(
+                "waking messages of each agent's own roots",
+                agent,
+                "root_messages_per_day_max, unattended_ms (D7, D12)",
+            ),
+            row("waking messages of each schedule", schedule, "schedule_interval_ms, unattended_ms (D13, D12)"),
+            row("milliseconds until all is at rest", rest, "unattended_ms + grant_life_ms (D12, D8)"),
+        ];
+        table(&["after the last act of a human", "at most", "why"], &rows, out)
     }
 
     fn rows(&self, limits: &Limits) -> Vec<Vec<String>> {
@@ -79,11 +114,16 @@ impl Bound {
         vec![
             row("tasks by shape, K", self.tasks, format!("{requests} requests a task, {hops} hops (D3, D4)")),
             row("waking messages by shape", self.structural_messages, "2K − 1: each task's request and answer".into()),
-            row("turns by shape", self.structural_turns, format!("{} runs a request (Q5)", limits.runs_max)),
+            row(
+                "turns by shape",
+                self.structural_turns,
+                format!("{} runs a request (Q5), {} questions a task (H1)", limits.runs_max, limits.task_questions_max),
+            ),
             row("waking messages", self.messages, format!("grant_messages_max = {} (D8)", limits.grant_messages_max)),
             row("turns", self.turns, format!("grant_turns_max = {} (D8)", limits.grant_turns_max)),
             row("distinct agents", self.agents, "grant_agents_max (D8)".into()),
-            row("milliseconds", self.age_ms, "grant_age_ms (D8)".into()),
+            row("milliseconds of its clock", self.age_ms, "grant_age_ms (D8)".into()),
+            row("milliseconds in all", self.life_ms, "grant_life_ms (D8)".into()),
         ]
     }
 }
@@ -95,7 +135,7 @@ mod tests {
     #[test]
     fn the_defaults_are_bounded_by_their_totals() {
         let bound = Bound::of(&Limits::default());
-        assert_eq!((bound.tasks, bound.structural_messages, bound.structural_turns), (4369, 8737, 34948));
+        assert_eq!((bound.tasks, bound.structural_messages, bound.structural_turns), (4369, 8737, 314_564));
         assert_eq!((bound.messages, bound.turns), (64, 100));
         assert!(check(&Limits::default()).is_ok());
     }

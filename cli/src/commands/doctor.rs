@@ -4,9 +4,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
+use lastword_client::wire::ClockView;
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
-use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader};
+use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader, SqliteLog};
 use serde::Serialize;
 
 use super::init_clients::Program;
@@ -17,7 +18,12 @@ use crate::out::{Out, Tone, escape_line};
 use crate::session::FILE_OPERATOR;
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Read a log of the first edition as what it should have been, and say which records that concerns. No server may
+    /// run on it.
+    #[arg(long)]
+    repair: bool,
+}
 
 /// How a check went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -38,14 +44,17 @@ struct Check {
     finding: String,
 }
 
-pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    if args.repair {
+        return repair(cx);
+    }
     let dir = &cx.settings.data;
     let mut checks = vec![limits(cx), directory(dir)];
     if dir.is_dir() {
         checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
     }
     checks.extend(notify(cx));
-    checks.push(server(cx).await);
+    checks.extend(server(cx).await);
     for program in Program::ALL {
         checks.push(client(program, cx).await);
     }
@@ -54,6 +63,42 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
         0 => Ok(()),
         failed => Err(Failure::refused(format!("{failed} of {} checks failed", checks.len()))
             .hint("each finding above says what to do")),
+    }
+}
+
+fn repair(cx: &Context) -> Result<(), Failure> {
+    let mut log = SqliteLog::open(&cx.settings.data).map_err(|error| Failure::unavailable(error.to_string()))?;
+    let found = lastword_server::repair(&mut log).map_err(|error| Failure::unavailable(error.to_string()))?;
+    let report = Repair {
+        entries: found.entries,
+        continued: found.continued.iter().map(|(seq, reference)| (seq.to_string(), reference.clone())).collect(),
+        recorded: found.recorded.map(|seq| seq.0),
+    };
+    cx.out.show(&report, |report, _| report.words())
+}
+
+/// What `doctor --repair` found and did.
+#[derive(Debug, Serialize)]
+struct Repair {
+    entries: u64,
+    /// Messages that continue a forgotten conversation, and its REF.
+    continued: Vec<(String, String)>,
+    /// Where the repair is recorded.
+    recorded: Option<u64>,
+}
+
+impl Repair {
+    fn words(&self) -> String {
+        let Some(recorded) = self.recorded else {
+            return format!("{} entries: nothing to repair", self.entries);
+        };
+        let mut text = format!("{} entries of the first edition were read; none is changed.\n", self.entries);
+        for (message, reference) in &self.continued {
+            let reference = escape_line(reference);
+            text.push_str(&format!("{message} continues {reference}, which the first edition had just forgotten\n"));
+        }
+        text.push_str(&format!("Recorded at {recorded}: from here on the rules of the second edition hold."));
+        text
     }
 }
 
@@ -127,18 +172,27 @@ fn lock(dir: &Path) -> Check {
     }
 }
 
-async fn server(cx: &Context) -> Check {
+/// Whether one answers, and then its clock.
+async fn server(cx: &Context) -> Vec<Check> {
     let url = cx.server_url();
     let ready = match Client::new(&url, None) {
         Ok(client) => client.ready().await,
         Err(error) => Err(error),
     };
-    match ready {
-        Ok(()) => check("server", Grade::Ok, format!("{url} is ready")),
+    let (grade, finding) = match ready {
+        Ok(ready) => return vec![check("server", Grade::Ok, format!("{url} is ready")), clock(ready.clock)],
         Err(ClientError::Unreachable { .. }) => {
-            check("server", Grade::Warning, format!("none answers at {url}; `lastword serve` starts one"))
+            (Grade::Warning, format!("none answers at {url}; `lastword serve` starts one"))
         }
-        Err(error) => check("server", Grade::Failed, format!("{url} is taken, and not ready: {error}")),
+        Err(error) => (Grade::Failed, format!("{url} is taken, and not ready: {error}")),
+    };
+    vec![check("server", grade, finding)]
+}
+
+fn clock(clock: ClockView) -> Check {
+    match clock.note {
+        None => check("clock", Grade::Ok, "the broker's is the system clock's".to_owned()),
+        Some(note) => check("clock", Grade::Warning, note),
     }
 }
 

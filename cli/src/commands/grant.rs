@@ -1,8 +1,9 @@
-//! `lastword grant`: a human gives more to the work of a conversation, and lifts what its limits latched (D9).
+//! `lastword grant`: a human gives more to the work of a conversation, and lifts what its limits latched (D9); or to an
+//! agent, for today (B1).
 
 use std::time::Duration;
 
-use lastword_client::wire::Extend;
+use lastword_client::wire::{AgentGrant, Extend};
 
 use super::Context;
 use crate::failure::Failure;
@@ -13,8 +14,11 @@ use crate::session::confirmed;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// The conversation.
-    #[arg(value_name = "REF")]
-    reference: String,
+    #[arg(value_name = "REF", required_unless_present = "agent")]
+    reference: Option<String>,
+    /// Instead: an agent, which gets more tokens or money for today.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["reference", "only", "messages", "turns", "agents", "requests", "time", "rounds"])]
+    agent: Option<String>,
     /// Only to this grant of the conversation, as `tree` names it; else each open one gets it.
     #[arg(long, value_name = "GRANT")]
     only: Option<String>,
@@ -49,12 +53,36 @@ struct More {
     /// More time.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
+    /// More rounds of the conversation, two messages each, with the turns and requests that they need.
+    #[arg(long, value_name = "N")]
+    rounds: Option<u64>,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let more = args.more;
+    match (&args.agent, &args.reference) {
+        (Some(agent), _) => to_agent(agent, &args, cx).await,
+        (None, Some(reference)) => to_conversation(reference, &args, cx).await,
+        (None, None) => Err(Failure::usage("neither a conversation nor an agent is named")),
+    }
+}
+
+async fn to_agent(agent: &str, args: &Args, cx: &Context) -> Result<(), Failure> {
+    let more = AgentGrant { tokens: args.more.tokens.unwrap_or(0), cost_usd: args.more.cost.unwrap_or(0.0) };
+    let client = cx.deciding(args.yes).await?;
+    if !confirmed(&format!("Give {} more for today?", escape_line(agent)), args.yes)? {
+        return Err(Failure::refused("not granted"));
+    }
+    let view = client.grant_agent(agent, &more).await?;
+    cx.out.show(&view, |view, _| match &view.rests_until {
+        None => format!("granted more to {agent} for today"),
+        Some(until) => format!("granted more to {agent} for today; it is not enough, so it rests until {until}"),
+    })
+}
+
+async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(), Failure> {
+    let more = &args.more;
     let extend = Extend {
-        grant: args.only,
+        grant: args.only.clone(),
         messages: more.messages.unwrap_or(0),
         turns: more.turns.unwrap_or(0),
         agents: more.agents.unwrap_or(0),
@@ -62,11 +90,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         tokens: more.tokens.unwrap_or(0),
         cost_usd: more.cost.unwrap_or(0.0),
         time_ms: more.time.map_or(0, milliseconds),
+        rounds: more.rounds.unwrap_or(0),
     };
     let client = cx.deciding(args.yes).await?;
-    if !confirmed(&format!("Give the work of {} more?", escape_line(&args.reference)), args.yes)? {
+    if !confirmed(&format!("Give the work of {} more?", escape_line(reference)), args.yes)? {
         return Err(Failure::refused("not granted"));
     }
-    let answer = client.grant(&args.reference, &extend).await?;
-    cx.out.show(&answer, |_, _| format!("granted more to {}", args.reference))
+    let answer = client.grant(reference, &extend).await?;
+    cx.out.show(&answer, |_, _| format!("granted more to {reference}"))
 }

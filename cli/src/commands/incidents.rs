@@ -29,7 +29,12 @@ fn row(incident: &IncidentView) -> Vec<String> {
     vec![
         incident.id.clone(),
         incident.at.clone(),
-        format!("{} {}", incident.scope, incident.on),
+        // One about an agent holds nothing.
+        if incident.scope == "agent" {
+            format!("nothing; {}", incident.on)
+        } else {
+            format!("{} {}", incident.scope, incident.on)
+        },
         incident.code.to_string(),
         incident.limit.to_string(),
         incident.current.to_string(),

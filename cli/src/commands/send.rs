@@ -93,8 +93,9 @@ fn words(sent: &Sent, out: &Out) -> String {
 /// What is no message: a question that is with a human now, or the end of a turn.
 fn other(value: &Value) -> String {
     if let Ok(question) = EscalationView::deserialize(value) {
-        let id = question.id;
-        return format!("{id} is with a human, who answers it with `lastword answer {id}`");
+        let id = &question.id;
+        let lifts = render::lifts(&question).iter().fold(String::new(), |text, line| format!("{text}\n  {line}"));
+        return format!("{id} is with a human, who answers it with `lastword answer {id}`{lifts}");
     }
     match Finished::deserialize(value) {
         Ok(Finished { answer: Some(answer), .. }) => format!("the task ended with {answer}"),

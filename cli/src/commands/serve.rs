@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use lastword_server::clock::Source;
 use lastword_server::{Config, Failed, Server, StartError, reachable};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -74,6 +75,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         set_at: cx.settings.set_at.clone(),
         conformance_fixtures: args.conformance_fixtures,
         notify: notify::channels(&cx.settings.notify)?,
+        clocks: Source::machine(),
     })
 }
 

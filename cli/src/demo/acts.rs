@@ -11,8 +11,8 @@ use super::cast::request;
 use super::stage::{Mode, Stage};
 use crate::failure::Failure;
 
-/// How often each bot of the third act posts.
-pub(crate) const POSTS: usize = 40;
+/// How often each bot of the third act posts: with its warnings fewer than the refusals after which it is not judged (G2).
+pub(crate) const POSTS: usize = 25;
 /// How long an act may take.
 const ACT_MAX: Duration = Duration::from_secs(20);
 
@@ -154,7 +154,7 @@ async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     let human = &stage.human;
     let room = format!("{}-room", act.id);
     let members = act.first.iter().map(|name| (*name).to_owned()).collect();
-    human.open_room(&NewRoom { name: room.clone(), members }).await?;
+    human.open_room(&NewRoom { name: room.clone(), members, key: None }).await?;
     let mut tokens = 0;
     for (n, first) in act.first.iter().enumerate() {
         let reference = format!("{}-{}", act.id, n + 1);

@@ -164,12 +164,12 @@ impl Agent<'_> {
             },
             Move::Consult(question, options) => {
                 let options = options.iter().map(ToString::to_string).collect();
-                here.escalate(&NewEscalation { message: question.into(), options, reference: None }).await?;
+                here.escalate(&NewEscalation { message: question.into(), options, reference: None, key: None }).await?;
                 self.wait(turn).await
             }
             Move::Request(tool, arguments) => {
                 let reason = Some("the release is tested".to_owned());
-                here.hold(&HeldCall { tool: tool.into(), arguments, reason }).await?;
+                here.hold(&HeldCall { tool: tool.into(), arguments, reason, key: None }).await?;
                 self.wait(turn).await
             }
             Move::Squander(to, body) => {
@@ -184,7 +184,12 @@ impl Agent<'_> {
 
     async fn hold(&self, here: &Client, turn: &TurnView) -> Result<(), ClientError> {
         let held = here
-            .hold(&HeldCall { tool: "shell".into(), arguments: json!({"cmd": "rm -rf build"}), reason: None })
+            .hold(&HeldCall {
+                tool: "shell".into(),
+                arguments: json!({"cmd": "rm -rf build"}),
+                reason: None,
+                key: None,
+            })
             .await?;
         let verdict = DecideApproval {
             decision: lastword_proto::fact::Decision::Approve,

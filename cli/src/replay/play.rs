@@ -128,7 +128,7 @@ impl Stage {
             let name = AgentName::new(&name).unwrap_or_else(|_| unreachable!("prefix and number are a name"));
             let turns_max = 1_000_000;
             let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max };
-            let registration = Registration { name: name.clone(), kind, profile, credential };
+            let registration = Registration { name: name.clone(), kind, profile, credential, role: None, key: None };
             let input = match kind {
                 Kind::Human => Input::Bootstrap(registration),
                 Kind::Agent => Input::Register(self.prove("human operator", Kind::Human), registration),

@@ -1,5 +1,6 @@
 //! One row in full.
 
+use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView, Standing};
 
 use super::model::Model;
@@ -31,30 +32,36 @@ fn row(name: &str, value: &str) -> Line {
     vec![(Tone::Faint, format!("{name:<11}")), (Tone::Plain, escape_line(value))]
 }
 
+/// Lines of a text that is escaped.
 fn block(lines: &mut Vec<Line>, text: &str) {
-    let text = escape(text);
     lines.extend(text.lines().map(|line| vec![(Tone::Plain, format!("  {}", line.replace('\t', "    ")))]));
 }
 
-/// The call as it would be made: its very arguments, and the digest that an approval binds.
+/// The call as it would be made: what it is about first, its other arguments, and the digest that an approval binds.
 fn approval(view: &ApprovalView, now_ms: u64) -> Vec<Line> {
     let (left, tone) = Item::Approval(view).cells(now_ms).swap_remove(4);
-    let mut lines = vec![
-        vec![
-            (Tone::Strong, format!("{} would call {}", escape_line(&view.agent), escape_line(&view.tool))),
-            (tone, format!("  {left}, then it is denied")),
-        ],
+    let mut lines = vec![vec![
+        (Tone::Strong, format!("{} would call {}", escape_line(&view.agent), escape_line(&view.tool))),
+        (tone, format!("  {left}, then it is denied")),
+    ]];
+    let parts = arguments(&view.arguments);
+    let (subjects, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_subject());
+    let show = |lines: &mut Vec<Line>, part: &Argument| {
+        lines.push(faint(&part.name));
+        block(lines, &part.text);
+    };
+    subjects.into_iter().for_each(|part| show(&mut lines, part));
+    lines.extend([
         row("id", &view.id),
         row("digest", &view.digest),
         row("ref", view.reference.as_deref().unwrap_or("outside every task")),
-    ];
+    ]);
     lines.extend(view.reason.as_ref().map(|reason| row("because", reason)));
     if let Some(rule) = &view.policy {
         let tier = view.tier.as_ref().map(|tier| format!(", tier {tier}")).unwrap_or_default();
         lines.push(row("policy", &format!("{rule}{tier}")));
     }
-    lines.push(faint("arguments"));
-    block(&mut lines, &serde_json::to_string_pretty(&view.arguments).unwrap_or_default());
+    others.into_iter().for_each(|part| show(&mut lines, part));
     lines.push(Line::new());
     lines.push(faint("a allows this very call, once · r refuses it, with a reason"));
     lines
@@ -71,12 +78,22 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
         row("why", &render::word(&view.cause)),
         faint("question"),
     ];
-    block(&mut lines, &view.message);
+    block(&mut lines, &escape(&view.message));
     if !view.options.is_empty() {
         lines.push(faint("answers to choose from"));
         lines.extend(view.options.iter().map(|option| vec![(Tone::Plain, format!("  · {}", escape_line(option)))]));
     }
+    if let Some(limit) = &view.limit {
+        lines.push(faint("the broker"));
+        block(&mut lines, &escape(limit));
+        lines.extend(view.lifts.iter().map(|lift| {
+            vec![(Tone::Strong, format!("  {}", escape_line(&lift.text))), (Tone::Faint, format!("  {}", lift.id))]
+        }));
+    }
     lines.push(Line::new());
+    if !view.lifts.is_empty() {
+        lines.push(faint("L gives it and lets the task go on; words extend nothing"));
+    }
     lines.push(faint("e answers it; the answer goes back to exactly the task that asked"));
     lines
 }

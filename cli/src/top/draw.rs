@@ -7,7 +7,7 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::detail;
-use super::model::{Link, Mode, Model, Purpose, Seen, Tab, Told};
+use super::model::{Link, Mode, Model, Order, Purpose, Seen, Tab, Told};
 use super::rows::Item;
 use crate::out::{Line, Tone, cut, escape_line};
 
@@ -15,9 +15,10 @@ const HELP: &str = "\
 Tab, 1 2 3       inbox, conversations, agents
 j k, arrows      move; PgUp PgDn, g G further
 Enter, Esc       one row in full, and back
-a                approve the held call, once
+a                read the held call, then approve it, once
 r                reject it, with a reason
 e, A             answer the question; Tab: its options
+L                give what the broker offers for it
 p u s            pause, resume, stop the conversation
                  or agent (resume lifts a latch)
 /                only rows with these words; Esc: all
@@ -61,7 +62,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
         let [left, right] = Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(body);
         let seen = list(frame, model, left);
         let beside = full_row(frame, model, right);
-        if full { beside } else { Seen { scroll_max: beside.scroll_max, ..seen } }
+        if full { beside } else { Seen { page: seen.page, ..beside } }
     } else if full {
         full_row(frame, model, body)
     } else if model.rows().is_empty() {
@@ -72,12 +73,12 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
         let most = body.height.saturating_sub((body.height / 2).max(BELOW_ROWS_MIN));
         let [above, below] = Layout::vertical([Constraint::Length(rows.min(most)), Constraint::Min(0)]).areas(body);
         let seen = list(frame, model, above);
-        Seen { scroll_max: full_row(frame, model, below).scroll_max, ..seen }
+        Seen { page: seen.page, ..full_row(frame, model, below) }
     };
     if model.mode == Mode::Help {
         help(frame, model, body);
     }
-    frame.render_widget(Paragraph::new(footing(model)), foot);
+    frame.render_widget(Paragraph::new(footing(model, seen)), foot);
     seen
 }
 
@@ -128,7 +129,7 @@ fn heading(model: &Model, columns: u16) -> Text<'static> {
 }
 
 fn list(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
-    let seen = Seen { page: area.height.saturating_sub(1), scroll_max: 0 };
+    let seen = Seen { page: area.height.saturating_sub(1), ..Seen::default() };
     let rows = model.rows();
     if rows.is_empty() {
         frame.render_widget(Paragraph::new(text(model, nothing(model))).wrap(Wrap { trim: true }), area);
@@ -202,11 +203,12 @@ fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, fit(line))).collect();
     // Every character of a call that is decided on can be read, so long lines go on below.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
-    let total = u16::try_from(paragraph.line_count(inner.width)).unwrap_or(u16::MAX);
-    let scroll_max = total.saturating_sub(inner.height);
+    let total = u16::try_from(paragraph.line_count(inner.width));
+    let has_end = total.is_ok() && !inner.is_empty();
+    let scroll_max = total.unwrap_or(u16::MAX).saturating_sub(inner.height);
     frame.render_widget(block, area);
     frame.render_widget(paragraph.scroll((model.scroll.min(scroll_max), 0)), inner);
-    Seen { page: inner.height, scroll_max }
+    Seen { page: inner.height, scroll_max, has_end }
 }
 
 fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
@@ -220,10 +222,13 @@ fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
     frame.render_widget(Paragraph::new(lines).block(block), area);
 }
 
-fn footing(model: &Model) -> Text<'static> {
+fn footing(model: &Model, seen: Seen) -> Text<'static> {
     let line = match (&model.mode, &model.told, &model.link) {
         (Mode::Line(purpose, typed), ..) => prompt(purpose, typed),
-        (Mode::Confirm(question, _), ..) => vec![(Tone::Warn, question.clone()), (Tone::Strong, " [y/N]".to_owned())],
+        (Mode::Confirm(question, order), ..) => match unread(model, seen, order) {
+            Some(words) => vec![(Tone::Warn, words)],
+            None => vec![(Tone::Warn, question.clone()), (Tone::Strong, " [y/N]".to_owned())],
+        },
         (_, Some(Told::Done(words)), _) => vec![(Tone::Good, words.clone())],
         (_, Some(Told::Failed(words)), _) => vec![(Tone::Bad, words.clone())],
         (_, None, Link::Lost(reason)) => vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))],
@@ -231,6 +236,28 @@ fn footing(model: &Model) -> Text<'static> {
         (Mode::List | Mode::Detail, None, Link::Connecting | Link::Live) => hints(model),
     };
     text(model, line)
+}
+
+/// What stands in the place of the question until all of a call was shown.
+fn unread(model: &Model, seen: Seen, order: &Order) -> Option<String> {
+    let left = seen.scroll_max.saturating_sub(model.scroll);
+    match order {
+        Order::Approve { id, digest } if !model.shows(digest) => {
+            Some(format!("{id} changed or was settled · Esc back"))
+        }
+        Order::Approve { .. } if model.is_ready(order) || (seen.has_end && left == 0) => None,
+        Order::Approve { .. } if !seen.has_end => Some("too long to be shown here: decide in the console".to_owned()),
+        Order::Approve { .. } => {
+            let lines = if left == 1 { "line" } else { "lines" };
+            Some(format!("{left} more {lines}: Space shows on, then it asks · Esc back"))
+        }
+        Order::Reject { .. }
+        | Order::Answer { .. }
+        | Order::Lift { .. }
+        | Order::Control(..)
+        | Order::Refresh
+        | Order::Quit => None,
+    }
 }
 
 fn prompt(purpose: &Purpose, typed: &str) -> Line {
@@ -246,6 +273,7 @@ fn prompt(purpose: &Purpose, typed: &str) -> Line {
 fn hints(model: &Model) -> Line {
     let keys = match (&model.mode, model.current()) {
         (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
+        (_, Some(Item::Escalation(view))) if !view.lifts.is_empty() => "L give more · e answer · s stop",
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
         (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
         (_, Some(Item::Incident(_))) => "1 2 3 tabs",
@@ -267,7 +295,7 @@ mod tests {
     use ratatui::backend::TestBackend;
     use ratatui::buffer::Buffer;
 
-    use super::super::{press, samples};
+    use super::super::{Order, press, samples};
     use super::*;
 
     fn painted(model: &mut Model, columns: u16, rows: u16) -> Buffer {
@@ -309,6 +337,7 @@ mod tests {
             ("approve", "a"),
             ("reject", "rnot on a Friday"),
             ("question", "j\n"),
+            ("lift", "jL"),
             ("latch", "jj\n"),
             ("conversations", "2"),
             ("conversation", "2\n"),
@@ -367,7 +396,89 @@ mod tests {
         }
         let mut model = samples::model();
         typed(&mut model, "\n");
-        assert!(text(&painted(&mut model, 80, 24)).contains("\\u{202e}"), "it is shown as what it is");
+        assert!(text(&painted(&mut model, 80, 24)).contains("\\u202e"), "it is shown as JSON has it");
+    }
+
+    /// A model in which a command is held that stands last among the names of its arguments, and after a long reason.
+    fn held_command() -> Model {
+        let mut model = samples::model();
+        let call = &mut model.lists.approvals[0];
+        "Bash".clone_into(&mut call.tool);
+        call.reason = Some("it has to be done ".repeat(40));
+        let noise = (0..40).map(|n| (format!("a{n:02}"), serde_json::json!(n)));
+        let command = ("command".to_owned(), serde_json::json!("cd /srv &&\n  git push --force"));
+        call.arguments = noise.chain([command]).collect();
+        model
+    }
+
+    #[test]
+    fn the_command_of_a_held_call_stands_in_its_row_and_before_all_else_of_it() {
+        for (columns, rows) in [(80, 24), (200, 30)] {
+            let mut model = held_command();
+            let list = text(&painted(&mut model, columns, rows));
+            assert!(list.contains("Bash cd /srv &&\\n  git pu"), "{list}");
+            assert!(list.contains("  cd /srv &&\n") || list.contains("│  cd /srv &&"), "{list}");
+            typed(&mut model, "a");
+            let asked = text(&painted(&mut model, columns, rows));
+            let at = |words: &str| asked.find(words).unwrap_or(usize::MAX);
+            assert!(at("  git push --force") < at("it has to be done"), "{asked}");
+        }
+    }
+
+    #[test]
+    fn a_yes_counts_only_once_all_of_the_call_was_shown() {
+        for (columns, rows) in [(80, 24), (200, 30)] {
+            let mut model = held_command();
+            typed(&mut model, "a");
+            let first = text(&painted(&mut model, columns, rows));
+            assert!(first.contains("more lines: Space") && !first.contains("[y/N]"), "{first}");
+            assert_eq!(yes(&mut model), None);
+            for _ in 0..10 {
+                assert_eq!(yes(&mut model), None, "not before the end");
+                typed(&mut model, " ");
+                if text(&painted(&mut model, columns, rows)).contains("[y/N]") {
+                    break;
+                }
+            }
+            let last = text(&painted(&mut model, columns, rows));
+            assert!(last.contains("\"a39\": 39") && last.contains("[y/N]"), "{last}");
+            typed(&mut model, "kkkk");
+            painted(&mut model, columns, rows);
+            let digest = model.lists.approvals[0].digest.clone();
+            assert_eq!(yes(&mut model), Some(Order::Approve { id: "apr-2".into(), digest }), "it was shown");
+        }
+    }
+
+    #[test]
+    fn another_call_that_takes_the_place_of_the_shown_one_is_not_approved_for_it() {
+        let mut model = held_command();
+        typed(&mut model, "a");
+        painted(&mut model, 80, 24);
+        // One that ends sooner comes to the top of the list.
+        let mut sooner = model.lists.approvals[0].clone();
+        (sooner.id, sooner.digest) = ("apr-9".into(), "00".repeat(32));
+        (sooner.expires_at, sooner.arguments) = ("2026-01-31T09:05:30Z".into(), serde_json::json!({}));
+        model.lists.approvals.push(sooner);
+        let still = text(&painted(&mut model, 80, 24));
+        assert!(still.contains("git push --force") && !still.contains("apr-9"), "{still}");
+        // The shown one is settled: what stands there now was not asked about.
+        model.lists.approvals.remove(0);
+        painted(&mut model, 80, 24);
+        assert_eq!(yes(&mut model), None);
+    }
+
+    #[test]
+    fn lines_that_a_wider_terminal_moves_past_the_screen_are_shown_again() {
+        let mut model = held_command();
+        typed(&mut model, "a");
+        painted(&mut model, 30, 12);
+        typed(&mut model, "  ");
+        painted(&mut model, 30, 12);
+        assert!(text(&painted(&mut model, 100, 12)).contains("would call Bash"));
+    }
+
+    fn yes(model: &mut Model) -> Option<Order> {
+        press(model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE))
     }
 
     #[test]
@@ -376,7 +487,7 @@ mod tests {
         model.lists.approvals[0].arguments = serde_json::json!({ "cmd": format!("{}END", "x".repeat(5_000)) });
         typed(&mut model, "a");
         let first = text(&painted(&mut model, 80, 24));
-        assert!(first.contains("digest 78ca0b98") && !first.contains("END"), "{first}");
+        assert!(!first.contains("[y/N]") && !first.contains("END"), "{first}");
         for _ in 0..10 {
             typed(&mut model, " ");
             painted(&mut model, 80, 24);

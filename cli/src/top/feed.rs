@@ -81,8 +81,13 @@ const ALL: [List; 6] =
 /// What an event changes. One of a kind that is not known here may change anything.
 fn changed(kind: &str) -> &'static [List] {
     match kind {
-        "escalation_opened" | "escalation_noted" => &[List::Escalations, List::Conversations, List::Shown],
+        "escalation_opened" | "escalation_noted" | "escalation_lifts" | "lift_chosen" | "escalation_expired" => {
+            &[List::Escalations, List::Conversations, List::Shown]
+        }
         "approval_asked" | "approval_ruled" | "approval_decided" | "approval_used" => &[List::Approvals],
+        "incident_noted" => &[List::Incidents],
+        "agent_limited" | "agent_granted" | "agent_rests" | "agent_goes_on" | "role_set" => &[List::Agents],
+        "keyed" | "human_acted" | "alert_raised" | "refusals_summed" | "forgot" | "approval_offered" => &[],
         "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
         "registered" | "amended" | "rekeyed" | "removed" | "noticed" => &[List::Agents],
         "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
@@ -267,8 +272,14 @@ pub(crate) async fn carry_out(cx: &Context, order: Order) -> Result<String, Fail
             decide(cx, &id, Decision::Reject, Some(reason).filter(|text| !text.trim().is_empty()), None).await
         }
         Order::Answer { id, text } => {
-            cx.deciding(false).await?.answer_escalation(&id, &EscalationAnswer { answer: text }).await?;
+            cx.deciding(false).await?.answer_escalation(&id, &EscalationAnswer { answer: text, lift: None }).await?;
             Ok(format!("answered {id}"))
+        }
+        Order::Lift { id, lift } => {
+            let chosen = EscalationAnswer { answer: String::new(), lift: Some(lift) };
+            let view = cx.deciding(false).await?.answer_escalation(&id, &chosen).await?;
+            let given = view.lifts.into_iter().find(|lift| lift.chosen).map(|lift| lift.text).unwrap_or_default();
+            Ok(format!("answered {id}: {given}"))
         }
         Order::Control(verb, subject) => control(cx, verb, &subject).await,
         Order::Refresh | Order::Quit => Ok(String::new()),

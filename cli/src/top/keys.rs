@@ -86,6 +86,7 @@ fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
         KeyCode::Char('a') => approve(model),
         KeyCode::Char('r') => reject(model),
         KeyCode::Char('e' | 'A') => answer(model),
+        KeyCode::Char('L') => lift(model, None),
         KeyCode::Char('p') => control(model, Verb::Pause),
         KeyCode::Char('u') => control(model, Verb::Resume),
         KeyCode::Char('s') => control(model, Verb::Stop),
@@ -95,7 +96,7 @@ fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
     None
 }
 
-/// Asks before it allows: the question stands over the call in full, and names the digest of that very call.
+/// Asks before it allows: the question comes once the call was shown to its end, and names the digest of that very call.
 fn approve(model: &mut Model) {
     let Some(Item::Approval(view)) = model.current() else {
         return not_here(model, "select a held call to approve it");
@@ -103,7 +104,11 @@ fn approve(model: &mut Model) {
     let digest: String = view.digest.chars().take(8).collect();
     let question =
         format!("Allow {} to make this call ({}, digest {digest}), once?", escape_line(&view.agent), view.id);
-    let order = Order::Approve { id: view.id.clone(), digest: view.digest.clone() };
+    let (id, digest) = (view.id.clone(), view.digest.clone());
+    // It stays selected when another one comes to the top.
+    model.selected[model.tab as usize] = Some(id.clone());
+    let order = Order::Approve { id, digest };
+    model.read = None;
     model.scroll = 0;
     model.mode = Mode::Confirm(question, order);
 }
@@ -120,6 +125,23 @@ fn answer(model: &mut Model) {
         return not_here(model, "select a question to answer it");
     };
     model.mode = Mode::Line(Purpose::Answer(view.id.clone(), view.options.clone()), String::new());
+}
+
+/// Asks before it gives more: the first that the broker offers, or the one behind the one that was asked about.
+fn lift(model: &mut Model, asked: Option<&str>) {
+    let Some(Item::Escalation(view)) = model.current() else {
+        return not_here(model, "select a question to choose a lift");
+    };
+    let at = asked.and_then(|id| view.lifts.iter().position(|lift| lift.id == id)).map_or(0, |at| at + 1);
+    let Some(chosen) = view.lifts.get(at % view.lifts.len().max(1)) else {
+        return not_here(model, "no limit caused this question: answer it in words");
+    };
+    let others = if view.lifts.len() > 1 { " (L: the next one)" } else { "" };
+    let question = format!("Give {} for {}{others}?", escape_line(&chosen.text), view.id);
+    let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
+    // It stays selected when another one comes to the top.
+    model.selected[model.tab as usize] = Some(view.id.clone());
+    model.mode = Mode::Confirm(question, order);
 }
 
 fn control(model: &mut Model, verb: Verb) {
@@ -152,9 +174,13 @@ fn not_here(model: &mut Model, why: &str) {
 
 fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> Option<Order> {
     match key {
-        KeyCode::Char('y' | 'Y') => return Some(order),
+        KeyCode::Char('y' | 'Y') if model.is_ready(&order) => return Some(order),
         KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
             model.told = Some(Told::Failed("not done".to_owned()));
+        }
+        KeyCode::Char('L') if matches!(order, Order::Lift { .. }) => {
+            let Order::Lift { lift: id, .. } = &order else { return None };
+            lift(model, Some(id));
         }
         other => {
             // What is asked about may be longer than the screen.
@@ -215,7 +241,7 @@ fn enter(model: &mut Model, purpose: Purpose, text: String) -> Option<Order> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::{Seen, samples};
     use super::*;
 
     /// Presses keys, one after the other; a word in brackets is a key with a name.
@@ -229,6 +255,8 @@ mod tests {
                 None => (KeyCode::Char(c), c.len_utf8()),
             };
             order = press(&mut model, KeyEvent::new(code, KeyModifiers::NONE));
+            // A screen that has room for all.
+            model.seen(Seen { page: 20, scroll_max: 0, has_end: true });
             rest = &rest[length..];
         }
         (model, order)
@@ -255,6 +283,7 @@ mod tests {
         let digest = samples::model().lists.approvals[0].digest.clone();
         let reject = |reason: &str| Some(Order::Reject { id: "apr-2".into(), reason: reason.into() });
         let answer = |text: &str| Some(Order::Answer { id: "esc-1".into(), text: text.into() });
+        let lift = |lift: &str| Some(Order::Lift { id: "esc-1".into(), lift: lift.into() });
         let conversation = |name: &str| Subject::Conversation(name.to_owned());
         for (keys, order) in [
             ("ay", Some(Order::Approve { id: "apr-2".into(), digest })),
@@ -271,6 +300,11 @@ mod tests {
             ("je <enter>", None),
             ("e", None),
             ("ja", None),
+            ("jLy", lift("lift-1")),
+            ("jLLy", lift("lift-2")),
+            ("jLLLy", lift("lift-1")),
+            ("jL<enter>", None),
+            ("Ly", None),
             ("jjuy", control_of(Verb::Resume, conversation("BUDGET-1"))),
             ("2py", control_of(Verb::Pause, conversation("LOGIN-1"))),
             ("2p", None),
@@ -318,12 +352,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_approved_is_what_was_shown_even_when_the_list_changes_meanwhile() {
+    fn a_call_that_changes_after_it_was_shown_is_not_approved() {
         let (mut model, _) = pressed("a");
-        let shown = model.lists.approvals[0].digest.clone();
         model.lists.approvals[0].digest = "00".repeat(32);
-        let order = press(&mut model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE));
-        assert_eq!(order, Some(Order::Approve { id: "apr-2".into(), digest: shown }));
+        assert_eq!(press(&mut model, KeyEvent::new(KeyCode::Char('y'), KeyModifiers::NONE)), None);
     }
 
     #[test]

@@ -128,6 +128,13 @@ pub(crate) enum Order {
         /// The answer.
         text: String,
     },
+    /// Choose what the broker offers to a question that a limit caused.
+    Lift {
+        /// The escalation.
+        id: String,
+        /// The lift.
+        lift: String,
+    },
     /// Pause, resume or stop.
     Control(Verb, Subject),
     /// Fetch everything anew.
@@ -155,6 +162,8 @@ pub(crate) struct Seen {
     pub(super) page: u16,
     /// The most lines that the detail can be scrolled by.
     pub(super) scroll_max: u16,
+    /// The detail can be scrolled to its end, for it has no more lines than can be counted.
+    pub(super) has_end: bool,
 }
 
 /// All that is shown.
@@ -178,6 +187,8 @@ pub(crate) struct Model {
     /// Lines of the detail above the screen.
     pub(super) scroll: u16,
     pub(super) seen: Seen,
+    /// The digest of the held call that was shown to its end, since its approval was asked about.
+    pub(super) read: Option<String>,
     pub(super) columns: u16,
 }
 
@@ -251,10 +262,38 @@ impl Model {
     pub(crate) fn seen(&mut self, seen: Seen) {
         self.seen = seen;
         self.scroll = self.scroll.min(seen.scroll_max);
+        if let Mode::Confirm(_, Order::Approve { digest, .. }) = &self.mode
+            && self.shows(digest)
+            && seen.has_end
+            && self.scroll == seen.scroll_max
+        {
+            self.read = Some(digest.clone());
+        }
     }
 
-    /// The terminal has so many columns now.
-    pub(crate) const fn resize(&mut self, columns: u16) {
+    /// Whether the selected row is the held call with this digest.
+    pub(super) fn shows(&self, digest: &str) -> bool {
+        matches!(self.current(), Some(Item::Approval(view)) if view.digest == digest)
+    }
+
+    /// Whether an order can be given: all of a call is shown before it is approved.
+    pub(super) fn is_ready(&self, order: &Order) -> bool {
+        match order {
+            Order::Approve { digest, .. } => self.read.as_ref() == Some(digest) && self.shows(digest),
+            Order::Reject { .. }
+            | Order::Answer { .. }
+            | Order::Lift { .. }
+            | Order::Control(..)
+            | Order::Refresh
+            | Order::Quit => true,
+        }
+    }
+
+    /// The terminal has so many columns now. Lines break elsewhere then, so what is being read begins anew.
+    pub(crate) fn resize(&mut self, columns: u16) {
+        if self.columns != columns && matches!(self.mode, Mode::Confirm(..)) {
+            self.scroll = 0;
+        }
         self.columns = columns;
     }
 

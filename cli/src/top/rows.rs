@@ -1,5 +1,6 @@
 //! The rows of the lists: what each says in its cells, and by which words it is found.
 
+use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{
     AgentView, ApprovalView, ConversationSummary, Distance, EscalationView, IncidentView, Standing, parse_rfc3339,
 };
@@ -32,7 +33,8 @@ pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
     let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
     approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
     let escalations = lists.escalations.iter().rev().filter(|e| e.state == EscalationState::Open);
-    let incidents = lists.incidents.iter().rev().filter(|i| i.lifted_at.is_none());
+    // One about an agent holds nothing, and so waits for nobody.
+    let incidents = lists.incidents.iter().rev().filter(|i| i.lifted_at.is_none() && i.scope != "agent");
     let approvals = approvals.into_iter().map(Item::Approval);
     approvals.chain(escalations.map(Item::Escalation)).chain(incidents.map(Item::Incident)).collect()
 }
@@ -53,12 +55,12 @@ impl<'a> Item<'a> {
     pub(super) fn text(&self) -> String {
         let cells = self.cells(0).into_iter().map(|(text, _)| text).collect::<Vec<_>>().join(" ");
         let more = match self {
-            Self::Approval(view) => view.reason.as_deref(),
-            Self::Escalation(view) => Some(view.message.as_str()),
-            Self::Conversation(view) => view.parent_ref.as_deref(),
-            Self::Incident(_) | Self::Agent(_) => None,
+            Self::Approval(view) => format!("{} {}", view.reason.as_deref().unwrap_or_default(), view.arguments),
+            Self::Escalation(view) => view.message.clone(),
+            Self::Conversation(view) => view.parent_ref.clone().unwrap_or_default(),
+            Self::Incident(_) | Self::Agent(_) => String::new(),
         };
-        format!("{cells} {}", more.unwrap_or_default()).to_lowercase()
+        format!("{cells} {more}").to_lowercase()
     }
 
     /// What stands in its cells.
@@ -72,7 +74,7 @@ impl<'a> Item<'a> {
                 plain(&view.agent),
                 faint(view.reference.as_deref().unwrap_or("-")),
                 left(&view.expires_at, now_ms),
-                plain(&format!("{} {}", view.tool, view.arguments)),
+                plain(&format!("{} {}", view.tool, about(view))),
             ],
             Self::Escalation(view) => vec![
                 ("answer?".to_owned(), Tone::Warn),
@@ -94,6 +96,12 @@ impl<'a> Item<'a> {
             Self::Agent(view) => agent(view),
         }
     }
+}
+
+/// What a held call is about, in short: the command, the file, the address, else its arguments.
+fn about(view: &ApprovalView) -> String {
+    let first = arguments(&view.arguments).into_iter().next().filter(Argument::is_subject);
+    first.map_or_else(|| view.arguments.to_string(), |part| part.text)
 }
 
 fn conversation(view: &ConversationSummary, now_ms: u64) -> Vec<Cell> {

@@ -215,6 +215,25 @@ fn a_question_is_answered_with_a_button_or_in_words_and_the_answer_goes_back() {
 }
 
 #[test]
+fn a_lift_is_a_button_that_extends_and_resumes_in_one_act() {
+    let mut town = Town::limited("task_requests_max = 1\n", "");
+    town.bridge();
+    let thread = town.taken("ship it");
+    let ask = |town: &Town| town.call("kilo", "/messages", &json!({"type": "request", "to": "lima", "body": "help"}));
+    assert_eq!(ask(&town)["to"], "lima");
+    assert_eq!(ask(&town)["code"], "task_requests");
+    town.call("kilo", "/escalations", &json!({"message": "May I ask again?"}));
+    let card = town.world.wait_message(thread, town.broker, "May I ask again?");
+    assert_eq!(card.labels(), ["4 more requests", "Answer…"]);
+    assert!(card.content.contains("Words extend nothing"), "{}", card.content);
+    town.world.clicks(town.bob, card.id, &button(&card, "4 more"));
+    town.world.clicks(town.ann, card.id, &button(&card, "4 more"));
+    let settled = town.wait_card(&card, "✅ operator (");
+    assert!(settled.content.contains("answered: 4 more requests"), "{}", settled.content);
+    assert_eq!(ask(&town)["to"], "lima", "the task has its requests");
+}
+
+#[test]
 fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
     let mut town = Town::start();
     let thread = town.taken("ship it");

@@ -7,6 +7,8 @@ mod disk;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod lifts;
+#[cfg(test)]
 mod notify;
 #[cfg(test)]
 mod offline;
@@ -24,3 +26,5 @@ mod running;
 mod terminal;
 #[cfg(test)]
 mod top;
+#[cfg(test)]
+mod verify;

@@ -177,6 +177,30 @@ fn what_waits_is_told_once_on_each_channel_also_over_a_restart() {
 }
 
 #[test]
+fn an_alert_is_told_once_also_over_a_restart_and_where_it_came_while_nobody_told() {
+    let hook = Receiving::start();
+    let server = serve(configured(hook.port, "100ms"));
+    server.agent("kilo");
+    server.as_agent("kilo", &["send", "operator", "the disk is full", "--type", "alert", "--ref", "OPS-1"]).ok();
+    for told in both(&server, &hook, 1) {
+        assert_eq!(told["title"], "Lastword: urgent: 1 thing to know", "{told}");
+        assert_eq!(told["items"][0]["summary"], "kilo raises an ALERT: the disk is full");
+        assert_eq!((&told["items"][0]["what"], &told["items"][0]["ref"]), (&"note".into(), &"OPS-1".into()));
+    }
+    sent(&server, 1);
+    let (_, dir) = server.terminate();
+    fs::write(dir.path().join("lastword.silent"), "").unwrap();
+    let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--config", "lastword.silent"]);
+    server.as_agent("kilo", &["send", "operator", "and the tape", "--type", "alert", "--ref", "OPS-1"]).ok();
+    let (_, dir) = server.terminate();
+    let server = serve(dir);
+    for told in both(&server, &hook, 2) {
+        assert_eq!(told["items"].as_array().unwrap().len(), 1, "{told}");
+        assert_eq!(told["items"][0]["summary"], "kilo raises an ALERT: and the tape");
+    }
+}
+
+#[test]
 fn what_is_settled_within_the_window_is_not_told_and_arguments_are_not_either() {
     let hook = Receiving::start();
     let server = serve(configured(hook.port, "3s"));

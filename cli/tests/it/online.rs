@@ -168,6 +168,18 @@ fn doctor_finds_a_token_that_others_can_read() {
 }
 
 #[test]
+fn the_clock_is_shown_and_accepted_by_a_human_alone() {
+    let server = Server::start();
+    let shown = server.operator(&["clock"]).ok();
+    assert!(shown.contains("broker") && shown.contains("system clock"), "{shown}");
+    assert!(run(server.path(), &["doctor"]).ok().contains("clock: the broker's is the system clock's"));
+    server.operator(&["clock", "accept", "--yes"]).ok();
+    server.agent("hive");
+    let agent = server.as_agent("hive", &["clock", "accept", "--yes"]);
+    assert!(agent.code == 1 && agent.stderr.contains("(forbidden)"), "{agent:?}");
+}
+
+#[test]
 fn an_approval_needs_the_digest_of_the_call_that_was_looked_at() {
     let server = Server::start();
     server.agent("hive");
@@ -197,8 +209,13 @@ fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
         &["approve", id, "--digest", digest, "--edit", "{}"],
         &["reject", id],
         &["answer", "esc-1", "x"],
+        &["answer", "esc-1", "--lift", "lift-1"],
         &["grant", "E-1", "--messages", "1"],
+        &["grant", "--agent", "hive", "--tokens", "1"],
+        &["agent", "set", "hive", "--turns", "2"],
+        &["human", "role", "operator", "viewer"],
         &["resume", "--workspace"],
+        &["clock", "accept"],
     ];
     for args in deciding {
         let alone = server.operator(args);
@@ -216,6 +233,7 @@ fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
         &["agent", "add", "mole"],
         &["agent", "token", "kilo"],
         &["agent", "remove", "kilo"],
+        &["human", "add", "mole", "--role", "owner"],
     ];
     for variable in ["CLAUDECODE", "CODEX_CI", "CODEX_THREAD_ID", "LASTWORD_AGENT"] {
         for args in acting {
@@ -307,11 +325,20 @@ fn a_conversation_is_paused_resumed_and_stopped() {
 
 /// Holds a tool call, as an agent's runner does.
 pub(crate) fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
+    post(url, token, "/v1/approvals", body)
+}
+
+/// Asks a human, as an agent.
+pub(crate) fn escalate(url: &str, token: &str, message: &str) -> serde_json::Value {
+    post(url, token, "/v1/escalations", &serde_json::json!({ "message": message }).to_string())
+}
+
+fn post(url: &str, token: &str, path: &str, body: &str) -> serde_json::Value {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(
         stream,
-        "POST /v1/approvals HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
          Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
         body.len()
     )

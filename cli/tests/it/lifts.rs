@@ -1,0 +1,142 @@
+//! What a human gives more from a terminal, and how it is told what is needed (H6, R3).
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
+
+use crate::program::{Server, lastword};
+
+/// A server with two agents, kilo in its turn on T-1, at the cap of one exchange.
+fn at_the_cap() -> Server {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ndepth_max = 1\n").unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    server.operator(&["ask", "kilo", "write it", "--ref", "T-1", "--wait", "0s"]).ok();
+    let turn = |who: &str| {
+        let taken = server.as_agent(who, &["inbox", "--wait", "5s", "--json"]).json();
+        taken["turn"]["id"].as_str().unwrap().to_owned()
+    };
+    let first = turn("kilo");
+    server.as_agent("kilo", &["send", "hive", "review it", "--ref", "T-1"]).ok();
+    server.as_agent("kilo", &["finish", &first, "asked hive"]).ok();
+    server.as_agent("hive", &["finish", &turn("hive"), "two remarks"]).ok();
+    turn("kilo");
+    server
+}
+
+#[test]
+fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answers() {
+    let server = at_the_cap();
+    let again = ["send", "hive", "again", "--ref", "T-1"];
+    let refused = server.as_agent("kilo", &again);
+    assert!(refused.stderr.contains("(depth_cap)"), "{refused:?}");
+    assert!(refused.stderr.contains("\na human: lastword grant T-1 --rounds 2\n"), "{refused:?}");
+    let token = fs::read_to_string(server.path().join("kilo.token")).unwrap();
+    let url = server.first_line["listening"].as_str().unwrap();
+    for _ in 0..2 {
+        crate::online::escalate(url, token.trim(), "two more rounds?");
+    }
+    let listed = server.operator(&["escalations"]).ok();
+    for part in ["never extended", "2 more rounds  lastword answer esc-1 --lift lift-1"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let words = server.operator(&["answer", "esc-1", "sure", "--yes"]);
+    assert_eq!(words.code, 0, "{words:?}");
+    assert!(
+        words.stderr.contains("Words extend nothing; this does:\n  2 more rounds  lastword answer esc-1 --lift"),
+        "{words:?}"
+    );
+    assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
+    let none = server.operator(&["answer", "esc-2", "--lift", "lift-7", "--yes"]);
+    assert!(
+        none.code == 1 && none.stderr.contains("hint: 2 more rounds  lastword answer esc-2 --lift lift-1"),
+        "{none:?}"
+    );
+    let chosen = server.operator(&["answer", "esc-2", "--lift", "lift-1", "--yes"]).ok();
+    assert_eq!(chosen, "answered esc-2: 2 more rounds\n");
+    server.as_agent("kilo", &again).ok();
+    assert!(!server.operator(&["escalations", "--all"]).ok().contains("--lift"), "what is answered is not offered");
+}
+
+#[test]
+fn rounds_are_granted_by_the_command_that_the_refusal_names() {
+    let server = at_the_cap();
+    let again = ["send", "hive", "again", "--ref", "T-1"];
+    assert_eq!(server.as_agent("kilo", &again).code, 1);
+    assert_eq!(server.operator(&["grant", "T-1", "--rounds", "11", "--yes"]).code, 1, "ten at a time");
+    server.operator(&["grant", "T-1", "--rounds", "2", "--yes"]).ok();
+    server.as_agent("kilo", &again).ok();
+}
+
+#[test]
+fn who_asks_and_waits_is_told_what_holds_it_and_the_one_step_that_lets_it_go_on() {
+    let server = Server::start();
+    server.agent("hive");
+    server.operator(&["pause", "--agent", "hive"]).ok();
+    let mut ask = lastword(server.path());
+    ask.args(["--token-file", ".lastword/operator.token", "ask", "hive", "are you there?"]);
+    let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(lines.next().as_deref(), Some("held: agent hive is paused"));
+    assert_eq!(lines.next().as_deref(), Some("  lastword resume --agent hive"));
+    server.operator(&["resume", "--agent", "hive", "--yes"]).ok();
+    let taken = server.as_agent("hive", &["inbox", "--wait", "5s", "--json"]).json();
+    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
+    crate::online::escalate(server.first_line["listening"].as_str().unwrap(), token.trim(), "which colour?");
+    assert_eq!(lines.next().as_deref(), Some("held: hive waits for the answer to esc-1"));
+    assert_eq!(lines.next().as_deref(), Some("  lastword answer esc-1 \"…\""));
+    server.operator(&["answer", "esc-1", "blue", "--yes"]).ok();
+    server.as_agent("hive", &["inbox", "--wait", "5s"]).ok();
+    server.as_agent("hive", &["finish", taken["turn"]["id"].as_str().unwrap(), "I am"]).ok();
+    let output = ask.wait_with_output().unwrap();
+    assert!(String::from_utf8(output.stdout).unwrap().contains("I am"));
+    assert_eq!(lines.next(), None, "each is said once");
+}
+
+#[test]
+fn an_agents_own_limits_are_set_shown_and_taken_away() {
+    let server = Server::start();
+    server.operator(&["agent", "add", "kilo", "--ack", "1d", "--turns", "2"]).ok();
+    let shown = server.operator(&["agent", "show", "kilo", "--json"]).json();
+    assert_eq!(shown["limits"], serde_json::json!({"ack_ms": 86_400_000, "agent_turns_max": 2}));
+    let all = [
+        "--roots-per-hour",
+        "20",
+        "--pair-messages",
+        "5",
+        "--sender-messages",
+        "9",
+        "--ack",
+        "0s",
+        "--turns",
+        "0",
+        "--day-tokens",
+        "1000",
+        "--day-cost",
+        "1.5",
+    ];
+    let set = server.operator(&[&["agent", "set", "kilo"][..], &all, &["--yes"]].concat()).ok();
+    let own = "kilo has its own agent_day_cost_microusd_max 1500000, agent_day_tokens_max 1000, pair_messages_max 5, \
+               roots_per_hour_max 20, sender_messages_max 9\n";
+    assert_eq!(set, own);
+    assert!(server.operator(&["agent", "show", "kilo"]).ok().contains(own.trim_end()));
+    assert_eq!(server.operator(&["agent", "add", "anna", "--kind", "human", "--turns", "2"]).code, 2);
+    let given = server.operator(&["grant", "--agent", "kilo", "--tokens", "500", "--cost", "0.5", "--yes"]).ok();
+    assert_eq!(given, "granted more to kilo for today\n");
+}
+
+#[test]
+fn humans_are_added_listed_and_given_a_role() {
+    let server = Server::start();
+    let token = server.operator(&["human", "add", "anna", "--role", "viewer"]).ok();
+    fs::write(server.path().join("anna.token"), &token).unwrap();
+    assert_eq!(server.as_agent("anna", &["pause", "--workspace"]).code, 1, "a viewer pauses nothing");
+    let listed = server.operator(&["human", "list"]).ok();
+    assert!(listed.contains("anna      viewer") && listed.contains("operator  owner"), "{listed}");
+    assert_eq!(server.operator(&["human", "role", "anna", "operator", "--yes"]).ok(), "anna is operator now\n");
+    server.as_agent("anna", &["pause", "--workspace"]).ok();
+    let last = server.operator(&["human", "role", "operator", "viewer", "--yes"]);
+    assert!(last.code == 1 && last.stderr.contains("last owner"), "{last:?}");
+}
