@@ -1,12 +1,15 @@
 //! All short histories of a small alphabet: every word of it, with the invariants after each step.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus};
+use lastword_proto::ids::{ConvId, DAY_MS, EscalationId};
 use lastword_proto::input::{Finish, Question};
 use lastword_proto::limits::Limits;
 use lastword_proto::names::Ref;
 use lastword_proto::{Input, MessageType};
 
-use crate::witness::Broken;
+use lastword_store::witness::BrokenPromise;
+
+use crate::adversary::Pace;
 use crate::world::{World, request};
 
 /// What an exploration saw.
@@ -19,29 +22,29 @@ pub struct Explored {
     /// Most waking messages of any grant.
     pub most_waking: u64,
     /// The first promise that was broken, with the history.
-    pub broken: Option<(Vec<usize>, Broken)>,
+    pub broken: Option<(Vec<usize>, BrokenPromise)>,
 }
 
 /// Plays every history of at most `length` letters with `agents` agents.
 #[must_use]
-pub fn explore(limits: &Limits, agents: u8, length: usize) -> Explored {
+pub fn explore(limits: &Limits, agents: u8, length: usize, pace: Pace) -> Explored {
     let mut seen = Explored::default();
-    let world = World::new(limits, agents);
-    walk(&world, length, &mut Vec::new(), &mut seen);
+    let world = World::new(&pace.limits(limits), agents);
+    walk(&world, pace, length, &mut Vec::new(), &mut seen);
     seen
 }
 
-fn walk(world: &World, left: usize, history: &mut Vec<usize>, seen: &mut Explored) {
+fn walk(world: &World, pace: Pace, left: usize, history: &mut Vec<usize>, seen: &mut Explored) {
     if left == 0 || seen.broken.is_some() {
         return;
     }
     for letter in 0..letters(world) {
         let mut next = world.clone();
         let facts = next.log().len();
-        play(&mut next, letter);
+        play(&mut next, pace, letter);
         next.audit(false);
         seen.steps += 1;
-        seen.most_waking = seen.most_waking.max(next.witness().most_waking());
+        seen.most_waking = seen.most_waking.max(next.witness().peaks().waking);
         history.push(letter);
         if let Some(broken) = next.broken().first() {
             seen.broken = Some((history.clone(), broken.clone()));
@@ -50,13 +53,13 @@ fn walk(world: &World, left: usize, history: &mut Vec<usize>, seen: &mut Explore
         if next.log().len() == facts {
             seen.idle += 1;
         } else {
-            walk(&next, left - 1, history, seen);
+            walk(&next, pace, left - 1, history, seen);
         }
         history.pop();
     }
 }
 
-const COMMON: usize = 3;
+const COMMON: usize = 5;
 const EACH: usize = 5;
 
 fn letters(world: &World) -> usize {
@@ -65,9 +68,9 @@ fn letters(world: &World) -> usize {
 }
 
 /// One letter: what the human or the clock does, or what one agent does.
-fn play(world: &mut World, letter: usize) {
+fn play(world: &mut World, pace: Pace, letter: usize) {
     if letter < COMMON {
-        return common(world, letter);
+        return common(world, pace, letter);
     }
     let agents = world.agents().len();
     let each = EACH + 2 * (agents - 1);
@@ -81,7 +84,7 @@ fn play(world: &mut World, letter: usize) {
         1 => finish(None),
         2 => finish(Some(FinishStatus::Completed)),
         3 => finish(Some(FinishStatus::Rejected)),
-        4 => Input::Escalate(by, None, Question { body: "?".into(), options: Vec::new(), reference: None }),
+        4 => Input::Escalate(by, None, Question { body: "?".into(), options: Vec::new(), reference: None, key: None }),
         _ => {
             let other = (verb - EACH) / 2;
             let other = if other >= who { other + 1 } else { other };
@@ -94,7 +97,7 @@ fn play(world: &mut World, letter: usize) {
     world.give(input);
 }
 
-fn common(world: &mut World, letter: usize) {
+fn common(world: &mut World, pace: Pace, letter: usize) {
     let human = world.human();
     match letter {
         0 => {
@@ -102,8 +105,17 @@ fn common(world: &mut World, letter: usize) {
             draft.reference = Ref::new("T-1").ok();
             world.give(Input::Send(human, Box::new(draft)));
         }
+        1 if pace == Pace::Months => world.pass(DAY_MS),
         1 => {
             world.pass_to_deadline();
+        }
+        2 => {
+            let conv = world.core().state().conv_of("T-1").unwrap_or(ConvId(1));
+            world.give(Input::ExtendRounds(human, conv, 1));
+        }
+        3 => {
+            let asked = world.core().state().escalations.keys().next_back().copied();
+            world.give(Input::Answer(human, asked.unwrap_or(EscalationId(0)), "yes".into()));
         }
         _ => {
             let mut draft = Draft::new(MessageType::Info, Address::All, "carry on");

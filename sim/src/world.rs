@@ -1,16 +1,19 @@
 //! A core in virtual time, with a witness of every fact.
 
 use lastword_proto::envelope::{Address, Draft};
-use lastword_proto::fact::{Kind, Profile};
-use lastword_proto::ids::{AgentId, Time};
-use lastword_proto::input::Registration;
+use lastword_proto::fact::{EDITION, Kind, Profile};
+use lastword_proto::ids::{AgentId, DAY_MS, HOUR_MS, Time};
+use lastword_proto::input::{Registration, ScheduleTick};
 use lastword_proto::limits::Limits;
-use lastword_proto::names::{AgentName, Label};
-use lastword_proto::{Core, Effect, Entry, Input, MessageType, Out, Principal, Reply};
+use lastword_proto::names::{AgentName, Label, Ref};
+use lastword_proto::state::{Scheduled, State};
+use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply};
 
-use crate::witness::{Broken, Witness};
+use lastword_store::witness::{BrokenPromise, Witness};
 
-/// Agents `a`, `b`, … and one human, in one workspace.
+use crate::witness::compare;
+
+/// Agents `a`, `b`, … and two humans, in one workspace.
 #[derive(Clone, Debug)]
 pub struct World {
     core: Core,
@@ -18,26 +21,35 @@ pub struct World {
     log: Vec<Entry>,
     witness: Witness,
     agents: Vec<AgentId>,
-    human: AgentId,
 }
+
+/// Timers that are waited for, at most, until everything is at rest.
+const TIMERS_MAX: usize = 100_000;
+/// How long nothing may move at the end.
+const REST_MS: u64 = 60 * DAY_MS;
+/// The human who is always there.
+const HUMAN: AgentId = AgentId(1);
+/// Another one, who may get any role.
+const OTHER_HUMAN: AgentId = AgentId(2);
 
 impl World {
     /// A world of `agents` agents under these limits. Every agent serves the action `work`.
     #[must_use]
     pub fn new(limits: &Limits, agents: u8) -> Self {
-        let mut world = Self {
-            core: Core::default(),
-            now: Time(1_000_000),
-            log: Vec::new(),
-            witness: Witness::new(limits.clone()),
-            agents: Vec::new(),
-            human: AgentId(1),
-        };
+        Self::over(Core::default(), Witness::default(), limits, agents)
+    }
+
+    /// The same over a core that was given nothing yet, before this witness.
+    #[must_use]
+    pub fn over(core: Core, witness: Witness, limits: &Limits, agents: u8) -> Self {
+        let mut world = Self { core, now: Time(1_000_000), log: Vec::new(), witness, agents: Vec::new() };
         world.give(Input::Configure(Box::new(limits.clone())));
+        world.give(Input::Upgrade(EDITION));
         world.enrol("uma", Kind::Human);
+        world.enrol("vic", Kind::Human);
         for n in 0..agents {
             let name = char::from(b'a' + n).to_string();
-            world.agents.push(AgentId(u32::from(n) + 2));
+            world.agents.push(AgentId(u32::from(n) + OTHER_HUMAN.0 + 1));
             world.enrol(&name, Kind::Agent);
         }
         world
@@ -48,10 +60,10 @@ impl World {
         let profile = Profile { actions, groups: Vec::new(), turns_max: 0 };
         let Ok(name) = AgentName::new(name) else { return };
         let id = self.core.state().agents.len();
-        let registration = Registration { credential: credential(id), name, kind, profile };
-        let input = match kind {
-            Kind::Human => Input::Bootstrap(registration),
-            Kind::Agent => Input::Register(self.human(), registration),
+        let registration = Registration { credential: credential(id), name, kind, profile, role: None, key: None };
+        let input = match self.core.state().prove(&credential(HUMAN.0 as usize)) {
+            None => Input::Bootstrap(registration),
+            Some(human) => Input::Register(human, registration),
         };
         self.give(input);
     }
@@ -76,7 +88,7 @@ impl World {
 
     /// Promises broken so far.
     #[must_use]
-    pub fn broken(&self) -> &[Broken] {
+    pub fn broken(&self) -> &[BrokenPromise] {
         self.witness.broken()
     }
 
@@ -98,7 +110,13 @@ impl World {
     /// When the human was removed, which no scenario does.
     #[must_use]
     pub fn human(&self) -> Principal {
-        self.core.state().prove(&credential(self.human.0 as usize)).expect("the human is always there")
+        self.core.state().prove(&credential(HUMAN.0 as usize)).expect("the human is always there")
+    }
+
+    /// Proof of another human, whose role changes.
+    #[must_use]
+    pub fn other_human(&self) -> Option<Principal> {
+        self.core.state().prove(&credential(OTHER_HUMAN.0 as usize))
     }
 
     /// Now.
@@ -130,6 +148,49 @@ impl World {
     pub fn pass(&mut self, ms: u64) {
         self.now = self.now.plus(ms);
         self.give(Input::Tick);
+        self.tick_schedules();
+    }
+
+    /// Lets each schedule tick that is due, once however many moments of it are over.
+    fn tick_schedules(&mut self) {
+        let due = |known: &&Scheduled| known.next_at <= self.now;
+        let ticks: Vec<ScheduleTick> = (self.core.state().schedules.values().filter(due))
+            .map(|known| ScheduleTick {
+                name: known.schedule.name.clone(),
+                due: known.next_at,
+                next_at: self.now.plus(HOUR_MS),
+                reference: Ref::new(&format!("S-{}", self.now.0)).expect("a REF"),
+            })
+            .collect();
+        for tick in ticks {
+            self.give(Input::TickSchedule(Box::new(tick)));
+        }
+    }
+
+    /// Lets time pass in which the broker doesn't run (L6).
+    pub fn idle(&mut self, ms: u64) {
+        self.now = self.now.plus(ms);
+        self.give(Input::Idled(None, ms));
+        self.give(Input::Tick);
+        self.tick_schedules();
+    }
+
+    /// Ends the broker and starts it again: from the log alone, or from a snapshot of what it knew.
+    ///
+    /// # Panics
+    /// When the log doesn't rebuild the state.
+    pub fn restart(&mut self, from_snapshot: bool) {
+        let again = if from_snapshot { Core::from_state(self.core.state().clone()) } else { self.replayed() };
+        self.core = again;
+    }
+
+    fn replayed(&self) -> Core {
+        let mut again = Core::default();
+        for entry in &self.log {
+            assert_eq!(again.replay(entry), Ok(()), "phi is what the facts amount to");
+        }
+        assert!(again.state() == self.core.state(), "facts alone rebuild the state");
+        again
     }
 
     /// Lets time pass until the next timer, if there is one.
@@ -137,20 +198,59 @@ impl World {
         let Some((at, _)) = self.core.next_deadline() else { return false };
         self.now = self.now.max(at);
         self.give(Input::Tick);
+        self.tick_schedules();
         true
+    }
+
+    /// Lets time pass from timer to timer, as the server does.
+    pub fn walk(&mut self, ms: u64) {
+        let end = self.now.plus(ms);
+        while self.core.next_deadline().is_some_and(|(at, _)| at <= end) {
+            self.pass_to_deadline();
+        }
+        self.pass(end.since(self.now));
+    }
+
+    /// Nobody does anything any more: once the time of each grant, question and latch is over, nothing moves.
+    ///
+    /// # Errors
+    /// What is still there, or what moved.
+    pub fn comes_to_rest(&mut self) -> Result<(), String> {
+        for _ in 0..TIMERS_MAX {
+            if !self.pass_to_deadline() {
+                break;
+            }
+        }
+        at_rest(self.core.state())?;
+        if self.witness.unanswered() > 0 {
+            return Err(format!("{} requests were never answered", self.witness.unanswered()));
+        }
+        let facts = self.log.len();
+        self.pass(REST_MS);
+        // What was closed is forgotten, and a schedule that nobody is there for skips; nothing else happens.
+        let still = |fact: &Fact| matches!(fact, Fact::Forgot { .. } | Fact::ScheduleSkipped { .. });
+        let moved = self.log[facts..].iter().find(|entry| !still(&entry.fact));
+        moved.map_or(Ok(()), |entry| Err(format!("something moved with no grant open: {:?}", entry.fact)))
     }
 
     /// Compares the core's state with what the witness counted, and with a replay of the facts.
     pub fn audit(&mut self, replay: bool) {
-        self.witness.compare(self.core.state());
+        compare(&mut self.witness, self.core.state());
         if replay {
-            let mut again = Core::default();
-            for entry in &self.log {
-                assert_eq!(again.replay(entry), Ok(()), "phi is what the facts amount to");
-            }
-            assert!(again.state() == self.core.state(), "facts alone rebuild the state");
+            self.replayed();
         }
     }
+}
+
+fn at_rest(state: &State) -> Result<(), String> {
+    let grants = state.grants.values().filter(|g| g.end.is_none()).count();
+    let tasks = state.tasks.values().filter(|t| !t.is_closed()).count();
+    let turns = state.agents.iter().map(|a| a.turns.len()).sum::<usize>();
+    let queued = state.agents.iter().map(|a| a.queue.len()).sum::<usize>();
+    if (grants, tasks, turns, queued, state.timers.len()) == (0, 0, 0, 0, 0) {
+        return Ok(());
+    }
+    Err(format!("{grants} grants, {tasks} tasks, {turns} turns, {queued} queued, timers {:?}", state.timers))
 }
 
 /// A draft of a REQUEST from one agent to another.

@@ -3,11 +3,14 @@
 use std::time::Instant;
 
 use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::ids::DAY_MS;
 use lastword_proto::input::Finish;
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::{Code, Input, MessageType};
-use lastword_sim::{World, explore, run};
+use lastword_proto::rules::Off;
+use lastword_proto::state::Timer;
+use lastword_proto::{Code, Core, Input, MessageType};
+use lastword_sim::{Campaign, Explored, Pace, Setting, Style, World, explore, run};
 
 /// How many times the default work the campaigns do: `LASTWORD_SIM_SCALE=100` for the long run.
 fn scale() -> u64 {
@@ -28,67 +31,148 @@ fn timed<T>(what: &str, steps: impl Fn(&T) -> u64, work: impl FnOnce() -> T) -> 
     done
 }
 
+/// Both ways in which a clock walks: every campaign runs at each.
+const PACES: [Pace; 2] = [Pace::Hours, Pace::Months];
+
+#[track_caller]
+fn assert_kept(what: &str, campaign: &Campaign) {
+    println!("{what}: {} facts over at most {} days", campaign.facts, campaign.longest_ms / DAY_MS);
+    println!("{what}: {:?}; the witness holds {} records", campaign.peaks, campaign.records);
+    println!("{what}: refused {:?}", campaign.refused);
+    assert_eq!(campaign.broken, [], "{what}");
+}
+
+/// What a campaign never met, it shows nothing about.
+#[track_caller]
+fn assert_met(what: &str, campaign: &Campaign, expected: &[Code]) {
+    for code in expected {
+        assert!(campaign.refused.contains_key(code), "{what}: no run met {code}");
+    }
+}
+
+fn campaign(what: &str, setting: &Setting, seeds: u64) -> Campaign {
+    let work = || run(setting, 0..seeds * scale());
+    let done = timed(what, |c: &Campaign| c.steps, work);
+    assert_kept(what, &done);
+    done
+}
+
 #[test]
 fn all_short_histories_keep_every_promise() {
-    let length = longer(5);
-    let explored = timed("explorer", |e: &lastword_sim::Explored| e.steps, || explore(&Limits::default(), 2, length));
-    println!("{} of them changed nothing; most waking messages of a grant {}", explored.idle, explored.most_waking);
-    assert_eq!(explored.broken, None);
-    assert!(explored.most_waking >= 2, "requests were answered");
+    for pace in PACES {
+        let play = || explore(&Limits::default(), 2, longer(4), pace);
+        let explored = timed(&format!("explorer, {pace:?}"), |e: &Explored| e.steps, play);
+        println!("{} of them changed nothing; most waking messages of a grant {}", explored.idle, explored.most_waking);
+        assert_eq!(explored.broken, None);
+        assert!(explored.most_waking >= 2, "requests were answered");
+    }
 }
 
 #[test]
 fn all_short_histories_of_three_agents_keep_every_promise() {
-    let length = longer(4);
-    let explored =
-        timed("three agents", |e: &lastword_sim::Explored| e.steps, || explore(&Limits::default(), 3, length));
-    assert_eq!(explored.broken, None);
+    for pace in PACES {
+        let play = || explore(&Limits::default(), 3, longer(4), pace);
+        let explored = timed(&format!("three agents, {pace:?}"), |e: &Explored| e.steps, play);
+        assert_eq!(explored.broken, None);
+    }
 }
+
+/// What agents meet at any pace.
+const MET: [Code; 36] = [
+    Code::DepthCap,
+    Code::HopCap,
+    Code::Cycle,
+    Code::PassiveReply,
+    Code::SelfSend,
+    Code::RefInUse,
+    Code::RefConflict,
+    Code::RefRequired,
+    Code::TaskRequests,
+    Code::RootAllowance,
+    Code::PairRate,
+    Code::SenderRate,
+    Code::TurnClosed,
+    Code::TurnRequired,
+    Code::TurnsOpen,
+    Code::LeaseLost,
+    Code::UnknownRequest,
+    Code::AlreadySettled,
+    Code::NotAddressee,
+    Code::ReplyNotExpected,
+    Code::IdempotencyConflict,
+    Code::Stopped,
+    Code::Paused,
+    Code::Latched,
+    Code::GrantMessages,
+    Code::GrantExpired,
+    Code::ApproverNotAllowed,
+    Code::ApprovalExpired,
+    Code::EscalationsOpen,
+    Code::TaskQuestions,
+    Code::ClaimHeld,
+    Code::DepthMismatch,
+    Code::Malformed,
+    Code::Forbidden,
+    Code::CausedByRefused,
+    Code::RefusedTooOften,
+];
 
 #[test]
 fn random_adversaries_at_real_parameters_never_pass_the_bound() {
-    let seeds = 0..40 * scale();
-    let campaign =
-        timed("adversaries", |c: &lastword_sim::Campaign| c.steps, || run(&Limits::default(), 8, seeds, 4_000));
-    println!("{} facts; refused: {:?}", campaign.facts, campaign.refused);
-    println!("most waking {} charged {}", campaign.most_waking, campaign.most_charged);
-    assert_eq!(campaign.broken, []);
-    assert_eq!(campaign.most_charged, 64, "the bound is reached, or the run shows nothing");
-    let expected = [
-        Code::DepthCap,
-        Code::HopCap,
-        Code::Cycle,
-        Code::PassiveReply,
-        Code::SelfSend,
-        Code::RefInUse,
-        Code::RefConflict,
-        Code::RefRequired,
-        Code::PairRate,
-        Code::FanOut,
-        Code::TurnsSoft,
-        Code::TurnClosed,
-        Code::LeaseLost,
-        Code::UnknownRequest,
-        Code::AlreadySettled,
-        Code::NotAddressee,
-        Code::ReplyNotExpected,
-        Code::IdempotencyConflict,
-        Code::Stopped,
-        Code::Paused,
-        Code::Latched,
-        Code::GrantMessages,
-        Code::ApproverNotAllowed,
-        Code::DigestMismatch,
-        Code::ApprovalExpired,
-        Code::NotApproved,
-        Code::EscalationsOpen,
-        Code::ClaimHeld,
-        Code::DepthMismatch,
-        Code::Malformed,
-        Code::Forbidden,
-    ];
-    for code in expected {
-        assert!(campaign.refused.contains_key(&code), "no run met {code}");
+    let setting = Setting::new(Limits::default(), 8, 4_000, Pace::Hours);
+    let done = campaign("adversaries", &setting, 40);
+    assert_eq!(done.peaks.charged, 64, "the bound is reached, or the run shows nothing");
+    assert_met("adversaries", &done, &MET);
+    assert_met("adversaries", &done, &[Code::FanOut, Code::TurnsSoft, Code::TurnsHard, Code::NotApproved]);
+}
+
+#[test]
+fn random_adversaries_over_months_never_pass_the_bound() {
+    let setting = Setting::new(Limits::default(), 8, 4_000, Pace::Months);
+    let done = campaign("adversaries over months", &setting, 40);
+    assert_eq!(done.peaks.charged, 64, "the bound is reached, or the run shows nothing");
+    assert!(done.longest_ms > 365 * DAY_MS, "{} days", done.longest_ms / DAY_MS);
+    assert_met("adversaries over months", &done, &MET);
+    assert_met("adversaries over months", &done, &[Code::Unattended]);
+}
+
+/// Totals and allowances so small that each is met.
+fn small_totals() -> Limits {
+    Limits {
+        grant_messages_max: 24,
+        grant_turns_max: 14,
+        grant_agents_max: 3,
+        grant_tokens_max: 100_000,
+        agent_day_tokens_max: 150_000,
+        grant_age_ms: 600_000,
+        root_messages_per_day_max: 12,
+        turns_soft_max: 8,
+        turns_hard_max: 14,
+        task_questions_max: 3,
+        task_requests_max: 4,
+        unattended_ms: 7_200_000,
+        ..Limits::default()
+    }
+}
+
+#[test]
+fn random_adversaries_at_small_totals_meet_each_of_them() {
+    for pace in PACES {
+        let what = format!("small totals, {pace:?}");
+        let done = campaign(&what, &Setting::new(small_totals(), 6, 3_000, pace), 60);
+        assert_eq!((done.peaks.charged, done.peaks.turns), (24, 14), "{what}: the totals are reached");
+        let expected = [
+            Code::GrantMessages,
+            Code::GrantTurns,
+            Code::GrantAgents,
+            Code::Budget,
+            Code::RootAllowance,
+            Code::TurnsSoft,
+            Code::TurnsHard,
+            Code::TaskQuestions,
+            Code::Unattended,
+        ];
+        assert_met(&what, &done, &expected);
     }
 }
 
@@ -100,18 +184,58 @@ fn the_structural_bound_is_reached_exactly_and_never_passed() {
         hops_max: 2,
         grant_messages_max: 10_000,
         grant_turns_max: 10_000,
+        grant_tokens_max: 0,
         depth_max: 20,
         ..Limits::default()
     };
-    let campaign = run(&limits, 8, 0..60 * scale(), 3_000);
-    assert_eq!(campaign.broken, []);
-    assert_eq!(campaign.most_waking, 2 * limits.bound_tasks() - 1);
+    for pace in PACES {
+        let done = campaign(&format!("structure, {pace:?}"), &Setting::new(limits.clone(), 8, 3_000, pace), 40);
+        assert_eq!(done.peaks.waking, 2 * limits.bound_tasks() - 1);
+    }
+}
+
+#[test]
+fn the_bound_of_turns_is_reached_and_never_passed() {
+    // Of one request and one hop. The bound lets every wake be run A times; what there can be is A runs of each request,
+    // one turn for each answer and each question, and one more where a lease with such a delivery is lost.
+    for (runs, questions, bound, reached) in [(2, 0, 6, 6), (2, 1, 10, 9), (4, 0, 12, 10), (4, 2, 28, 14)] {
+        let limits = Limits {
+            runs_max: runs,
+            task_questions_max: questions,
+            task_requests_max: 1,
+            hops_max: 1,
+            grant_messages_max: 10_000,
+            grant_turns_max: 10_000,
+            depth_max: 20,
+            ..Limits::default()
+        };
+        assert_eq!(limits.bound_turns(), bound);
+        for pace in PACES {
+            let setting = Setting { style: Style::Spenders, ..Setting::new(limits.clone(), 5, 3_000, pace) };
+            let done = campaign(&format!("turns, A = {runs}, C = {questions}, {pace:?}"), &setting, 60);
+            assert!((reached..=bound).contains(&done.peaks.turns), "{} of {bound}", done.peaks.turns);
+        }
+    }
 }
 
 #[test]
 fn a_seed_run_twice_gives_the_same() {
-    let (one, two) = (run(&Limits::default(), 5, 7..9, 2_000), run(&Limits::default(), 5, 7..9, 2_000));
-    assert_eq!((one.facts, one.refused, one.most_charged), (two.facts, two.refused, two.most_charged));
+    for pace in PACES {
+        let setting = Setting::new(Limits::default(), 5, 2_000, pace);
+        let (one, two) = (run(&setting, 7..9), run(&setting, 7..9));
+        assert_eq!((one.facts, one.refused, one.peaks), (two.facts, two.refused, two.peaks));
+    }
+}
+
+#[test]
+fn what_the_witness_holds_does_not_grow_with_the_log() {
+    let setting = |steps| Setting::new(Limits::default(), 6, steps, Pace::Months);
+    let (short, long) = (run(&setting(20_000), 1..2), run(&setting(80_000), 1..2));
+    assert_eq!((short.broken, long.broken), (vec![], vec![]));
+    let facts = [short.facts, long.facts];
+    assert!(long.facts > 3 * short.facts, "{facts:?}");
+    println!("the witness holds {} and {} records of {facts:?}", short.records, long.records);
+    assert!(long.records as u64 * 100 < long.facts, "{} records of {facts:?}", long.records);
 }
 
 #[test]
@@ -130,22 +254,53 @@ fn a_run_with_a_rule_off_breaks_a_promise() {
             Limits { task_requests_max: 4, pair_messages_max: 4, sender_messages_max: 6, ..Limits::default() };
         limits.fan_out_targets_max = 3;
         limits.task_requests_max = if guard == "task_requests" { 4 } else { 16 };
-        for other in ["turns_soft", "turns_hard", "turn_closed", "root_allowance", "ref_conflict", "ref_in_use"] {
+        for other in ["turns_soft", "turns_hard", "turn_closed", "ref_conflict", "ref_in_use"] {
             limits.observed.observe(other);
         }
-        let with = run(&limits, agents, 0..6, 3_000);
-        assert_eq!(with.broken, [], "{guard} on");
+        let watched = |limits: &Limits| {
+            let setting = Setting::new(limits.clone(), agents, 3_000, Pace::Hours);
+            Setting { looks_at: Some(guard), ..setting }
+        };
+        assert_eq!(run(&watched(&limits), 0..6).broken, [], "{guard} on");
         if guard != "pair_rate" && guard != "sender_rate" {
             limits.pair_messages_max = 100;
             limits.sender_messages_max = 100;
         }
         assert!(limits.observed.observe(guard));
-        let without = run(&limits, agents, 0..20, 3_000);
+        let without = run(&watched(&limits), 0..20);
         assert!(
             without.broken.iter().any(|(_, b)| b.promise == promise),
             "{guard} off broke {:?}",
             without.broken.first()
         );
+        let told = Setting { looks_at: None, ..watched(&limits) };
+        assert_eq!(run(&told, 0..6).broken, [], "a guard that observes is told of in the log");
+    }
+}
+
+#[test]
+fn a_run_of_a_core_that_lacks_a_rule_breaks_a_promise() {
+    let needed = [
+        ("grant_messages", "messages per grant <= bound"),
+        ("grant_turns", "turns per grant <= bound"),
+        ("grant_agents", "agents per grant <= bound"),
+        ("budget", "no request past the budget"),
+        ("latched", "nothing is admitted where a human or a latch holds"),
+        ("unattended", "agents start nothing where no human acted for long"),
+        ("root_allowance", "waking messages a day of an agent's own roots"),
+        ("turns_soft", "nothing is admitted past a threshold of turns"),
+        ("warned_once", "at most one warning per crossing"),
+        ("forwarding", "a finish settles"),
+        ("answers_deepen", "depth is that of what was received, and one"),
+        ("authority", "an approval is decided by who may"),
+    ];
+    for (rule, promise) in needed {
+        let core = Core::without(Off::named(rule).unwrap());
+        let broken = PACES.into_iter().find_map(|pace| {
+            let setting = Setting { core: core.clone(), ..Setting::new(small_totals(), 6, 3_000, pace) };
+            run(&setting, 0..24).broken.into_iter().find(|(_, broken)| broken.promise == promise)
+        });
+        assert!(broken.is_some(), "without {rule} every run kept that {promise}");
     }
 }
 
@@ -162,5 +317,6 @@ fn an_acknowledgement_that_is_never_due_leaves_no_timer_behind() {
     world.give(Input::Finish(agent, None, Box::new(Finish { body: "done".into(), ..Finish::default() })));
     let state = world.core().state();
     assert!(state.grants.values().all(|grant| grant.end.is_some()));
-    assert!(state.timers.is_empty(), "{:?}", state.timers);
+    assert_eq!(state.timers.len(), 1, "{:?}", state.timers);
+    assert!(matches!(state.timers.first(), Some((_, Timer::Unattended))), "{:?}", state.timers);
 }

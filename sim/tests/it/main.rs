@@ -6,6 +6,8 @@
     reason = "tests say what failed, and campaigns report their figures"
 )]
 
+mod found;
 mod histories;
+mod sixty_days;
 mod surfaces;
 mod tidy;

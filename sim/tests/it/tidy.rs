@@ -98,16 +98,33 @@ fn the_incidents_of_the_table_are_the_transcripts_and_need_what_it_says() {
 }
 
 #[test]
-fn a_rule_can_be_off_in_the_tests_of_the_core_only() {
+fn a_rule_can_be_off_in_the_tests_of_the_core_and_the_simulator_only() {
     for folder in ["proto", "store", "server", "client", "cli", "sim"] {
         let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
         for (section, _) in manifest.iter().filter(|(_, s)| s.to_string().contains("rules-off")) {
-            let may = folder == "proto" && (section == "dev-dependencies" || section == "features");
+            let tests = section == "dev-dependencies" && (folder == "proto" || folder == "sim");
+            let may = tests || (folder == "proto" && section == "features");
             assert!(may, "{folder} has rules-off in [{section}]");
         }
     }
     let features = read("proto/Cargo.toml").parse::<toml::Table>().unwrap();
     assert!(features["features"].get("default").is_none(), "a default feature could bring rules-off with it");
+}
+
+#[test]
+fn the_witness_knows_nothing_of_the_state_the_fold_or_the_guards() {
+    let folder = std::fs::read_dir(root().join("store/src/witness")).unwrap();
+    let files: Vec<PathBuf> = folder.map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() > 5, "{files:?}");
+    for file in files {
+        let source = std::fs::read_to_string(&file).unwrap();
+        let code = source.lines().filter(|line| !line.trim_start().starts_with("//"));
+        for line in code {
+            for word in ["State", "Core", "Grant ", "state::", "guards", "replay", "potential(", "bound_"] {
+                assert!(!line.contains(word), "{}: {line}", file.display());
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,560 @@
+//! What adversaries do: one letter of their alphabet at a time.
+
+use lastword_proto::envelope::{Address, Draft, FinishStatus, Priority};
+use lastword_proto::fact::{AgentLimits, ClaimMode, Control, Decision, Extension, Role, Schedule, Scope, Spend};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, DAY_MS, EscalationId, HOUR_MS, RoomId, Seq, TurnId};
+use lastword_proto::input::{ClaimDraft, Finish, HeldCall, Progress, Question, RoomPost, Verdict};
+use lastword_proto::limits::Limits;
+use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
+use lastword_proto::state::{Escalation, EscalationState, Task};
+use lastword_proto::{Input, MessageType, Principal, Reply};
+use rand::RngExt as _;
+use rand::rngs::ChaCha8Rng;
+
+use crate::adversary::{Pace, Setting, Style};
+use crate::world::{World, request};
+
+/// Sends in a row that a flood consists of.
+const FLOOD: usize = 12;
+/// Messages that keep a pace which no window minds, until a conversation is over.
+const DRONE: usize = 104;
+/// Writes in one moment, most of which are refused.
+const HAMMER: usize = 64;
+
+/// A source of letters.
+pub(crate) struct Random {
+    rng: ChaCha8Rng,
+    refs: u32,
+    pace: Pace,
+    kind: Character,
+}
+
+/// What the agents of one history are like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Character {
+    /// They know the rules and go to their very ends.
+    Greedy,
+    /// They do whatever there is.
+    Wild,
+    /// So do these, and no human is there.
+    Alone,
+    /// They spend turns.
+    Spender,
+}
+
+impl Random {
+    pub(crate) const fn new(rng: ChaCha8Rng, seed: u64, setting: &Setting) -> Self {
+        let kind = match (setting.style, setting.pace, seed % 4) {
+            (Style::Spenders, _, _) => Character::Spender,
+            (Style::Mixed, _, 0 | 2) => Character::Greedy,
+            (Style::Mixed, Pace::Months, 3) => Character::Alone,
+            (Style::Mixed, _, _) => Character::Wild,
+        };
+        Self { rng, refs: 0, pace: setting.pace, kind }
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        self.rng.random_range(0..n.max(1))
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.below(100) < percent
+    }
+
+    fn one_of(&mut self, world: &World) -> AgentId {
+        world.agents()[self.below(world.agents().len())]
+    }
+
+    pub(crate) fn step(&mut self, world: &mut World) -> Option<Reply> {
+        let kind = self.kind;
+        match kind {
+            Character::Spender => return self.spend(world),
+            Character::Greedy if self.chance(98) => return self.greedy(world),
+            Character::Greedy | Character::Wild | Character::Alone => {}
+        }
+        if self.kind != Character::Alone && self.chance(6) {
+            return self.human(world);
+        }
+        if self.chance(10) {
+            return self.time(world);
+        }
+        let agent = self.one_of(world);
+        let by = world.agent(agent)?;
+        if self.chance(1) {
+            return self.insists(world, by);
+        }
+        let input = match self.below(106) {
+            0..30 => Input::Take(by, self.turn(world, 10)),
+            30..52 => Input::Finish(by, self.turn(world, 15), Box::new(self.finish())),
+            52..88 => Input::Send(by, Box::new(self.draft(world))),
+            88..90 => Input::Escalate(by, self.turn(world, 10), self.question(world)),
+            90..92 => Input::AskApproval(by, self.turn(world, 10), Box::new(self.call())),
+            92..94 => self.decide(world, by),
+            94..95 => Input::Use(by, self.approval(world), self.digest()),
+            95..97 => Input::Progress(by, None, Progress { note: "at it".into(), eta_ms: None }),
+            97..98 => Input::Cancel(by, self.request_id(world)),
+            98..99 => self.claim(world, by),
+            99..101 => Input::Send(by, Box::new(self.response(world, agent))),
+            101..102 => Input::Finish(
+                by,
+                self.turn(world, 100),
+                Box::new(Finish { body: "answer".into(), ..Finish::default() }),
+            ),
+            102..103 => Input::Act(by),
+            103..105 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
+            _ => Input::Collect(by, self.request_id(world)),
+        };
+        world.give(input)
+    }
+
+    /// Time passes; the broker doesn't run in some of it.
+    fn time(&mut self, world: &mut World) -> Option<Reply> {
+        let hours = [1, 900, 5_000, 20_000, 61_000, 700_000, 4_000_000];
+        let months = [1, 5_000, 61_000, 700_000, 4_000_000, 9 * HOUR_MS, DAY_MS, 3 * DAY_MS, 8 * DAY_MS, 31 * DAY_MS];
+        let pace = self.pace;
+        let ms = match pace {
+            Pace::Hours => hours[self.below(hours.len())],
+            // An absence of weeks is as rare as it is long.
+            Pace::Months if self.chance(70) => months[self.below(5)],
+            Pace::Months => months[self.below(months.len())],
+        };
+        if self.chance(15) {
+            world.idle(ms)
+        } else {
+            world.pass(ms)
+        }
+        if self.chance(2) {
+            world.restart(self.below(2) == 0);
+        }
+        None
+    }
+
+    /// Takes what there is, asks as much as may be, and answers only then.
+    fn greedy(&mut self, world: &mut World) -> Option<Reply> {
+        if self.chance(8) {
+            let ms = 2_000 * (1 + self.below(8) as u64);
+            let idle = ms == 16_000;
+            if idle {
+                world.idle(ms)
+            } else {
+                world.pass(ms)
+            }
+            return None;
+        }
+        if self.pace == Pace::Months && self.below(1_000) == 0 {
+            return self.time(world);
+        }
+        let agent = self.one_of(world);
+        let by = world.agent(agent)?;
+        let idle = world.core().state().agent(agent).is_some_and(|a| a.turns.is_empty());
+        let input = if idle {
+            match self.below(50) {
+                0 => Input::Send(world.human(), Box::new(request(self.one_of(world), world))),
+                1 => Input::Send(by, Box::new(self.root(world))),
+                _ => Input::Take(by, None),
+            }
+        } else if self.chance(70) {
+            let to = self.one_of(world);
+            Input::Send(by, Box::new(request(to, world)))
+        } else if self.chance(50) {
+            Input::Take(by, None)
+        } else {
+            let spend = self.chance(3).then_some(Spend { tokens: 60_000, cost_microusd: 0 });
+            Input::Finish(by, None, Box::new(Finish { body: "answer".into(), spend, ..Finish::default() }))
+        };
+        world.give(input)
+    }
+
+    /// Opens as many turns of a grant as there are: does things in part, loses leases, asks humans, asks others.
+    fn spend(&mut self, world: &mut World) -> Option<Reply> {
+        let human = world.human();
+        if world.core().state().grants.values().all(|grant| grant.end.is_some()) {
+            world.pass(HOUR_MS);
+            let draft = Draft { action: Label::new("work").ok(), ..request(self.one_of(world), world) };
+            return world.give(Input::Send(human, Box::new(draft)));
+        }
+        let open = |(_, known): &(&EscalationId, &Escalation)| known.state == EscalationState::Open;
+        let asked = world.core().state().escalations.iter().find(open).map(|(id, _)| *id);
+        if let Some(asked) = asked.filter(|_| self.chance(30)) {
+            return world.give(Input::Answer(human, asked, "yes".into()));
+        }
+        world.pass(1_000);
+        let agent = self.one_of(world);
+        let by = world.agent(agent)?;
+        let task = world.core().state().agent(agent)?.turns.first().and_then(|turn| {
+            let turn = world.core().state().turns.get(turn)?;
+            world.core().state().tasks.get(&turn.task)
+        });
+        let input = match task.map(|task| self.dearest(&world.core().state().limits, task)) {
+            None => Input::Take(by, None),
+            Some(Spending::Lease) => {
+                world.pass(world.core().state().limits.lease_ms);
+                return None;
+            }
+            Some(Spending::Finish(status)) => Input::Finish(by, None, Box::new(in_part(status))),
+            Some(Spending::Question) => {
+                let question = Question { body: "?".into(), options: Vec::new(), reference: None, key: None };
+                world.give(Input::Escalate(by, None, question));
+                Input::Finish(by, None, Box::new(in_part(FinishStatus::Waiting)))
+            }
+            Some(Spending::Request) => {
+                let draft = Draft { action: Label::new("work").ok(), ..request(self.one_of(world), world) };
+                world.give(Input::Send(by, Box::new(draft)));
+                Input::Finish(by, None, Box::new(in_part(FinishStatus::Waiting)))
+            }
+        };
+        world.give(input)
+    }
+
+    /// What costs a grant the most turns next; at times something else.
+    fn dearest(&mut self, limits: &Limits, task: &Task) -> Spending {
+        let request = task.request.as_ref();
+        let again = request.is_some_and(|request| u64::from(request.runs) < limits.runs_max);
+        let moves = [
+            (again && request.is_some_and(|r| r.partial.is_none()), Spending::Finish(FinishStatus::Partial)),
+            (again && task.lost == 0, Spending::Lease),
+            (again, Spending::Finish(FinishStatus::Rejected)),
+            (task.questions() < limits.task_questions_max, Spending::Question),
+            (task.quota_left > 0 && u64::from(task.hop) < limits.hops_max, Spending::Request),
+            (task.lost == 0 && task.turns.len() as u64 > limits.runs_max, Spending::Lease),
+        ];
+        let mut open = moves.into_iter().filter(|(open, _)| *open).map(|(_, spending)| spending);
+        let skipped = usize::from(self.chance(10));
+        open.nth(skipped).unwrap_or(Spending::Finish(FinishStatus::Completed))
+    }
+
+    /// The same again and again.
+    fn insists(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        match self.below(12) {
+            0 => self.drone(world, by),
+            1 => self.hammer(world, by),
+            2 => self.inquires(world, by),
+            3 => self.starts_over(world, by),
+            _ => self.flood(world, by),
+        }
+    }
+
+    /// The same thing to the same agent, or a new start to somebody.
+    fn flood(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        let again = Draft { kind: MessageType::Info, ..self.root(world) };
+        let anew = self.chance(50);
+        let mut last = None;
+        for _ in 0..FLOOD {
+            let draft = if anew { self.root(world) } else { again.clone() };
+            last = world.give(Input::Send(by, Box::new(draft)));
+            world.pass(if anew { 6_000 } else { 0 });
+        }
+        last
+    }
+
+    /// A message every seven seconds in one conversation, until nothing more is heard there.
+    fn drone(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        let draft = Draft { kind: MessageType::Info, ..self.root(world) };
+        let mut last = None;
+        for _ in 0..DRONE {
+            last = world.give(Input::Send(by, Box::new(draft.clone())));
+            world.pass(7_000);
+        }
+        last
+    }
+
+    /// What is refused, at once again.
+    fn hammer(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        let draft = Draft { kind: MessageType::Broadcast, ..request(self.one_of(world), world) };
+        let mut last = None;
+        for _ in 0..HAMMER {
+            last = world.give(Input::Send(by, Box::new(draft.clone())));
+        }
+        last
+    }
+
+    /// One call after the other held, and each decided, as long as its task may ask.
+    fn inquires(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        let human = world.human();
+        let busy = |agent: &AgentId| world.core().state().agent(*agent).is_some_and(|known| !known.turns.is_empty());
+        let by = world.agents().iter().copied().find(busy).and_then(|agent| world.agent(agent)).unwrap_or(by);
+        let mut last = None;
+        for n in 0..18 {
+            let call = HeldCall { digest: [n; 32], ..self.call() };
+            last = world.give(Input::AskApproval(by, None, Box::new(call)));
+            let Some(Reply::Held(id)) = last else { continue };
+            let verdict = Verdict { decision: Decision::Reject, comment: None, digest: None, edited: None };
+            world.give(Input::Decide(human, id, Box::new(verdict)));
+            world.pass(3_000);
+        }
+        last
+    }
+
+    /// Work of its own, as much as a day has.
+    fn starts_over(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
+        let mut last = None;
+        for n in 0..DRONE {
+            let to = world.agents()[n % world.agents().len()];
+            self.refs += 1;
+            let reference = Ref::new(&format!("G-{}", self.refs)).ok();
+            last = world.give(Input::Send(by, Box::new(Draft { reference, ..request(to, world) })));
+            world.pass(370_000);
+        }
+        last
+    }
+
+    fn root(&mut self, world: &World) -> Draft {
+        self.refs += 1;
+        let to = self.one_of(world);
+        Draft { reference: Ref::new(&format!("G-{}", self.refs)).ok(), ..request(to, world) }
+    }
+
+    fn human(&mut self, world: &mut World) -> Option<Reply> {
+        let by = if self.chance(20) { world.other_human()? } else { world.human() };
+        let state = world.core().state();
+        let conv = ConvId(u32::try_from(self.below(state.conversations.len())).unwrap_or(0) + 1);
+        let agent = self.one_of(world);
+        let input = match self.below(36) {
+            0..7 => Input::Send(by, Box::new(Draft { reference: self.reference(world, 30), ..request(agent, world) })),
+            7..10 => Input::Answer(by, self.escalation(world), "yes".into()),
+            10..13 => self.decide(world, by),
+            13 => Input::Control(by, Scope::Conversation(conv), Control::ALL[self.below(3)]),
+            14 if self.chance(40) => Input::Control(by, Scope::Agent(agent), Control::ALL[self.below(3)]),
+            14 | 15 => Input::Control(by, Scope::Agent(agent), Control::Resume),
+            16 => Input::Control(by, Scope::Conversation(conv), Control::Resume),
+            17 => Input::Extend(by, conv, None, self.extension()),
+            18 if self.chance(4) => Input::Control(by, Scope::Workspace, Control::Stop),
+            18 | 19 => Input::Control(by, Scope::Workspace, Control::Resume),
+            20 => Input::ExtendRounds(by, conv, self.below(12) as u64),
+            21 | 22 => Input::ChooseLift(by, self.escalation(world), 1, self.chance(50).then(|| "go on".into())),
+            23 => Input::LimitAgent(by, agent, Box::new(self.own_limits())),
+            24 => Input::GrantAgent(by, agent, Spend { tokens: 100_000, cost_microusd: 0 }),
+            25 => self.role(world, by),
+            26 => Input::Act(by),
+            27 => Input::Send(by, Box::new(Draft { caused_by: Some(Seq(1)), ..request(agent, world) })),
+            28 => Input::Idled(Some(by), 60_000),
+            29 => Input::OpenRoom(by, lobby(), names(world), self.key()),
+            30 | 31 => Input::Post(by, RoomId(1), Box::new(self.post(world))),
+            32 | 33 => self.schedule(world, by, agent),
+            34 => Input::RunSchedule(by, nightly(), Ref::new(&format!("RUN-{}", world.now().0)).expect("a REF")),
+            _ => Input::Cancel(by, self.request_id(world)),
+        };
+        world.give(input)
+    }
+
+    fn post(&mut self, world: &World) -> RoomPost {
+        let mentions =
+            if self.chance(50) { names(world).into_iter().nth(self.below(3)).into_iter().collect() } else { vec![] };
+        RoomPost { body: "a word".into(), mentions, reference: self.reference(world, 30), key: self.key() }
+    }
+
+    /// A schedule is set, or taken away.
+    fn schedule(&mut self, world: &World, by: Principal, agent: AgentId) -> Input {
+        if self.chance(30) {
+            return Input::RemoveSchedule(by, nightly());
+        }
+        let schedule = Schedule {
+            name: nightly(),
+            cron: "0 * * * *".into(),
+            time_zone: "UTC".into(),
+            to: request(agent, world).to,
+            body: "as every hour".into(),
+            reference: None,
+        };
+        Input::SetSchedule(by, Box::new(schedule), world.now().plus(HOUR_MS))
+    }
+
+    fn extension(&mut self) -> Extension {
+        let n = self.below(4) as u64;
+        Extension { messages: 4, tokens: 1_000, turns: n, requests: n, time_ms: n * HOUR_MS, ..Extension::default() }
+    }
+
+    fn own_limits(&mut self) -> AgentLimits {
+        let some = |n: usize| if n < 4 { 0 } else { n as u64 };
+        AgentLimits {
+            pair_messages_max: some(self.below(12)),
+            sender_messages_max: some(self.below(40)),
+            roots_per_hour_max: some(self.below(8)),
+            agent_turns_max: some(self.below(6)),
+            ack_ms: if self.chance(20) { DAY_MS } else { 0 },
+            ..AgentLimits::NONE
+        }
+    }
+
+    /// The other human's role changes; the first is always the owner.
+    fn role(&mut self, world: &World, by: Principal) -> Input {
+        let other = world.other_human().map_or(AgentId(0), Principal::agent);
+        Input::SetRole(by, other, Role::ALL[self.below(Role::ALL.len())])
+    }
+
+    fn escalation(&mut self, world: &World) -> EscalationId {
+        let known = &world.core().state().escalations;
+        let place = self.below(known.len() + 1);
+        known.keys().nth(place).copied().unwrap_or(EscalationId(place as u64))
+    }
+
+    fn draft(&mut self, world: &World) -> Draft {
+        let mut draft = request(self.one_of(world), world);
+        draft.to = match self.below(20) {
+            0 => Address::List(self.several(world)),
+            1 => Label::new("work").map_or(Address::All, Address::Action),
+            2 => Address::User,
+            3 => Address::All,
+            _ => draft.to,
+        };
+        draft.kind = match self.below(20) {
+            0..15 => MessageType::Request,
+            15 => MessageType::Response,
+            16 => MessageType::Status,
+            17 => MessageType::Broadcast,
+            18 => MessageType::Alert,
+            _ => MessageType::Info,
+        };
+        draft.reference = self.reference(world, 50);
+        draft.depth = self.chance(5).then_some(0);
+        draft.request_id = self.chance(10).then(|| self.request_id(world));
+        draft.action = self.chance(20).then(|| Label::new("work").ok()).flatten();
+        draft.turn = self.turn(world, 10);
+        draft.wait_ms = self.chance(10).then_some(30_000);
+        draft.deadline_ms = self.chance(5).then_some(50_000);
+        draft.timeout_ms = self.chance(10).then_some(2_000);
+        draft.priority = Priority::ALL[self.below(4)];
+        if self.chance(10) {
+            draft.body = "R-1, R-2/1 and R-3, please".into();
+        }
+        draft
+    }
+
+    /// The answer to a request that waits in the agent's queue, or to one that it serves.
+    fn response(&mut self, world: &World, agent: AgentId) -> Draft {
+        let state = world.core().state();
+        let known = state.agent(agent);
+        let queued: Vec<_> = known.iter().flat_map(|known| known.queue.iter().map(|(_, task)| *task)).collect();
+        let place = self.below(queued.len());
+        let task = queued.get(place).and_then(|task| state.tasks.get(task));
+        let mut draft = Draft::new(MessageType::Response, Address::User, "answer");
+        draft.request_id = task.and_then(|task| task.request.as_ref()).map(|request| request.id.clone());
+        draft.to = task.and_then(|task| task.asker.agent()).map_or(Address::User, |asker| request(asker, world).to);
+        draft
+    }
+
+    fn several(&mut self, world: &World) -> Vec<Address> {
+        let count = self.below(4);
+        (0..count).map(|_| request(self.one_of(world), world).to).collect()
+    }
+
+    /// An old REF, a new one, one below or above another, or none: agents that open new ones for ever are among us.
+    fn reference(&mut self, world: &World, percent: usize) -> Option<Ref> {
+        if !self.chance(percent) {
+            return None;
+        }
+        let known = world.core().state().conversations.len();
+        if known > 0 && self.chance(60) {
+            let place = self.below(known);
+            return world.core().state().conversations.values().nth(place).map(|conv| conv.reference.clone());
+        }
+        self.refs += 1;
+        let below = self.below(self.refs as usize);
+        match self.below(4) {
+            0 => Ref::new(&format!("R-{below}/{}", self.refs)).ok(),
+            1 => Ref::new(&format!("R-{below}")).ok(),
+            _ => Ref::new(&format!("R-{}", self.refs)).ok(),
+        }
+    }
+
+    /// A turn, at times somebody else's or one long over.
+    fn turn(&mut self, world: &World, percent: usize) -> Option<TurnId> {
+        self.chance(percent).then(|| {
+            let turns = &world.core().state().turns;
+            let place = self.below(turns.len() + 2);
+            turns.keys().nth(place).unwrap_or(TurnId(place as u64))
+        })
+    }
+
+    fn request_id(&mut self, world: &World) -> RequestId {
+        let keys = &world.core().state().keys;
+        let place = self.below(keys.len() + 1);
+        let known = keys.ids().nth(place);
+        known.unwrap_or_else(|| RequestId::new("k-1").expect("a request id"))
+    }
+
+    fn finish(&mut self) -> Finish {
+        let status = [None, None, Some(FinishStatus::Completed), Some(FinishStatus::Partial)];
+        let status = if self.chance(25) {
+            Some(FinishStatus::ALL[self.below(FinishStatus::ALL.len())])
+        } else {
+            status[self.below(4)]
+        };
+        let failed = if self.chance(50) { vec!["3".into()] } else { Vec::new() };
+        let body = if self.chance(10) { "" } else { "answer" };
+        let tokens = [20_000, 60_000, 200_000][self.below(3)];
+        let spend = self.chance(20).then_some(Spend { tokens, cost_microusd: 0 });
+        Finish { status, body: body.into(), failed, spend, ..Finish::default() }
+    }
+
+    fn question(&mut self, world: &World) -> Question {
+        let reference = self.reference(world, 30);
+        let options = if self.chance(30) { vec!["yes".into(), "20 more messages".into()] } else { Vec::new() };
+        Question { body: "?".into(), options, reference, key: self.key() }
+    }
+
+    fn key(&mut self) -> Option<RequestId> {
+        self.chance(20).then(|| RequestId::new(&format!("w-{}", self.below(6))).ok()).flatten()
+    }
+
+    fn digest(&mut self) -> [u8; 32] {
+        [u8::try_from(self.below(3)).unwrap_or(0); 32]
+    }
+
+    fn call(&mut self) -> HeldCall {
+        let (digest, key) = (self.digest(), self.key());
+        HeldCall { tool: "shell".into(), arguments: "{}".into(), reason: None, digest, subjects: Vec::new(), key }
+    }
+
+    fn approval(&mut self, world: &World) -> ApprovalId {
+        let known = &world.core().state().approvals;
+        let place = self.below(known.len() + 2);
+        known.keys().nth(place).copied().unwrap_or(ApprovalId(place as u64))
+    }
+
+    fn decide(&mut self, world: &World, by: Principal) -> Input {
+        let id = self.approval(world);
+        let digest = world.core().state().approvals.get(&id).map(|a| a.digest);
+        let decision = if self.chance(60) { Decision::Approve } else { Decision::ALL[self.below(Decision::ALL.len())] };
+        let edited = self.chance(50).then(|| ("{}".into(), [9; 32]));
+        Input::Decide(by, id, Box::new(Verdict { decision, comment: None, digest, edited }))
+    }
+
+    fn claim(&mut self, world: &World, by: Principal) -> Input {
+        let name = ["repo:a/*", "repo:a/b", "repo:c", "*"][self.below(4)];
+        let resource = Resource::new(name).expect("a resource name");
+        let mode = ClaimMode::ALL[self.below(2)];
+        let key = self.key();
+        Input::Claim(by, self.turn(world, 10), Box::new(ClaimDraft { resource, mode, ttl_ms: 60_000, key }))
+    }
+}
+
+fn lobby() -> Ref {
+    Ref::new("lobby").expect("a REF")
+}
+
+fn nightly() -> Label {
+    Label::new("nightly").expect("a label")
+}
+
+fn names(world: &World) -> Vec<AgentName> {
+    let name = |agent: &AgentId| world.core().state().agent(*agent).and_then(|known| known.name.clone());
+    world.agents().iter().filter_map(name).collect()
+}
+
+/// What a turn is spent on.
+#[derive(Clone, Copy, Debug)]
+enum Spending {
+    /// Its lease is lost.
+    Lease,
+    /// It is finished like this.
+    Finish(FinishStatus),
+    /// A human is asked.
+    Question,
+    /// Another agent is asked.
+    Request,
+}
+
+fn in_part(status: FinishStatus) -> Finish {
+    Finish { status: Some(status), body: "so far".into(), failed: vec!["3".into()], ..Finish::default() }
+}
