@@ -122,7 +122,7 @@ impl Held {
         if self.allowed {
             return Ok(Verdict::Allowed);
         }
-        let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None };
+        let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None, key: None };
         let broker = &shared.broker;
         let held = broker.persist(|| self.client.hold(&call)).await?;
         let (turn, approval, tool) = (self.turn.clone(), held.id.clone(), self.tool.clone());

@@ -372,8 +372,15 @@ async fn registered(broker: &Broker, name: &str) -> Result<(), Failed> {
 
 /// A token of an agent that nobody else acts as: registered, or renewed.
 async fn agent_token(broker: &Broker, name: &str) -> Result<Secret, ClientError> {
-    let new =
-        NewAgent { name: name.to_owned(), actions: Vec::new(), groups: Vec::new(), kind: Kind::Agent, turns_max: 0 };
+    let new = NewAgent {
+        name: name.to_owned(),
+        actions: Vec::new(),
+        groups: Vec::new(),
+        kind: Kind::Agent,
+        turns_max: 0,
+        role: None,
+        key: None,
+    };
     let registered = match broker.client.agent(name).await {
         Ok(_) => broker.client.rekey(name).await?,
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {

@@ -43,6 +43,8 @@ pub(crate) enum Button {
     Respond { id: String },
     /// One of the answers to choose from.
     Option { id: String, number: usize },
+    /// What the broker offers where a limit caused the question: it extends and resumes in one act.
+    Lift { id: String, lift: String },
     /// An answer in words: opens a form, and stands for it when it comes back.
     Answer { id: String },
     /// The whole envelope of a message.
@@ -57,6 +59,7 @@ impl Button {
             Self::Reject { id } => format!("{MARK}:reject:{id}"),
             Self::Respond { id } => format!("{MARK}:respond:{id}"),
             Self::Option { id, number } => format!("{MARK}:option:{id}:{number}"),
+            Self::Lift { id, lift } => format!("{MARK}:lift:{id}:{lift}"),
             Self::Answer { id } => format!("{MARK}:answer:{id}"),
             Self::Envelope { id } => format!("{MARK}:envelope:{id}"),
         }
@@ -72,6 +75,7 @@ impl Button {
             ("reject", []) => Self::Reject { id },
             ("respond", []) => Self::Respond { id },
             ("option", [number]) => Self::Option { id, number: number.parse().ok()? },
+            ("lift", [lift]) => Self::Lift { id, lift: (*lift).to_owned() },
             ("answer", []) => Self::Answer { id },
             ("envelope", []) => Self::Envelope { id },
             (_, _) => return None,
@@ -85,6 +89,7 @@ impl Button {
             | Self::Reject { id }
             | Self::Respond { id }
             | Self::Option { id, .. }
+            | Self::Lift { id, .. }
             | Self::Answer { id }
             | Self::Envelope { id } => id,
         }
@@ -141,21 +146,29 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice: what shall be done?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
-    if options.len() > OPTIONS_MAX {
+    let options_max = OPTIONS_MAX.saturating_sub(view.lifts.len());
+    if options.len() > options_max {
         for option in options {
             text.push_str(&format!("\n- {}", unmarked(option)));
         }
+    }
+    if let Some(limit) = &view.limit {
+        text.push_str(&format!("\n-# {} Words extend nothing; a green button does.", unmarked(limit)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
     let outcome = match view.state {
         EscalationState::Open => None,
         EscalationState::Answered => Some(format!("✅ {} answered: {answer}", by(view.answered_by.as_deref(), user))),
         EscalationState::Withdrawn => Some("⚪ The task that asked is over: no answer is needed.".to_owned()),
+        EscalationState::Expired => Some("⚪ Nobody answered in time: the task that asked has ended.".to_owned()),
     };
-    let few = options.iter().enumerate().filter(|_| options.len() <= OPTIONS_MAX);
-    let mut buttons: Vec<Value> = few
-        .map(|(number, option)| Button::Option { id: id.clone(), number }.picture(&plain(option), PRIMARY))
-        .collect();
+    let few = options.iter().enumerate().filter(|_| options.len() <= options_max);
+    let lifts = view.lifts.iter().take(OPTIONS_MAX);
+    let lifts =
+        lifts.map(|lift| Button::Lift { id: id.clone(), lift: lift.id.clone() }.picture(&plain(&lift.text), SUCCESS));
+    let mut buttons: Vec<Value> = lifts.collect();
+    buttons
+        .extend(few.map(|(number, option)| Button::Option { id: id.clone(), number }.picture(&plain(option), PRIMARY)));
     buttons.push(Button::Answer { id: id.clone() }.picture("Answer…", SECONDARY));
     Card::new(&text, &buttons, outcome.as_deref())
 }
@@ -258,9 +271,11 @@ pub(crate) fn form(button: &Button) -> Option<Value> {
     let (heading, label) = match button {
         Button::Respond { id } => (format!("Reject {id}, in words"), "What the agent is told"),
         Button::Answer { id } => (format!("Answer {id}"), "Your answer, for the task that asked"),
-        Button::Approve { .. } | Button::Reject { .. } | Button::Option { .. } | Button::Envelope { .. } => {
-            return None;
-        }
+        Button::Approve { .. }
+        | Button::Reject { .. }
+        | Button::Option { .. }
+        | Button::Lift { .. }
+        | Button::Envelope { .. } => return None,
     };
     let input = json!({
         "type": 4, "custom_id": WORDS, "style": 2, "label": label, "required": true, "max_length": 4000,
@@ -306,6 +321,7 @@ mod tests {
             Button::Reject { id: "apr-1".into() },
             Button::Respond { id: "apr-1".into() },
             Button::Option { id: "esc-1".into(), number: 23 },
+            Button::Lift { id: "esc-1".into(), lift: "lift-1".into() },
             Button::Answer { id: "esc-1".into() },
             Button::Envelope { id: "msg-1".into() },
         ] {
@@ -332,6 +348,21 @@ mod tests {
         let approve = Button::Approve { id: "apr-1".into(), digest: "ab".repeat(32) };
         assert_eq!(buttons(&card)[0], approve);
         assert!(!card.settled);
+    }
+
+    #[test]
+    fn what_the_broker_offers_is_a_button_each_and_words_are_said_to_extend_nothing() {
+        let mut view = escalation(2, "open");
+        view.limit = Some("The conversation is as deep as it may be: limit 5, would be 6, never extended.".into());
+        view.lifts = serde_json::from_value(json!([{ "id": "lift-1", "text": "2 more rounds" }])).unwrap();
+        let card = question(&view, None);
+        let lift = Button::Lift { id: "esc-1".into(), lift: "lift-1".into() };
+        assert_eq!(buttons(&card)[0], lift);
+        assert_eq!(buttons(&card).len(), 4, "and the options, and words");
+        assert_eq!(card.rows[0]["components"][0]["label"], "2 more rounds");
+        assert!(card.last().contains("never extended. Words extend nothing; a green button does."), "{card:?}");
+        view.options = (0..24).map(|number| format!("option {number}")).collect();
+        assert_eq!(buttons(&question(&view, None)).len(), 2, "Discord has room for 25");
     }
 
     #[test]

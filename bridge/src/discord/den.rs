@@ -43,7 +43,7 @@ pub(crate) const OUTSIDE: u64 = 200;
 /// The channel, and the core.
 pub(crate) struct Den {
     core: Core,
-    now_ms: u64,
+    pub(crate) now_ms: u64,
     roster: Roster,
     pub(crate) fixes: Fixes,
     pub(crate) policy: BotPolicy,
@@ -87,7 +87,7 @@ impl Den {
         for channel in [DEN, THREAD, OUTSIDE] {
             let members = ["kilo", "lima", "hive", GUEST].map(|name| AgentName::new(name).unwrap());
             let name = Ref::new(&room(channel)).unwrap();
-            den.give(Input::OpenRoom(den.principal("operator"), name, members.to_vec()), channel);
+            den.give(Input::OpenRoom(den.principal("operator"), name, members.to_vec(), None), channel);
         }
         den
     }
@@ -271,7 +271,14 @@ fn name_of(voice: &Voice) -> String {
 
 fn registration(name: &str, kind: Kind) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
-    Registration { name: AgentName::new(name).unwrap(), kind, profile, credential: credential(name) }
+    Registration {
+        name: AgentName::new(name).unwrap(),
+        kind,
+        profile,
+        credential: credential(name),
+        role: None,
+        key: None,
+    }
 }
 
 fn credential(name: &str) -> [u8; 32] {

@@ -443,7 +443,7 @@ impl Intake {
         let name = room(channel);
         if !self.shared.has_room(channel) {
             let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
-            let room = NewRoom { name: name.clone(), members };
+            let room = NewRoom { name: name.clone(), members, key: None };
             let broker = &self.shared.broker;
             deliver(broker, || broker.client.open_room(&room)).await?;
             self.shared.note_room(channel);

@@ -269,7 +269,7 @@ async fn decide(broker: &Broker, button: &Button, words: Option<&String>) -> Res
         input: None,
         digest: digest.cloned(),
     };
-    let answered = |answer: String| EscalationAnswer { answer };
+    let answered = |answer: String| EscalationAnswer { answer, lift: None };
     match button {
         Button::Approve { id, digest } => {
             broker.client.decide(id, &decided(Decision::Approve, Some(digest))).await.map(|_| ())
@@ -283,6 +283,10 @@ async fn decide(broker: &Broker, button: &Button, words: Option<&String>) -> Res
                 .cloned()
                 .ok_or_else(|| ClientError::Unusable(format!("{id} has no answer {number} to choose from")))?;
             broker.client.answer_escalation(id, &answered(answer)).await.map(|_| ())
+        }
+        Button::Lift { id, lift } => {
+            let chosen = EscalationAnswer { answer: String::new(), lift: Some(lift.clone()) };
+            broker.client.answer_escalation(id, &chosen).await.map(|_| ())
         }
         Button::Answer { id } => {
             let answer = words.cloned().unwrap_or_default();

@@ -50,6 +50,8 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
         let mut den = Den::new(fixes);
         den.thread = Some(Thread { reference: "X-1".into(), agent: None });
         for _ in 0..105 {
+            // Slow enough for the windows of a pair (G1) and of refusals (G2), behind which nothing counts.
+            den.now_ms += 6_000;
             den.hear_as(HIVE, THREAD, ENVELOPE, false);
         }
         let stopped = |den: &Den| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
