@@ -226,7 +226,11 @@ test('a session that ends under an open page says so, and what is typed stays', 
   await connected(other);
   await other.locator(`#${id}-answer`).fill('half an ans');
   await broker.call('operator', 'POST', '/agents/second/token', {});
-  await other.getByText('You are signed out.').first().waitFor();
+  const banner = other.locator('#banner');
+  await banner.getByText('You are signed out.').waitFor();
+  // The words about a server that is away come 400 ms after a stream ends, and not over these.
+  await other.evaluate(() => new Promise((resolve) => setTimeout(resolve, 500)));
+  assert.match(await banner.textContent(), /^You are signed out\./);
   assert.equal(await other.locator(`#${id}-answer`).inputValue(), 'half an ans');
   await other.goto(`${broker.url}/`);
   await other.waitForURL(/\/sign-in$/);

@@ -167,6 +167,37 @@ test('the red stop asks first, ends all work by keyboard, and a banner says so o
   await other.close();
 });
 
+test('the red stop opens while a message stands on the page, and stays open whatever changes on it', async () => {
+  await page.goto(`${broker.url}/agents/coder`);
+  await connected(page);
+  const stop = page.getByRole('button', { name: 'Stop…' });
+  const dialog = page.getByRole('dialog');
+  const everything = dialog.getByRole('button', { name: 'Stop everything' });
+  await page.getByRole('button', { name: 'Pause' }).click();
+  await flash().getByText('coder is paused').waitFor();
+  await stop.click();
+  await everything.waitFor();
+  // A change of the page swaps a part of it below the dialog.
+  await broker.call('operator', 'POST', '/agents/coder/resume');
+  await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
+  assert.ok(await everything.isVisible());
+  await dialog.getByRole('button', { name: 'Leave it as it is' }).click();
+  await dialog.waitFor({ state: 'hidden' });
+  // So does a message that something failed.
+  await page.goto(`${broker.url}/compose?to=nobody`);
+  await page.getByLabel('What you ask for').fill('Anybody?');
+  await page.getByRole('button', { name: 'Send' }).click();
+  await flash().getByText('nobody').waitFor();
+  await stop.click();
+  await everything.waitFor();
+  await page.keyboard.press('Escape');
+  // A question that can't be loaded says so where it would stand.
+  await page.route('**/workspace/question', (route) => route.abort());
+  await stop.click();
+  await dialog.getByText('The server did not answer').waitFor();
+  await page.unrouteAll({ behavior: 'wait' });
+});
+
 test('limits say where they were set and how near things came, and what a rule says is inert', async () => {
   await page.goto(`${broker.url}/limits`);
   const row = page.locator('#grant_messages_max');

@@ -104,7 +104,7 @@ export function watch(page) {
 }
 
 /** Waits for the stream of hints: what happens from now on is heard of. */
-export const connected = (page) => page.waitForFunction(() => document.querySelector('#live')?._htmx?.sse);
+export const connected = (page) => page.locator('#live[data-state=live]').waitFor({ state: 'attached' });
 
 /** Nothing serious that axe finds. */
 export async function accessible(page, where) {

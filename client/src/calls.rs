@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use lastword_proto::wire::{
-    AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ConversationSummary, ConversationView, DecideApproval,
-    Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend, Finish, Finished, HeldCall,
-    IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewRoom, Page, Post, Posted, Progress, Renewed,
-    RequestView, RoomView, StoredMessage, UseApproval,
+    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ClockView, ConversationSummary,
+    ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend,
+    Finish, Finished, HeldCall, HumanPatch, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewHuman,
+    NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView,
+    StoredMessage, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -258,6 +259,39 @@ impl Client {
         self.json(self.request(Method::PATCH, &path).json(patch)).await
     }
 
+    /// Gives an agent more for today (B1).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn grant_agent(&self, name: &str, more: &AgentGrant) -> Result<AgentView, ClientError> {
+        self.post(&format!("/v1/agents/{}/grant", segment(name)), more).await
+    }
+
+    /// Lists humans, with their roles.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn humans(&self) -> Result<Page<AgentView>, ClientError> {
+        self.get("/v1/humans").await
+    }
+
+    /// Registers a human with a role; the token is shown this once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn register_human(&self, human: &NewHuman) -> Result<Registered, ClientError> {
+        self.post("/v1/humans", human).await
+    }
+
+    /// Sets what a human may do (H7).
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn amend_human(&self, name: &str, patch: &HumanPatch) -> Result<AgentView, ClientError> {
+        let path = format!("/v1/humans/{}", segment(name));
+        self.json(self.request(Method::PATCH, &path).json(patch)).await
+    }
+
     /// Removes an agent.
     ///
     /// # Errors
@@ -420,6 +454,40 @@ impl Client {
         self.json(request).await
     }
 
+    /// Sets a schedule.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn set_schedule(&self, schedule: &NewSchedule) -> Result<ScheduleView, ClientError> {
+        self.post("/v1/schedules", schedule).await
+    }
+
+    /// Lists the schedules.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn schedules(&self) -> Result<Page<ScheduleView>, ClientError> {
+        self.get("/v1/schedules").await
+    }
+
+    /// Takes a schedule away.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn remove_schedule(&self, name: &str) -> Result<(), ClientError> {
+        let path = format!("/v1/schedules/{}", segment(name));
+        self.answer(self.request(Method::DELETE, &path)).await.map(drop)
+    }
+
+    /// Lets a schedule run now.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn run_schedule(&self, name: &str) -> Result<ScheduleView, ClientError> {
+        let path = format!("/v1/schedules/{}/run", segment(name));
+        self.json(self.request(Method::POST, &path)).await
+    }
+
     /// Leases a resource.
     ///
     /// # Errors
@@ -445,12 +513,28 @@ impl Client {
         self.get("/v1/limits").await
     }
 
-    /// Whether the server is ready to admit messages.
+    /// The broker's time beside the wall clock's.
     ///
     /// # Errors
     /// See [`ClientError`].
-    pub async fn ready(&self) -> Result<(), ClientError> {
-        self.answer(self.request(Method::GET, "/readyz")).await.map(drop)
+    pub async fn clock(&self) -> Result<ClockView, ClientError> {
+        self.get("/v1/clock").await
+    }
+
+    /// Accepts that the wall clock is right; for humans.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn accept_clock(&self) -> Result<ClockView, ClientError> {
+        self.json(self.request(Method::POST, "/v1/clock/accept")).await
+    }
+
+    /// Whether the server is ready to admit messages, and its clock.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn ready(&self) -> Result<ReadyView, ClientError> {
+        self.get("/readyz").await
     }
 }
 
