@@ -7,7 +7,7 @@ let browser, broker, page, turn;
 
 before(async () => {
   browser = await launch();
-  broker = await Broker.start();
+  broker = await Broker.start('[limits]\ntask_questions_max = 100\n');
   await broker.agent('coder');
   await broker.agent('reviewer', { actions: ['review_code'] });
   await broker.ask('coder', 'LOGIN-1', 'Fix the login form');

@@ -3,6 +3,16 @@
 import re
 
 import schemathesis
+from hypothesis import strategies as st
+
+# Formats that JSON Schema has no words for.
+FORMATS = {
+    "cron": ["0 9 * * *", "*/30 * * * *", "15 8 * * MON-FRI", "0 0 1 * *", "0 12 29 2 *"],
+    "time-zone": ["UTC", "Europe/Berlin", "America/Sao_Paulo", "Asia/Kolkata"],
+    "ref-template": ["NIGHTLY-{date}", "weekly-{n}", "{date}/{n}", "REPORT"],
+}
+for name, valid in FORMATS.items():
+    schemathesis.openapi.format(name, st.sampled_from(valid))
 
 
 @schemathesis.hook

@@ -22,7 +22,7 @@ impl Step<'_> {
         self.human(by, Role::Owner)?;
         self.known(human)?;
         if !self.state().agents[human.0 as usize].is_human() {
-            return Err(Refusal::new(Code::Malformed).about("an agent has no role"));
+            return Err(Refusal::new(Code::UnknownRecipient).about("a human: an agent has no role"));
         }
         let owners = |id: usize| self.state().agents[id].live && self.state().agents[id].is_owner();
         let others = (0..self.state().agents.len()).filter(|id| *id != human.0 as usize).any(owners);

@@ -85,6 +85,9 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
         GrantId::parse(id).ok_or_else(|| FieldError::new("grant", text))
     };
     let only = more.grant.as_deref().map(named).transpose()?;
+    if more.cost_usd < 0.0 {
+        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+    }
     let extension = Extension {
         messages: more.messages,
         turns: more.turns,

@@ -129,14 +129,24 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
 /// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
     caller.human()?;
+    let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
+    if !amends && patch.limits.is_none() {
+        let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
+        return Err(Fault::new(Code::Malformed, text));
+    }
     let agent = find(ctx, name).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.agent(agent)?;
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
     };
     let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(name))?;
-    let limits = patch.limits.map(|limits| own_limits(own, &limits, human)).transpose()?;
-    let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
+    if human && patch.limits.is_some() {
+        return Err(Fault::new(
+            Code::UnknownRecipient,
+            format!("There is no agent {name:?} here: it is a human, who has no limits"),
+        ));
+    }
+    let limits = patch.limits.map(|limits| own_limits(own, &limits)).transpose()?;
     if let Some(actions) = patch.actions {
         profile.actions = labels("actions", &actions)?;
     }
@@ -144,7 +154,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         profile.groups = labels("groups", &groups)?;
     }
     profile.turns_max = patch.turns_max.unwrap_or(profile.turns_max);
-    if amends || limits.is_none() {
+    if amends {
         admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
     }
     if let Some(limits) = limits {
@@ -154,14 +164,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
 }
 
 /// The limits of an agent once these are set; 0 takes one away (§1).
-fn own_limits(
-    mut own: AgentLimits,
-    changed: &BTreeMap<String, u64>,
-    is_human: bool,
-) -> Result<AgentLimits, FieldError> {
-    if is_human {
-        return Err(FieldError::new("limits", "are an agent's: none is counted for a human"));
-    }
+fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<AgentLimits, FieldError> {
     for (name, value) in changed {
         if !own.set(name, *value) {
             let known = AgentLimits::NAMES.join(", ");
@@ -174,6 +177,9 @@ fn own_limits(
 /// Gives an agent more for today (B1).
 pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, Fault> {
     caller.human()?;
+    if more.cost_usd < 0.0 {
+        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+    }
     let spend = Spend { tokens: more.tokens, cost_microusd: microusd(more.cost_usd) };
     if spend == Spend::default() {
         return Err(FieldError::new("tokens", "is 0, and so is `cost_usd`: nothing is given").into());

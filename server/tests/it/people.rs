@@ -36,7 +36,7 @@ async fn an_agent_has_limits_of_its_own_that_a_human_sets_and_takes_away() {
     );
     assert_eq!(world.get("operator", path).await.is(200)["groups"], json!([]), "nothing of a wrong patch is done");
     let human = patch(&world, "operator", "/v1/agents/operator", json!({"limits": {"ack_ms": 1}})).await;
-    human.refused(400, "malformed");
+    human.refused(404, "unknown_recipient");
 }
 
 #[tokio::test]
@@ -71,7 +71,7 @@ async fn humans_have_roles_that_only_an_owner_sets() {
     patch(&world, "anna", "/v1/humans/anna", json!({"role": "owner"})).await.refused(403, "forbidden");
     patch(&world, "kilo", "/v1/humans/anna", json!({"role": "owner"})).await.refused(403, "forbidden");
     patch(&world, "operator", "/v1/humans/anna", json!({"role": "king"})).await.refused(400, "malformed");
-    patch(&world, "operator", "/v1/humans/kilo", json!({"role": "owner"})).await.refused(400, "malformed");
+    patch(&world, "operator", "/v1/humans/kilo", json!({"role": "owner"})).await.refused(404, "unknown_recipient");
     patch(&world, "operator", "/v1/humans/operator", json!({"role": "viewer"})).await.refused(403, "forbidden");
     let anna = patch(&world, "operator", "/v1/humans/anna", json!({"role": "operator"})).await.is(200);
     assert_eq!(anna["role"], "operator");

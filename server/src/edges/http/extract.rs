@@ -118,6 +118,10 @@ impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
             return Err(Fault::new(Code::Malformed, text));
         }
         let bytes = read(request.into_body()).await?;
+        // Serde reads a list as a struct, member by member; the document allows objects only.
+        if bytes.trim_ascii_start().first() == Some(&b'[') {
+            return Err(Fault::new(Code::Malformed, "the body is a list; send a JSON object"));
+        }
         // A call whose members may all be left out may leave out the whole body.
         parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
     }

@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 
 const NAME: &str = "^[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?$";
 const ADDRESS: &str = "^[@#]?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?$";
+const ONE: &str = "^#?[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?$";
 const REF: &str = "^[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}$";
 const REQUEST_ID: &str = r"^[!-Z\\^-~]{1,128}$";
 const RESOURCE: &str = "^[!-)+-~]{0,127}[!-~]$";
@@ -39,6 +40,10 @@ enum Form {
     Own(&'static str, &'static [&'static str]),
     /// A number up to this one.
     Max(u64),
+    /// A number from this one.
+    Min(u64),
+    /// A text that a format of its own describes, at least one character.
+    Format(&'static str),
 }
 
 /// Names that can't be registered.
@@ -68,6 +73,15 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("Post", "mentions", Form::Own(NAME, RESERVED)),
     ("Post", "ref", Form::Text(REF)),
     ("Extend", "grant", Form::Text(GRANT_ID)),
+    ("Extend", "rounds", Form::Max(10)),
+    ("Extend", "cost_usd", Form::Min(0)),
+    ("AgentGrant", "cost_usd", Form::Min(0)),
+    ("NewSchedule", "name", Form::Text(NAME)),
+    ("NewSchedule", "cron", Form::Format("cron")),
+    ("NewSchedule", "time_zone", Form::Format("time-zone")),
+    ("NewSchedule", "to", Form::Own(ONE, RESERVED)),
+    ("NewSchedule", "body", Form::Text(NOT_BLANK)),
+    ("NewSchedule", "ref", Form::Format("ref-template")),
     ("NewEscalation", "message", Form::Text(NOT_BLANK)),
     ("NewEscalation", "ref", Form::Text(REF)),
     ("EscalationAnswer", "lift", Form::Text(LIFT_ID)),
@@ -105,17 +119,16 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
     if let Some(limits) = schemas.get_mut("AgentPatch").and_then(|patch| member_of(patch, "limits")) {
         limits["propertyNames"] = json!({ "enum": lastword_proto::fact::AgentLimits::NAMES });
     }
+    if let Some(patch) = schemas.get_mut("AgentPatch") {
+        patch["anyOf"] = patched();
+    }
     schemas.values_mut().for_each(unsigned);
 }
 
 /// What is decided, and what has to be said with it.
 fn decided() -> Value {
     json!([
-        { "properties": { "decision": { "enum": ["reject", "respond", "ignore"] } } },
-        {
-            "required": ["digest"],
-            "properties": { "decision": { "const": "approve" }, "digest": { "type": "string" } },
-        },
+        { "properties": { "decision": { "enum": ["approve", "reject", "respond", "ignore"] } } },
         {
             "required": ["input"],
             "properties": { "decision": { "const": "edit" }, "input": { "not": { "type": "null" } } },
@@ -131,6 +144,14 @@ fn answered() -> Value {
     ])
 }
 
+/// A patch changes something.
+fn patched() -> Value {
+    let members = ["actions", "groups", "turns_max", "limits"];
+    members
+        .map(|member| json!({ "required": [member], "properties": { member: { "not": { "type": "null" } } } }))
+        .into()
+}
+
 /// A grant gives something: a millionth of a dollar at least.
 fn given() -> Value {
     json!([
@@ -143,7 +164,9 @@ fn given() -> Value {
 fn unsigned(schema: &mut Value) {
     if schema["format"] == "int64" && schema["minimum"] == 0 {
         schema["format"] = json!("uint64");
-        schema["maximum"] = json!(u64::MAX);
+        if schema["maximum"].is_null() {
+            schema["maximum"] = json!(u64::MAX);
+        }
     }
     match schema {
         Value::Object(members) => members.values_mut().for_each(unsigned),
@@ -189,6 +212,11 @@ impl Form {
                 schema["not"] = json!({ "enum": taken });
             }
             Self::Max(most) => schema["maximum"] = json!(most),
+            Self::Min(least) => schema["minimum"] = json!(least),
+            Self::Format(format) => {
+                schema["format"] = json!(format);
+                schema["minLength"] = json!(1);
+            }
         }
     }
 }
