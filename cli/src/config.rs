@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
+use lastword_proto::wire::NewSchedule;
+use lastword_server::ConfiguredSchedule;
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -127,6 +129,8 @@ struct File {
     agent: Vec<Member>,
     /// Where people are told of what waits for them.
     notify: Vec<notify::Table>,
+    /// Schedules that `serve` sets for the operator (D13).
+    schedule: Vec<Spanned<NewSchedule>>,
     /// The bridge to Discord, read where it is run.
     discord: Option<toml::Table>,
 }
@@ -169,6 +173,8 @@ pub(crate) struct Settings {
     pub(crate) team: Vec<Member>,
     /// Where people are told of what waits for them.
     pub(crate) notify: Vec<notify::Table>,
+    /// Schedules that the server sets, and where each is written.
+    pub(crate) schedules: Vec<ConfiguredSchedule>,
     /// The bridge to Discord, as the file has it.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
@@ -180,7 +186,8 @@ impl Settings {
         let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_FILE));
         let text = read_file(path, global.config.is_some())?;
         let file = parse(path, text.as_deref().unwrap_or_default())?;
-        let set_at = set_at(&file, path, text.as_deref().unwrap_or_default());
+        let place = |at: usize| place(path, text.as_deref().unwrap_or_default(), at);
+        let set_at = set_at(&file, place);
         let base = path.parent().map(Path::to_owned).unwrap_or_default();
         let limits = limits_of(&file)?;
         let policy = policy::policy(&file.approval, &file.tier, &limits)?;
@@ -188,6 +195,11 @@ impl Settings {
         let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
         let notify = notify::tables(file.notify, &base)?;
         let team = file.agent.into_iter().map(in_place).collect();
+        let scheduled = |entry: Spanned<NewSchedule>| {
+            let at = place(entry.span().start);
+            ConfiguredSchedule { at, schedule: entry.into_inner() }
+        };
+        let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
         } else if let Some(text) = &environment.token {
@@ -210,6 +222,7 @@ impl Settings {
             seats: file.seats,
             team,
             notify,
+            schedules,
             discord: file.discord,
         })
     }
@@ -228,12 +241,16 @@ fn parse(path: &Path, text: &str) -> Result<File, Failure> {
     toml::from_str(text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
+/// `FILE:LINE` of a byte of the file.
+fn place(path: &Path, text: &str, at: usize) -> String {
+    format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
+}
+
 /// Where the file sets what.
-fn set_at(file: &File, path: &Path, text: &str) -> BTreeMap<String, String> {
-    let line = |at: usize| text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1;
+fn set_at(file: &File, place: impl Fn(usize) -> String) -> BTreeMap<String, String> {
     let limits = file.limits.iter().map(|(name, value)| (name.clone(), value.span().start));
     let observe = file.observe.iter().map(|list| ("observe".to_owned(), list.span().start));
-    limits.chain(observe).map(|(name, at)| (name, format!("{}:{}", path.display(), line(at)))).collect()
+    limits.chain(observe).map(|(name, at)| (name, place(at))).collect()
 }
 
 fn limits_of(file: &File) -> Result<Limits, Failure> {
@@ -311,6 +328,8 @@ mod tests {
             ("observe = [\"nonsense\"]", "nonsense"),
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),
+            ("[[schedule]]\nname = \"nightly\"\nzone = \"UTC\"", "zone"),
+            ("[[schedule]]\nname = \"nightly\"\ncron = \"0 2 * * *\"\nbody = \"x\"", "to"),
             ("[[approval]]\ntool = \"Bash\"\ntier = \"none\"", "tier.none"),
         ] {
             let (_dir, global) = written(text);
@@ -327,6 +346,21 @@ mod tests {
         let set_at = Settings::resolve(&global, &Environment::default()).unwrap().set_at;
         let at = |line| format!("{}:{line}", dir.path().join("some.toml").display());
         assert_eq!(set_at, BTreeMap::from([("depth_max".to_owned(), at(7)), ("observe".to_owned(), at(2))]));
+    }
+
+    #[test]
+    fn a_schedule_is_read_with_the_line_where_it_stands() {
+        let (dir, global) = written(
+            "# mine\n[[schedule]]\nname = \"a\"\ncron = \"0 2 * * *\"\nto = \"x\"\nbody = \"y\"\n\n[[schedule]]\n\
+             name = \"b\"\ncron = \"0 3 * * *\"\ntime_zone = \"Europe/Berlin\"\nto = \"#z\"\nbody = \"y\"\nref = \"B-{n}\"\n",
+        );
+        let schedules = Settings::resolve(&global, &Environment::default()).unwrap().schedules;
+        let told: Vec<_> = schedules.iter().map(|entry| (entry.at.as_str(), entry.schedule.name.as_str())).collect();
+        let at = |line| format!("{}:{line}", dir.path().join("some.toml").display());
+        assert_eq!(told, [(at(2).as_str(), "a"), (at(8).as_str(), "b")]);
+        let [_, second] = &schedules[..] else { panic!("{schedules:?}") };
+        let given = (second.schedule.time_zone.as_deref(), second.schedule.reference.as_deref());
+        assert_eq!(given, (Some("Europe/Berlin"), Some("B-{n}")));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::Policy;
+use lastword_proto::wire::NewSchedule;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
 use tokio::net::TcpListener;
@@ -58,8 +59,19 @@ pub struct Config {
     pub conformance_fixtures: bool,
     /// Where people are told of what waits for them.
     pub notify: Vec<Channel>,
+    /// The schedules of the configuration.
+    pub schedules: Vec<ConfiguredSchedule>,
     /// The clocks by which it runs.
     pub clocks: Source,
+}
+
+/// A schedule that the configuration sets (D13).
+#[derive(Clone, Debug)]
+pub struct ConfiguredSchedule {
+    /// Where it is written, for humans to find: `lastword.toml:12`.
+    pub at: String,
+    /// The schedule.
+    pub schedule: NewSchedule,
 }
 
 impl Config {
@@ -77,6 +89,7 @@ impl Config {
             set_at: BTreeMap::new(),
             conformance_fixtures: false,
             notify: Vec::new(),
+            schedules: Vec::new(),
             clocks: Source::machine(),
         }
     }
@@ -117,6 +130,14 @@ pub enum StartError {
         /// Whom.
         names: Vec<String>,
     },
+    /// A schedule of the configuration can't be set.
+    #[error("{at}: [[schedule]]: {reason}")]
+    Schedule {
+        /// Where it is written.
+        at: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -154,6 +175,7 @@ impl Server {
             set_at,
             conformance_fixtures,
             notify,
+            schedules,
             clocks,
         } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
@@ -177,6 +199,7 @@ impl Server {
         let (handle, broker) = broker::boot_by(clocks, Box::new(log), signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
+        crate::calls::schedules::configure(&handle, schedules).await?;
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());

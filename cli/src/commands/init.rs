@@ -68,6 +68,7 @@ fn template() -> String {
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that nobody has to decide\n\
          # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # who is told of what waits\n\
+         # schedule = [{{ name = \"nightly\", cron = \"0 2 * * *\", to = \"echo\", body = \"Run the tests.\" }}]   # work that begins by the clock\n\
          \n\
          # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
          [limits]\n\

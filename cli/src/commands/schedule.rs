@@ -24,15 +24,18 @@ enum Verb {
     /// List schedules, and when each ticks next
     List,
     /// Take a schedule away; what its last tick began goes on
-    Remove {
-        /// Which.
-        name: String,
-    },
+    Remove(Named),
     /// Let a schedule run now, as your own request
-    Run {
-        /// Which.
-        name: String,
-    },
+    Run(Named),
+}
+
+#[derive(Debug, clap::Args)]
+struct Named {
+    /// Which.
+    name: String,
+    /// Do it without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -53,6 +56,9 @@ struct Add {
     reference: Option<String>,
     /// What is asked.
     text: String,
+    /// Set it without a terminal, for a script of yours.
+    #[arg(long)]
+    yes: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
@@ -66,7 +72,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 body: add.text,
                 reference: add.reference,
             };
-            let set = cx.deciding(false).await?.set_schedule(&new).await?;
+            let set = cx.deciding(add.yes).await?.set_schedule(&new).await?;
             cx.out.show(&set, |set, _| format!("{} ticks next at {}", set.name, set.next_at))
         }
         Verb::List => {
@@ -76,12 +82,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
             })
         }
-        Verb::Remove { name } => {
-            cx.deciding(false).await?.remove_schedule(&name).await?;
+        Verb::Remove(Named { name, yes }) => {
+            cx.deciding(yes).await?.remove_schedule(&name).await?;
             cx.out.show(&(), |(), _| format!("{} is removed", escape_line(&name)))
         }
-        Verb::Run { name } => {
-            let ran = cx.deciding(false).await?.run_schedule(&name).await?;
+        Verb::Run(Named { name, yes }) => {
+            let ran = cx.deciding(yes).await?.run_schedule(&name).await?;
             cx.out.show(&ran, |ran, _| format!("{} was asked; tick {}", escape_line(&ran.to), ran.ticks))
         }
     }

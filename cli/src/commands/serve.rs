@@ -75,6 +75,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         set_at: cx.settings.set_at.clone(),
         conformance_fixtures: args.conformance_fixtures,
         notify: notify::channels(&cx.settings.notify)?,
+        schedules: cx.settings.schedules.clone(),
         clocks: Source::machine(),
     })
 }
@@ -189,6 +190,9 @@ impl From<StartError> for Failure {
             StartError::Listen { .. } => Self::unavailable(message)
                 .hint("is a server running there already? --listen 127.0.0.1:0 picks a free port"),
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
+            StartError::Schedule { .. } => {
+                Self::usage(message).hint("`lastword schedule add --help` says what each member means")
+            }
             StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` looks at the data directory")

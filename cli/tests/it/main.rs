@@ -23,6 +23,8 @@ mod runner_acp;
 #[cfg(test)]
 mod running;
 #[cfg(test)]
+mod schedules;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod top;

@@ -1,19 +1,22 @@
 //! Schedules: set, listed, run and taken away by humans, and ticked by the shell (D13).
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use lastword_proto::fact::Schedule;
+use lastword_proto::fact::{Role, Schedule};
+use lastword_proto::ids::AgentId;
 use lastword_proto::input::ScheduleTick;
 use lastword_proto::names::{Label, Ref};
-use lastword_proto::state::Scheduled;
+use lastword_proto::state::{Agent, Scheduled};
 use lastword_proto::wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
-use lastword_proto::{Address, Input, Reply, State, Time};
+use lastword_proto::{Address, Input, Principal, Reply, State, Time};
 
 use super::registry::checked;
 use super::{Caller, Context, admitted, ended, fits};
-use crate::broker::Live;
+use crate::broker::{Handle, Live};
 use crate::cron::{Ticks, reference, template};
 use crate::edges::Fault;
+use crate::server::{ConfiguredSchedule, StartError};
 
 /// Longest sleep before the next tick is looked for again: the broker's clock has a pace of its own (L6).
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
@@ -22,14 +25,22 @@ const LOOK_AGAIN: Duration = Duration::from_secs(15);
 pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, Fault> {
     caller.human()?;
     fits(ctx, [("body", new.body.len())])?;
+    let (schedule, next_at) = read(&ctx.handle, new)?;
+    let name = schedule.name.clone();
+    admitted(ctx.handle.submit(Input::SetSchedule(caller.principal, Box::new(schedule), next_at)).await)?;
+    ctx.scheduled.notify_one();
+    one(ctx, &name).await
+}
+
+/// A schedule as it was asked for, and its first tick.
+fn read(handle: &Handle, new: NewSchedule) -> Result<(Schedule, Time), FieldError> {
     let zone = new.time_zone.unwrap_or_else(|| "UTC".into());
     let ticks = Ticks::parse(&new.cron, &zone)?;
-    let now = ctx.handle.now();
-    let next_at = ticks.check_interval(now, ctx.handle.limits().schedule_interval_ms)?;
-    let name = checked("name", &new.name, Label::new)?;
+    let now = handle.now();
+    let next_at = ticks.check_interval(now, handle.limits().schedule_interval_ms)?;
     let to = Address::parse(&new.to).map_err(|error| FieldError::new("to", format!("{:?} {error}", new.to)))?;
     let schedule = Schedule {
-        name: name.clone(),
+        name: checked("name", &new.name, Label::new)?,
         cron: new.cron.into(),
         time_zone: zone.into(),
         to,
@@ -37,9 +48,40 @@ pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Resu
         reference: new.reference.map(Into::into),
     };
     reference(&schedule, &ticks, 1, now)?;
-    admitted(ctx.handle.submit(Input::SetSchedule(caller.principal, Box::new(schedule), next_at)).await)?;
-    ctx.scheduled.notify_one();
-    one(ctx, &name).await
+    Ok((schedule, next_at))
+}
+
+/// Sets the schedules of the configuration in the name of the workspace's first human who may set one. All are read
+/// before any is set, and one that stands as it is written is left alone: a restart records nothing and is no act (D12).
+pub(crate) async fn configure(handle: &Handle, entries: Vec<ConfiguredSchedule>) -> Result<(), StartError> {
+    let wrong = |at: &str, reason: String| StartError::Schedule { at: at.to_owned(), reason };
+    let mut written: BTreeMap<Label, (String, Schedule, Time)> = BTreeMap::new();
+    for ConfiguredSchedule { at, schedule } in entries {
+        let (schedule, next_at) = read(handle, schedule).map_err(|error| wrong(&at, error.to_string()))?;
+        if let Some((first, ..)) = written.get(&schedule.name) {
+            return Err(wrong(&at, format!("`name` {:?} is taken by {first}", schedule.name.as_str())));
+        }
+        written.insert(schedule.name.clone(), (at, schedule, next_at));
+    }
+    for (name, (at, schedule, next_at)) in written {
+        let look = move |live: &Live<'_>| (setter(live.state), live.state.schedules.get(&name).cloned());
+        let (setter, known) = handle.query(look).await?;
+        let by = setter.ok_or_else(|| wrong(&at, "no human may set it".into()))?;
+        if known.is_some_and(|known| known.schedule == schedule && known.by == by.agent()) {
+            continue;
+        }
+        let reply = handle.submit(Input::SetSchedule(by, Box::new(schedule), next_at)).await;
+        admitted(reply).map_err(|fault| wrong(&at, fault.0.detail))?;
+    }
+    Ok(())
+}
+
+/// The human with the lowest number who may set schedules: the operator, as long as their role is theirs.
+fn setter(state: &State) -> Option<Principal> {
+    let may = |agent: &Agent| agent.live && agent.is_human() && agent.role <= Role::Operator;
+    let first = state.agents.iter().position(may).and_then(|at| u32::try_from(at).ok()).map(AgentId)?;
+    let (credential, _) = state.credentials.iter().find(|(_, agent)| **agent == first)?;
+    state.prove(credential)
 }
 
 /// All schedules, by name.
