@@ -231,7 +231,7 @@ test('a page that is not here says where to go on', async () => {
 test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
   await latch('HOLD-3');
   await broker.call('operator', 'POST', '/workspace/pause');
-  const paths = ['/agents', '/agents/coder', '/agents/operator', '/incidents', '/limits', '/overview', '/compose', '/workspace', '/nothing'];
+  const paths = ['/agents', '/agents/coder', '/agents/operator', '/schedules', '/incidents', '/limits', '/overview', '/compose', '/workspace', '/nothing'];
   for (const colorScheme of ['light', 'dark']) {
     await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
     for (const path of paths) {

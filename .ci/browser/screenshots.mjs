@@ -33,6 +33,8 @@ const pages = {
   refused: null,
   agents: '/agents',
   agent: '/agents/coder',
+  human: '/agents/operator',
+  schedules: '/schedules',
   incidents: '/incidents',
   limits: '/limits',
   overview: '/overview',

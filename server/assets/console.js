@@ -201,6 +201,15 @@
     setTimeout(() => form.requestSubmit(event.submitter));
   }, true);
 
+  // A form that tells in itself what was refused says no more of it once it was done, and shows what holds now.
+  document.addEventListener('htmx:finally:request', (event) => {
+    const { sourceElement, response } = event.detail.ctx;
+    const said = response?.status < 400 && sourceElement.matches?.('form') && $('[data-said]', sourceElement);
+    if (!said) return;
+    said.replaceChildren();
+    sourceElement.reset();
+  });
+
   // What came of a form in the window is told on the page below. Nothing else closes it.
   document.addEventListener('htmx:finally:request', (event) => {
     if (event.detail.ctx.sourceElement.closest?.('#workspace-question form')) $('#workspace').close();

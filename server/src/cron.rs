@@ -52,6 +52,13 @@ impl Ticks {
         Ok(first)
     }
 
+    /// The expression in words, without its time zone.
+    pub(crate) fn words(&self) -> String {
+        let words = self.cron.describe();
+        let words = words.trim_end_matches('.');
+        words.strip_prefix("At every ").map_or_else(|| words.to_owned(), |rest| format!("Every {rest}"))
+    }
+
     /// The date at a moment there, `2026-11-23`.
     fn date(&self, moment: Time) -> Option<String> {
         self.zoned(moment).map(|zoned| zoned.date().to_string())
@@ -91,6 +98,15 @@ mod tests {
         let week_before = ticks.after(Time(before.0 - 7 * 24 * HOUR)).unwrap();
         assert_eq!(monday.since(week_before), (7 * 24 + 1) * HOUR, "an hour is given back");
         assert_eq!(ticks.date(monday).unwrap(), "2026-10-26");
+    }
+
+    #[test]
+    fn an_expression_is_told_in_words() {
+        for (cron, words) in
+            [("0 2 * * *", "At 02:00"), ("0 9 * * MON", "At 09:00, on Monday"), ("*/30 * * * *", "Every 30 minutes")]
+        {
+            assert_eq!(Ticks::parse(cron, "UTC").unwrap().words(), words);
+        }
     }
 
     #[test]

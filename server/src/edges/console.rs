@@ -23,6 +23,7 @@ mod message;
 mod overview;
 mod palette;
 mod parts;
+mod schedules;
 mod session;
 mod sign_in;
 mod timeline;
@@ -54,6 +55,8 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/agents/{name}", get(agents::one))
         .route("/agents/{name}/{verb}", post(agents::control))
         .route("/compose", get(compose::page).post(compose::send))
+        .route("/schedules", get(schedules::page).post(schedules::set))
+        .route("/schedules/{name}/{verb}", post(schedules::act))
         .route("/incidents", get(incidents::page))
         .route("/limits", get(limits::page))
         .route("/overview", get(overview::page))

@@ -49,8 +49,13 @@ impl<'a> Browser<'a> {
 
     /// One in which the operator has signed in.
     pub(crate) async fn signed_in(world: &'a World) -> Self {
+        Self::as_human(world, "operator").await
+    }
+
+    /// One in which this human has signed in.
+    pub(crate) async fn as_human(world: &'a World, who: &str) -> Self {
         let mut browser = Self::of(world);
-        let seen = browser.sign_in("token", world.token("operator")).await.is(303);
+        let seen = browser.sign_in("token", world.token(who)).await.is(303);
         assert_eq!(seen.location(), "/");
         browser
     }
@@ -69,11 +74,17 @@ impl<'a> Browser<'a> {
 
     /// A form with the secret of this session.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
+        self.post_from(path, fields, "div#flash").await
+    }
+
+    /// The same from a form whose answer goes there.
+    pub(crate) async fn post_from(&self, path: &str, fields: &[(&str, &str)], target: &str) -> Seen {
         let page = self.get("/").await.is(200);
         let (_, rest) = page.text.split_once("name=\"forms\" value=\"").unwrap();
         let secret = rest.split('"').next().unwrap().to_owned();
         let fields: Vec<_> = fields.iter().copied().chain([("forms", secret.as_str())]).collect();
-        self.send(path, &fields, &[("hx-request", "true"), ("sec-fetch-site", "same-origin")]).await
+        self.send(path, &fields, &[("hx-request", "true"), ("hx-target", target), ("sec-fetch-site", "same-origin")])
+            .await
     }
 
     pub(crate) async fn send(&self, path: &str, fields: &[(&str, &str)], headers: &[(&str, &str)]) -> Seen {

@@ -8,6 +8,8 @@ mod broker;
 mod clock;
 mod console;
 mod console_people;
+#[cfg(test)]
+mod console_schedules;
 mod desk;
 mod documents;
 mod exchange;

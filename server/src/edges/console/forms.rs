@@ -6,17 +6,21 @@ use axum::http::header::LOCATION;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{Html, IntoResponse, Response};
 use lastword_proto::Code;
+use lastword_proto::fact::Role;
 use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::frame::Failed;
-use super::layout::{Tone, flash};
+use super::layout::{INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::edges::Fault;
 use crate::edges::http::read;
+
+/// How the id of the place ends where a form tells what was refused.
+pub(super) const SAID: &str = "-said";
 
 /// A form that a human sent from one of our pages.
 pub(super) struct Form<T> {
@@ -76,6 +80,27 @@ impl Viewer {
         }
     }
 
+    /// The same where a human fills in fields: what is refused is told in the form, beside what was typed, which stays.
+    pub(super) fn fill_in(&self, id: &str, action: &str, content: &Markup) -> Markup {
+        let said = format!("{id}{SAID}");
+        html! {
+            form id=(id) method="post" action=(action) hx-post=(action) hx-target={ "#" (said) } hx-swap="innerHTML"
+                hx-disable="find button" {
+                input type="hidden" name="forms" value=(self.forms);
+                (content)
+                div.said id=(said) role="alert" data-said {}
+            }
+        }
+    }
+
+    /// A form, where the human's role allows what it does; else why it isn't here (H7).
+    pub(super) fn allowed(&self, role: Role, what: &str, form: impl FnOnce() -> Markup) -> Markup {
+        if self.role <= role {
+            return form();
+        }
+        html! { p.faint data-role { (what) " needs the role " (role) ". Yours is " (self.role) "." } }
+    }
+
     /// The same, after the human said yes to a question.
     pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
         html! {
@@ -95,7 +120,7 @@ impl Viewer {
         }
         let events: Vec<String> = topics.iter().map(Topic::to_string).collect();
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
-        (trigger, Html(flash(Tone::Good, words).into_string())).into_response()
+        (trigger, INTO_FLASH, Html(flash(Tone::Good, words).into_string())).into_response()
     }
     /// What was done is to be seen elsewhere: the browser goes there.
     pub(super) fn leads_to(&self, next: &str) -> Response {

@@ -11,6 +11,7 @@ use axum::response::{Html, IntoResponse, Response};
 use lastword_proto::Code;
 use maud::html;
 
+use super::forms::SAID;
 use super::layout;
 use super::parts::foreign_line;
 use crate::calls::Context;
@@ -77,13 +78,35 @@ pub(super) fn is_partial(headers: &HeaderMap) -> bool {
     headers.contains_key("hx-request")
 }
 
+/// Where a refusal is told.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Partial {
+    /// On a page of its own.
+    No,
+    /// At the top of the page that is open.
+    Flash,
+    /// In the form that was sent.
+    Form,
+}
+
+impl Partial {
+    fn of(headers: &HeaderMap) -> Self {
+        let target = headers.get("hx-target").and_then(|target| target.to_str().ok());
+        match target {
+            _ if !is_partial(headers) => Self::No,
+            Some(target) if target.ends_with(SAID) => Self::Form,
+            Some(_) | None => Self::Flash,
+        }
+    }
+}
+
 /// Checks that a form comes from a page of ours, and puts the headers on the answer.
 pub(super) async fn around(
     axum::extract::State(ctx): axum::extract::State<Context>,
     request: Request,
     next: Next,
 ) -> Response {
-    let partial = is_partial(request.headers());
+    let partial = Partial::of(request.headers());
     let here = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let mut response = if !reads && is_cross_site(request.headers()) {
@@ -96,7 +119,7 @@ pub(super) async fn around(
         response = refused(response.status(), &fault, partial);
     }
     if let Some(SignedOut) = response.extensions_mut().remove() {
-        response = if partial { signed_out_words() } else { to_sign_in(&here, reads) };
+        response = if partial != Partial::No { signed_out_words() } else { to_sign_in(&here, reads) };
     }
     with_headers(response)
 }
@@ -129,11 +152,14 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 }
 
 /// A page, or for a part of one a message in it that leaves the rest as it was.
-fn refused(status: StatusCode, fault: &Fault, partial: bool) -> Response {
+fn refused(status: StatusCode, fault: &Fault, partial: Partial) -> Response {
     let (title, detail) = (fault.0.title.clone(), fault.0.detail.clone());
     let hint = fault.0.hint.clone();
-    if partial {
+    if partial != Partial::No {
         let text = if detail.is_empty() { title } else { detail };
+        if partial == Partial::Form {
+            return (status, Html(html! { p { (foreign_line(&text)) } }.into_string())).into_response();
+        }
         let flash = layout::flash(layout::Tone::Bad, &html! { (foreign_line(&text)) });
         return (status, layout::INTO_FLASH, Html(flash.into_string())).into_response();
     }

@@ -23,6 +23,8 @@ pub(super) enum Place {
     Conversations,
     /// Who is here, and one of them.
     Agents,
+    /// Work that begins by the clock.
+    Schedules,
     /// Limits that tripped.
     Incidents,
     /// The numbers in force, and how near things came to them.
@@ -36,6 +38,7 @@ pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
     (Place::Inbox, "/", "Inbox", 'i'),
     (Place::Conversations, "/conversations", "Conversations", 'c'),
     (Place::Agents, "/agents", "Agents", 'a'),
+    (Place::Schedules, "/schedules", "Schedules", 's'),
     (Place::Incidents, "/incidents", "Incidents", 'n'),
     (Place::Limits, "/limits", "Limits", 'l'),
     (Place::Overview, "/overview", "Overview", 'o'),
@@ -157,7 +160,7 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 // What a reader opened stays open when the page is made anew, and htmx writes no style of its own.
-                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"includeIndicatorCSS":false,"history":false}"#;
+                meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":"[data-said]","includeIndicatorCSS":false,"history":false}"#;
                 title { (title) }
                 link rel="icon" type="image/svg+xml" href=(assets::icon());
                 link rel="stylesheet" href=(assets::style());

@@ -4,9 +4,10 @@ use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::{COOKIE, HOST};
 use axum::http::request::Parts;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
+use lastword_proto::fact::Role;
 
-use super::frame;
+use super::frame::{self, Failed};
 use crate::calls::{Caller, Context};
 use crate::identity::SESSION_MS;
 
@@ -14,6 +15,8 @@ use crate::identity::SESSION_MS;
 pub(super) struct Viewer {
     /// As whom the calls are made.
     pub(super) caller: Caller,
+    /// What the human may do (H7).
+    pub(super) role: Role,
     /// What each form of this session carries.
     pub(super) forms: String,
     /// Whether an open page asks for a part of itself.
@@ -28,9 +31,13 @@ impl FromRequestParts<Context> for Viewer {
     async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, Response> {
         let cookie = cookie(&parts.headers).ok_or_else(frame::signed_out)?;
         let session = ctx.handle.session(cookie).ok_or_else(frame::signed_out)?;
+        let who = session.principal.agent();
+        let known = ctx.handle.query(move |live| live.state.agent(who).map(|human| human.role)).await;
+        let role = known.map_err(|gone| Failed(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
             caller: Caller::of(&session),
+            role,
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),
             forms: session.forms,
