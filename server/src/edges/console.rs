@@ -4,6 +4,7 @@
 //! knows. What is on a page stays fresh by hints: `/live` says what changed, and the page asks anew for that part of
 //! itself. A page is one file with a function that gives a [`layout::Page`]; what pages share is in `layout` and `parts`.
 
+mod agent_forms;
 mod agents;
 mod assets;
 mod call;
@@ -53,7 +54,10 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/messages/{id}", get(message::page))
         .route("/agents", get(agents::page))
         .route("/agents/{name}", get(agents::one))
-        .route("/agents/{name}/{verb}", post(agents::control))
+        .route("/agents/{name}/limits", post(agent_forms::limit))
+        .route("/agents/{name}/grant", post(agent_forms::grant))
+        .route("/agents/{name}/role", post(agent_forms::set_role))
+        .route("/agents/{name}/{verb}", post(agents::act))
         .route("/compose", get(compose::page).post(compose::send))
         .route("/schedules", get(schedules::page).post(schedules::set))
         .route("/schedules/{name}/{verb}", post(schedules::act))

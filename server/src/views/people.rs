@@ -114,16 +114,18 @@ fn day(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
     if agent.is_human() {
         return Vec::new();
     }
-    let (limits, used) = (&live.state.limits, agent.day.on(live.now()));
-    let mut all = vec![
-        distance("agent_day_tokens_max", limits.agent_day_tokens_max, used.spend.tokens),
-        distance("root_messages_per_day_max", limits.root_messages_per_day_max, used.root_messages),
+    let (limits, now) = (&live.state.limits, live.now());
+    let used = agent.day.on(now);
+    let tokens = (agent.day_tokens_max(limits, now), used.spend.tokens);
+    let money = (agent.day_cost_microusd_max(limits, now), used.spend.cost_microusd);
+    let of = |name, (limit, current): (u64, u64)| (limit > 0).then(|| distance(name, limit, current));
+    let roots = (limits.root_messages_per_day_max, used.root_messages);
+    let all = [
+        of("agent_day_tokens_max", tokens),
+        of("root_messages_per_day_max", roots),
+        of("agent_day_cost_microusd_max", money),
     ];
-    if limits.agent_day_cost_microusd_max > 0 {
-        let limit = limits.agent_day_cost_microusd_max;
-        all.push(distance("agent_day_cost_microusd_max", limit, used.spend.cost_microusd));
-    }
-    all
+    all.into_iter().flatten().collect()
 }
 
 /// A request, without its response; `None` for the root task of an agent.

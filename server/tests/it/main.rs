@@ -9,6 +9,8 @@ mod clock;
 mod console;
 mod console_people;
 #[cfg(test)]
+mod console_roles;
+#[cfg(test)]
 mod console_schedules;
 mod desk;
 mod documents;

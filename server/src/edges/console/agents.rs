@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
-use lastword_proto::fact::{Control, Kind, Scope};
+use lastword_proto::fact::{Control, Kind, Role, Scope};
 use lastword_proto::state::Running;
 use maud::{Markup, html};
 
@@ -12,8 +12,8 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time};
 use super::session::Viewer;
-use super::{compose, parts};
-use crate::calls::{Context, control as calls, registry};
+use super::{agent_forms, compose, parts};
+use crate::calls::{Context, control, registry};
 use crate::edges::Fault;
 use crate::views::{Member, OpenTurn, fullest};
 
@@ -35,7 +35,11 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         h2 { "Humans" }
         ul.lines {
             @for member in &humans {
-                li { (name_link(&member.view.name)) " " (connected(member)) }
+                li {
+                    (name_link(&member.view.name)) " "
+                    @if let Some(role) = member.view.role { (badge(role.word())) " " }
+                    (connected(member))
+                }
             }
         }
     };
@@ -94,6 +98,7 @@ pub(super) async fn one(
     let member = registry::member(&ctx, viewer.caller, &name).await?;
     let view = &member.view;
     let agent = view.kind == Kind::Agent;
+    let limits = control::limits(&ctx).await?;
     let main = html! {
         (heading(&name, &html! {
             @if agent { (running(view.state)) " " } @else { (badge("human")) " " }
@@ -103,12 +108,16 @@ pub(super) async fn one(
             @if agent { span { (plural(view.queued, "request waits", "requests wait")) " in its inbox" } }
             @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
+            @if let Some(until) = &view.rests_until { span { "its day is used up, it rests until " (time(until, moment.now)) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
             span { a href={ "/conversations?from=" (encoded(&name)) } { "what it said" } }
             span { a href={ "/conversations?to=" (encoded(&name)) } { "what was said to it" } }
         }
-        @if agent { (controls(&viewer, &name, view.state)) }
+        @if agent {
+            (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
+        }
+        @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
         @if agent {
             h2 { "At work" }
             @if member.turns.is_empty() { p.faint { "It has no turn open." } }
@@ -119,6 +128,7 @@ pub(super) async fn one(
             }
             p.faint { "The first count what it sent and started lately, the others what it used up since midnight UTC. "
                 a href="/limits" { "All limits" } }
+            (agent_forms::own(&viewer, &limits, view))
             h2 #compose { "A message to it" }
             (compose::form(&viewer, Some(&name)))
         }
@@ -158,15 +168,15 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
 }
 
 /// `POST /agents/{name}/{verb}`.
-pub(super) async fn control(
+pub(super) async fn act(
     State(ctx): State<Context>,
     Path((name, verb)): Path<(String, String)>,
     form: Form<Nothing>,
 ) -> Result<Response, Failed> {
     let Form { viewer, fields: Nothing {} } = form;
-    let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let word = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
     let agent = registry::find(&ctx, &name).await?;
-    calls::control(&ctx, viewer.caller, Scope::Agent(agent), control).await?;
-    let words = html! { (foreign_line(&name)) " is " (parts::done_word(control)) "." };
+    control::control(&ctx, viewer.caller, Scope::Agent(agent), word).await?;
+    let words = html! { (foreign_line(&name)) " is " (parts::done_word(word)) "." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }

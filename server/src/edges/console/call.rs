@@ -1,5 +1,6 @@
 //! A held call: its card in the inbox, with all that its approval would allow.
 
+use lastword_proto::fact::Role;
 use lastword_proto::wire::ApprovalView;
 use lastword_proto::wire::call::{Argument, ArgumentKind, arguments, json};
 use maud::{Markup, html};
@@ -34,8 +35,10 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
                 @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
                 span.digest title="SHA-256 of this call: what you approve is exactly it" { "digest " code { (held.digest) } }
             }
-            (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
-            (otherwise(viewer, held))
+            (viewer.allowed(Role::Approver, "Deciding a call", || html! {
+                (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
+                (otherwise(viewer, held))
+            }))
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
+use lastword_proto::fact::Role;
 use lastword_proto::wire::ClockState;
 use maud::{Markup, html};
 
@@ -36,7 +37,9 @@ pub(super) fn banner(viewer: &Viewer, standing: Standing) -> Markup {
             hx-trigger="every 60s, lw-all from:body" hx-target="this" hx-swap="outerMorph" {
             @if let Some(note) = note {
                 p { "The clocks differ: " (note) "." }
-                @if accepts { (viewer.form("clock-accept", "/clock/accept", &button)) }
+                @if accepts {
+                    (viewer.allowed(Role::Owner, "Accepting the system clock", || viewer.form("clock-accept", "/clock/accept", &button)))
+                }
             }
         }
     }

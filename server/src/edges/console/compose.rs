@@ -3,7 +3,7 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
-use lastword_proto::fact::Kind;
+use lastword_proto::fact::{Kind, Role};
 use lastword_proto::wire::Envelope;
 use lastword_proto::{Code, Priority};
 use maud::{Markup, html};
@@ -46,6 +46,10 @@ pub(super) async fn page(
 
 /// The form; `to` stands fixed on an agent's own page.
 pub(super) fn form(viewer: &Viewer, to: Option<&str>) -> Markup {
+    viewer.allowed(Role::Operator, "A request to an agent", || fields(viewer, to))
+}
+
+fn fields(viewer: &Viewer, to: Option<&str>) -> Markup {
     viewer.form("compose-form", "/compose", &html! {
         @match to {
             Some(to) => { input type="hidden" name="to" value=(to); p.faint { "To " b { (super::parts::foreign_line(to)) } } }

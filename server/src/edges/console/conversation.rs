@@ -3,7 +3,7 @@
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use lastword_proto::Code;
-use lastword_proto::fact::{Control, Scope};
+use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::ids::HOUR_MS;
 use lastword_proto::state::Running;
 use lastword_proto::wire::{ConversationView, Extend, GrantView};
@@ -54,7 +54,7 @@ pub(super) async fn page(
     let main = html! {
         (heading(&reference, &standing(&history.view)))
         (facts(&moment, &history.view))
-        (controls(&viewer, &history.view))
+        (viewer.allowed(Role::Operator, "Pausing, stopping or granting more", || controls(&viewer, &history.view)))
         nav.views aria-label="Views" {
             @for (view, word, name) in VIEWS {
                 a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }

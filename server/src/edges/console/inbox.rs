@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use lastword_proto::fact::Decision as Verdict;
+use lastword_proto::fact::{Decision as Verdict, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::wire::{DecideApproval, EscalationAnswer, EscalationView};
@@ -71,7 +71,6 @@ fn card(viewer: &Viewer, moment: &Moment, decision: &Decision) -> Markup {
 
 fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &EscalationView) -> Markup {
     let id = &asked.id;
-    let answer = format!("/escalations/{id}/answer");
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
@@ -82,30 +81,42 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (chain(decision, &asked.reference))
             (foreign(&asked.message))
-            (viewer.form(&format!("{id}-form"), &answer, &html! {
-                @if !asked.options.is_empty() {
-                    div.buttons role="group" aria-label="Answers that were offered" {
-                        @for option in &asked.options {
-                            button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
-                        }
+            (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
+        }
+    }
+}
+
+/// What can be answered: what the agent offered, what the broker offers where a limit caused the question, or words.
+fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
+    let id = &asked.id;
+    viewer.form(
+        &format!("{id}-form"),
+        &format!("/escalations/{id}/answer"),
+        &html! {
+            @if !asked.options.is_empty() {
+                div.buttons role="group" aria-label="Answers that were offered" {
+                    @for option in &asked.options {
+                        button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
                     }
                 }
-                @if let Some(limit) = &asked.limit {
-                    p { (limit) " Words extend nothing; choose what to give:" }
+            }
+            @if let Some(limit) = &asked.limit {
+                p { (limit) " Words extend nothing; choose what to give:" }
+                (viewer.allowed(Role::Operator, "Giving more", || html! {
                     div.buttons role="group" aria-label="What the broker offers" {
                         @for lift in &asked.lifts {
                             button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
                         }
                     }
-                }
-                div.answer {
-                    label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
-                    textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
-                    button.main type="submit" { "Answer" }
-                }
-            }))
-        }
-    }
+                }))
+            }
+            div.answer {
+                label.unseen for={ (id) "-answer" } { "Your answer to " (id) }
+                textarea id={ (id) "-answer" } name="answer" rows="2" placeholder="Your answer" data-key="a" {}
+                button.main type="submit" { "Answer" }
+            }
+        },
+    )
 }
 
 /// How urgent it is, where that is out of the ordinary.

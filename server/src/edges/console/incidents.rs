@@ -3,6 +3,7 @@
 use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::Code;
+use lastword_proto::fact::Role;
 use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
@@ -73,7 +74,9 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
                 dt { "Parked" } dd { (parked(incident)) }
             }
             @match &incident.reference {
-                Some(reference) => { (decisions(viewer, limits, incident, reference)) }
+                Some(reference) => {
+                    (viewer.allowed(Role::Operator, "Resuming, stopping or granting more", || decisions(viewer, limits, incident, reference)))
+                }
                 None => p.faint { "A room goes on as soon as a human posts in it." }
             }
         }

@@ -187,7 +187,12 @@ pub(super) fn links(chain: &[Link]) -> Markup {
 
 /// How much of a limit is used up, as a bar with its numbers.
 pub(super) fn bar(distance: &Distance) -> Markup {
-    let name = distance.name.trim_end_matches("_max").trim_start_matches("grant_").replace('_', " ");
+    let name = distance
+        .name
+        .trim_end_matches("_max")
+        .trim_end_matches("_microusd")
+        .trim_start_matches("grant_")
+        .replace('_', " ");
     html! {
         span.bar title=(distance.name) {
             (share(&name, distance.current, distance.limit))

@@ -2,7 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use lastword_proto::fact::{Control, Scope};
+use lastword_proto::fact::{Control, Role, Scope};
 use lastword_proto::state::Running;
 use maud::{Markup, html};
 
@@ -35,9 +35,15 @@ pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Re
 fn question(viewer: &Viewer, workspace: &Workspace) -> Markup {
     let open = plural(workspace.conversations, "conversation has", "conversations have");
     let turns = plural(workspace.turns, "turn is", "turns are");
-    let form = |verb: &str, button: Markup| viewer.form(&format!("all-{verb}"), &format!("/workspace/{verb}"), &button);
     html! {
         p { (open) " open work and " (turns) " open." }
+        (viewer.allowed(Role::Operator, "Stopping, pausing or resuming the workspace", || choices(viewer, workspace)))
+    }
+}
+
+fn choices(viewer: &Viewer, workspace: &Workspace) -> Markup {
+    let form = |verb: &str, button: Markup| viewer.form(&format!("all-{verb}"), &format!("/workspace/{verb}"), &button);
+    html! {
         dl.about {
             @match workspace.running {
                 Running::Active | Running::Paused => {

@@ -1,0 +1,154 @@
+import assert from 'node:assert/strict';
+import { after, before, beforeEach, test } from 'node:test';
+import { Broker, accessible, connected, fits, launch, signedIn, until } from './world.mjs';
+
+let browser, broker, page, viewer;
+
+before(async () => {
+  browser = await launch();
+  broker = await Broker.start('[[schedule]]\nname = "weekly"\ncron = "0 9 * * MON"\ntime_zone = "Europe/Berlin"\nto = "#report"\nbody = "Report <b>what</b> was done."\n');
+  for (const name of ['coder', 'tester']) await broker.agent(name);
+  for (const [name, role] of [['vera', 'viewer'], ['anna', 'approver']]) {
+    broker.tokens[name] = (await broker.call('operator', 'POST', '/humans', { name, role })).token;
+  }
+  page = await signedIn(browser, broker);
+  viewer = await signedIn(browser, broker, {}, 'vera');
+});
+
+beforeEach(() => page.goto(`${broker.url}/`));
+
+after(async () => {
+  await browser.close();
+  await broker?.end();
+  assert.deepEqual([page?.errors, viewer?.errors], [[], []]);
+});
+
+const flash = (on = page) => on.locator('#flash');
+const said = (form) => page.locator(`#${form}-said`);
+
+test('a schedule is set by keyboard, and what is wrong is told in the form with all that was typed kept', async () => {
+  await page.keyboard.press('g');
+  await page.keyboard.press('s');
+  await page.waitForURL(/\/schedules$/);
+  await connected(page);
+  await page.locator('#s-weekly').getByText('At 09:00, on Monday, Europe/Berlin').waitFor();
+  await page.getByLabel('Name').fill('nightly');
+  await page.getByLabel('When: minute').fill('often');
+  await page.getByLabel('Time zone').fill('Europe/Berlin');
+  await page.getByLabel('To an agent').fill('tester');
+  await page.getByLabel('What is asked').fill('Run the tests');
+  await page.keyboard.press('Control+Enter');
+  await said('schedule-form').getByText('`cron` "often"').waitFor();
+  // What happens elsewhere leaves both.
+  await broker.call('operator', 'POST', '/schedules', { name: 'other', cron: '0 4 * * *', to: 'coder', body: 'x' });
+  await page.locator('#s-other').waitFor();
+  assert.ok(await said('schedule-form').getByText('`cron` "often"').isVisible());
+  assert.equal(await page.getByLabel('What is asked').inputValue(), 'Run the tests');
+  assert.equal(await page.getByLabel('When: minute').inputValue(), 'often');
+  await page.getByLabel('When: minute').fill('0 2 * * *');
+  await page.keyboard.press('Control+Enter');
+  await page.locator('#s-nightly').getByText('At 02:00, Europe/Berlin').waitFor();
+  await flash().getByText('nightly ticks next at').waitFor();
+  assert.equal(await said('schedule-form').textContent(), '');
+  assert.equal(await page.getByLabel('Name').inputValue(), '', 'the form is for the next one');
+});
+
+test('a schedule runs when a human says so, shows that its work is open, and is removed', async () => {
+  await page.keyboard.press('Control+k');
+  await page.keyboard.type('sched');
+  await until(() => page.locator('#palette-list a').allTextContents().then(String), 'Schedules page');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/schedules$/);
+  await connected(page);
+  const card = page.locator('#s-nightly');
+  await card.getByRole('button', { name: 'Run now' }).click();
+  await flash().getByText('tester was asked').waitFor();
+  await card.locator('.badge', { hasText: 'open' }).waitFor();
+  const { message, turn } = await broker.take('tester');
+  assert.equal(message.body, 'Run the tests');
+  await broker.call('tester', 'POST', `/turns/${turn.id}/finish`, { answer: 'all green' });
+  await card.getByText('number 1, closed').waitFor();
+  await card.getByRole('button', { name: 'Remove' }).click();
+  await card.waitFor({ state: 'detached' });
+  assert.equal((await broker.call('operator', 'GET', '/schedules')).items.some(({ name }) => name === 'nightly'), false);
+});
+
+test('limits of an agent are set on its page, and a refusal stands beside what was typed', async () => {
+  await page.goto(`${broker.url}/agents/coder`);
+  await connected(page);
+  await page.getByText('Set limits of its own').click();
+  await page.getByLabel('Work of its own in an hour').fill('3');
+  await page.getByLabel('Time to acknowledge').fill('soon');
+  await page.locator('#limits-form').getByRole('button', { name: 'Set' }).click();
+  await said('limits-form').getByText('`ack_ms` isn\'t an amount: "soon"').waitFor();
+  await broker.call('operator', 'POST', '/agents/coder/pause');
+  await page.locator('.heading .badge', { hasText: 'paused' }).waitFor();
+  await broker.call('operator', 'POST', '/agents/coder/resume');
+  await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
+  assert.ok(await said('limits-form').isVisible());
+  assert.equal(await page.getByLabel('Work of its own in an hour').inputValue(), '3');
+  await page.getByLabel('Time to acknowledge').fill('90');
+  await page.locator('#limits-form').getByRole('button', { name: 'Set' }).click();
+  await page.locator('#own').getByText('Work of its own in an hour: 3').waitFor();
+  assert.deepEqual((await broker.call('operator', 'GET', '/agents/coder')).limits, { ack_ms: 90000, roots_per_hour_max: 3 });
+  await until(() => page.getByLabel('Time to acknowledge').inputValue(), '90');
+  await page.getByLabel('Time to acknowledge').fill('0');
+  await page.locator('#limits-form').getByRole('button', { name: 'Set' }).click();
+  await page.locator('#own').getByText('Time to acknowledge').waitFor({ state: 'detached' });
+  assert.deepEqual((await broker.call('operator', 'GET', '/agents/coder')).limits, { roots_per_hour_max: 3 });
+});
+
+test('an agent is given more for today on its page', async () => {
+  await page.goto(`${broker.url}/agents/coder`);
+  await connected(page);
+  await page.getByText('Give it more for today').click();
+  await page.getByRole('button', { name: 'Give' }).click();
+  await said('grant-form').getByText('nothing is given').waitFor();
+  await page.getByLabel('Tokens', { exact: true }).fill('50000');
+  await page.getByRole('button', { name: 'Give' }).click();
+  await flash().getByText('coder has more for today').waitFor();
+  await page.locator('.bar', { hasText: 'agent day tokens' }).getByText('050\u202f000').waitFor();
+});
+
+test('an owner gives a human another role, whose pages then have what it may do', async () => {
+  await viewer.goto(`${broker.url}/agents/coder`);
+  await viewer.getByText('Pausing or stopping an agent needs the role operator. Yours is viewer.').waitFor();
+  assert.equal(await viewer.locator('main button').count(), 0);
+  await viewer.getByRole('button', { name: 'Stop…' }).click();
+  await viewer.getByRole('dialog').getByText('Yours is viewer.').waitFor();
+  await page.goto(`${broker.url}/agents/vera`);
+  await connected(page);
+  await page.getByLabel('Role').selectOption('operator');
+  await page.getByRole('button', { name: 'Set the role' }).click();
+  await flash().getByText('vera is operator now').waitFor();
+  await viewer.goto(`${broker.url}/agents/coder`);
+  await viewer.getByRole('button', { name: 'Pause' }).waitFor();
+  await viewer.getByText('Setting limits of its own needs the role owner. Yours is operator.').waitFor();
+  await page.goto(`${broker.url}/agents/operator`);
+  await page.getByLabel('Role').selectOption('viewer');
+  await page.getByRole('button', { name: 'Set the role' }).click();
+  await said('role-form').getByText('the last owner of the workspace').waitFor();
+  assert.equal(await page.getByLabel('Role').inputValue(), 'viewer');
+  await broker.call('operator', 'PATCH', '/humans/vera', { role: 'viewer' });
+});
+
+test('each of these pages fits a window of 375 and has nothing serious that axe finds, light and dark', async () => {
+  await broker.call('operator', 'POST', '/schedules/other/run', {});
+  for (const [who, on] of [['operator', page], ['vera', viewer]]) {
+    for (const colorScheme of ['light', 'dark']) {
+      await on.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+      for (const path of ['/schedules', '/agents', '/agents/coder', '/agents/vera', '/']) {
+        await on.setViewportSize({ width: 375, height: 760 });
+        await on.goto(broker.url + path);
+        await on.evaluate(() => { for (const fold of document.querySelectorAll('main details')) fold.open = true; });
+        if (who === 'operator' && path === '/schedules') {
+          await on.getByRole('button', { name: 'Set', exact: true }).click();
+          await said('schedule-form').getByText('`cron`').waitFor();
+        }
+        await fits(on, `${path} of ${who}`);
+        await on.setViewportSize({ width: 1200, height: 900 });
+        await accessible(on, `${path} of ${who}, ${colorScheme}`);
+      }
+    }
+  }
+});
