@@ -303,7 +303,7 @@
     if (key === 'g') leader = Date.now();
     else if (key === 'j') move(1);
     else if (key === 'k') move(-1);
-    else if (key === 'a' || key === 'r') within(key);
+    else if (key === 'a' || key === 'r' || key === 'l') within(key);
     else if (key === '/') searching();
     else if (key === 'c') composing();
     else if (key === '?') open('help');
@@ -320,7 +320,8 @@
     const typing = event.target.closest?.('input:not([type=checkbox]), textarea, select, [contenteditable]');
     if (typing?.form && event.key === 'Enter' && (event.ctrlKey || event.metaKey)) {
       event.preventDefault();
-      typing.form.requestSubmit($('button.main', typing.form) ?? undefined);
+      // What is typed is sent as words: a button that stands for a choice of its own, as a lift does, is none of it.
+      typing.form.requestSubmit($('button.main:not([name])', typing.form) ?? undefined);
       return;
     }
     if (event.ctrlKey || event.metaKey || event.altKey || event.isComposing) return;

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use crate::program::{Server, lastword};
 
 /// A server with two agents, kilo in its turn on T-1, at the cap of one exchange.
-fn at_the_cap() -> Server {
+pub(crate) fn at_the_cap() -> Server {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("lastword.toml"), "[limits]\ndepth_max = 1\n").unwrap();
     let server = Server::start_in(dir);
@@ -26,6 +26,12 @@ fn at_the_cap() -> Server {
     server
 }
 
+/// The agent asks its human something.
+pub(crate) fn escalate(server: &Server, agent: &str, message: &str) {
+    let token = fs::read_to_string(server.path().join(format!("{agent}.token"))).unwrap();
+    crate::online::escalate(server.first_line["listening"].as_str().unwrap(), token.trim(), message);
+}
+
 #[test]
 fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answers() {
     let server = at_the_cap();
@@ -33,10 +39,8 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
     let refused = server.as_agent("kilo", &again);
     assert!(refused.stderr.contains("(depth_cap)"), "{refused:?}");
     assert!(refused.stderr.contains("\na human: lastword grant T-1 --rounds 2\n"), "{refused:?}");
-    let token = fs::read_to_string(server.path().join("kilo.token")).unwrap();
-    let url = server.first_line["listening"].as_str().unwrap();
     for _ in 0..2 {
-        crate::online::escalate(url, token.trim(), "two more rounds?");
+        escalate(&server, "kilo", "two more rounds?");
     }
     let listed = server.operator(&["escalations"]).ok();
     for part in ["never extended", "2 more rounds  lastword answer esc-1 --lift lift-1"] {
@@ -83,8 +87,7 @@ fn who_asks_and_waits_is_told_what_holds_it_and_the_one_step_that_lets_it_go_on(
     assert_eq!(lines.next().as_deref(), Some("  lastword resume --agent hive"));
     server.operator(&["resume", "--agent", "hive", "--yes"]).ok();
     let taken = server.as_agent("hive", &["inbox", "--wait", "5s", "--json"]).json();
-    let token = fs::read_to_string(server.path().join("hive.token")).unwrap();
-    crate::online::escalate(server.first_line["listening"].as_str().unwrap(), token.trim(), "which colour?");
+    escalate(&server, "hive", "which colour?");
     assert_eq!(lines.next().as_deref(), Some("held: hive waits for the answer to esc-1"));
     assert_eq!(lines.next().as_deref(), Some("  lastword answer esc-1 \"…\""));
     server.operator(&["answer", "esc-1", "blue", "--yes"]).ok();
@@ -93,6 +96,32 @@ fn who_asks_and_waits_is_told_what_holds_it_and_the_one_step_that_lets_it_go_on(
     let output = ask.wait_with_output().unwrap();
     assert!(String::from_utf8(output.stdout).unwrap().contains("I am"));
     assert_eq!(lines.next(), None, "each is said once");
+}
+
+#[test]
+fn who_asks_and_waits_is_told_the_lift_and_gets_the_answer_once_it_is_chosen() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ntask_requests_max = 1\n").unwrap();
+    let server = Server::start_in(dir);
+    for name in ["kilo", "hive", "mike"] {
+        server.agent(name);
+    }
+    let mut ask = lastword(server.path());
+    ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "write it", "--ref", "T-1"]);
+    let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let taken = server.as_agent("kilo", &["inbox", "--wait", "20s", "--json"]).json();
+    server.as_agent("kilo", &["send", "hive", "help"]).ok();
+    assert!(server.as_agent("kilo", &["send", "mike", "help"]).stderr.contains("(task_requests)"));
+    escalate(&server, "kilo", "one more?");
+    assert_eq!(lines.next().as_deref(), Some("held: kilo waits for the answer to esc-1"));
+    assert_eq!(lines.next().as_deref(), Some("  lastword answer esc-1 --lift lift-1"));
+    let given = server.operator(&["answer", "esc-1", "--lift", "lift-1", "--yes"]).ok();
+    assert_eq!(given, "answered esc-1: 4 more requests\n");
+    server.as_agent("kilo", &["send", "mike", "help"]).ok();
+    let finish = ["finish", taken["turn"]["id"].as_str().unwrap(), "written", "--status", "completed"];
+    server.as_agent("kilo", &finish).ok();
+    assert!(String::from_utf8(ask.wait_with_output().unwrap().stdout).unwrap().contains("written"));
 }
 
 #[test]

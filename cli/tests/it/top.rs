@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
+use crate::lifts::{at_the_cap, escalate};
 use crate::program::{Server, lastword};
 use crate::running::wait_for;
 
@@ -111,6 +112,28 @@ fn a_human_sees_what_waits_and_decides_it() {
     server.operator(&["ask", "ops", "Once more", "--ref", "LATER-1", "--wait", "0s"]).ok();
     top.keys("2");
     top.shows(&["LATER-1", "operator → ops REQUEST"]);
+    top.keys("q");
+    assert_eq!(top.ended(), 0);
+}
+
+#[test]
+fn a_human_chooses_a_lift_by_a_key_and_words_extend_nothing() {
+    let server = at_the_cap();
+    let again = ["send", "hive", "again", "--ref", "T-1"];
+    assert_eq!(server.as_agent("kilo", &again).code, 1);
+    for message in ["go on?", "and now?"] {
+        escalate(&server, "kilo", message);
+    }
+    let mut top = Terminal::run(server.path(), &["top"], &[]);
+    top.shows(&["esc-1", "esc-2", "L give more"]);
+    top.keys("eyes, do\r");
+    top.shows(&["answered esc-", "Inbox 1"]);
+    assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
+    top.keys("L");
+    top.shows(&["Give 2 more rounds for esc-", "[y/N]"]);
+    top.keys("y");
+    top.shows(&["answered esc-", ": 2 more rounds", "nothing waits for a human"]);
+    server.as_agent("kilo", &again).ok();
     top.keys("q");
     assert_eq!(top.ended(), 0);
 }

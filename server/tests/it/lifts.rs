@@ -3,6 +3,7 @@
 use lastword_proto::Limits;
 use serde_json::{Value, json};
 
+use crate::console::Browser;
 use crate::exchange::id;
 use crate::mcp::{done, tool};
 use crate::mcp_wire::{offering, result};
@@ -102,6 +103,23 @@ async fn a_human_at_the_agents_client_chooses_a_lift_there() {
     let brought = json!({ "requestState": asked["requestState"], "inputResponses": { "answer": chosen } });
     let settled = result(offering(&world, "kilo", &forms, "tools/call", call(brought))).await;
     assert_eq!(settled["structuredContent"]["lifts"][0]["chosen"], true, "{settled}");
+    world.send("kilo", "hive", "T-1", "again").await.is(201);
+}
+
+#[tokio::test]
+async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
+    let (world, _) = at_the_cap().await;
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    for message in ["go on?", "and now?"] {
+        world.post("kilo", "/v1/escalations", json!({ "message": message })).await.is(201);
+    }
+    let browser = Browser::signed_in(&world).await;
+    let inbox = browser.get("/").await.is(200).has("never extended").has("Words extend nothing; choose what to give:");
+    inbox.has("name=\"lift\" value=\"lift-1\" data-key=\"l\">2 more rounds</button>");
+    browser.post("/escalations/esc-1/answer", &[("answer", "sure, go on")]).await.is(200);
+    world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
+    browser.post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-9")]).await.is(404);
+    browser.post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-1")]).await.is(200).has("kilo goes on");
     world.send("kilo", "hive", "T-1", "again").await.is(201);
 }
 

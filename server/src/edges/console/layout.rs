@@ -243,6 +243,7 @@ fn help() -> Markup {
         ("a", "unfold what is unseen of the call; then go to Approve, where Enter does it; or to the answer"),
         ("Ctrl Enter", "send what is typed"),
         ("r", "go to the reason for a rejection; Enter sends it"),
+        ("l", "go to what the broker offers where a limit caused a question; Enter gives it"),
         ("c", "write a message to an agent"),
         ("/", "search"),
         ("Ctrl K", "find a page, an agent or a conversation"),
