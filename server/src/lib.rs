@@ -19,4 +19,5 @@ mod views;
 
 pub use crate::broker::{BootError, Failed, Handle, Live, Repaired, Unserved, boot, repair};
 pub use crate::calls::Context;
-pub use crate::server::{Config, ConfiguredSchedule, OPERATOR, Server, StartError, reachable};
+pub use crate::calls::schedules::ConfiguredSchedule;
+pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};

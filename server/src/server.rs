@@ -13,7 +13,6 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::Policy;
-use lastword_proto::wire::NewSchedule;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
 use tokio::net::TcpListener;
@@ -22,6 +21,7 @@ use tokio::task::JoinSet;
 
 use crate::broker::{self, BootError, Failed, Handle, Unserved};
 use crate::calls::Context;
+use crate::calls::schedules::{self, ConfiguredSchedule};
 use crate::clock::Source;
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
@@ -63,15 +63,6 @@ pub struct Config {
     pub schedules: Vec<ConfiguredSchedule>,
     /// The clocks by which it runs.
     pub clocks: Source,
-}
-
-/// A schedule that the configuration sets (D13).
-#[derive(Clone, Debug)]
-pub struct ConfiguredSchedule {
-    /// Where it is written, for humans to find: `lastword.toml:12`.
-    pub at: String,
-    /// The schedule.
-    pub schedule: NewSchedule,
 }
 
 impl Config {
@@ -175,7 +166,7 @@ impl Server {
             set_at,
             conformance_fixtures,
             notify,
-            schedules,
+            schedules: configured,
             clocks,
         } = config;
         if conformance_fixtures && !address.ip().is_loopback() {
@@ -199,7 +190,7 @@ impl Server {
         let (handle, broker) = broker::boot_by(clocks, Box::new(log), signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
-        crate::calls::schedules::configure(&handle, schedules).await?;
+        schedules::configure(&handle, configured).await?;
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
@@ -224,7 +215,7 @@ impl Server {
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone()));
-        tasks.spawn(crate::calls::schedules::tick(ctx.clone()));
+        tasks.spawn(schedules::tick(ctx.clone()));
         if !notify.is_empty() {
             let console = format!("{}/", reachable(addr));
             tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());

@@ -16,10 +16,19 @@ use super::{Caller, Context, admitted, ended, fits};
 use crate::broker::{Handle, Live};
 use crate::cron::{Ticks, reference, template};
 use crate::edges::Fault;
-use crate::server::{ConfiguredSchedule, StartError};
+use crate::server::StartError;
 
 /// Longest sleep before the next tick is looked for again: the broker's clock has a pace of its own (L6).
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
+
+/// A schedule that the configuration sets (D13).
+#[derive(Clone, Debug)]
+pub struct ConfiguredSchedule {
+    /// Where it is written, for humans to find: `lastword.toml:12`.
+    pub at: String,
+    /// The schedule.
+    pub schedule: NewSchedule,
+}
 
 /// Sets a schedule.
 pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, Fault> {
