@@ -263,6 +263,8 @@ codes! {
         "Stop repeating what was refused; wait for retry_after_ms and do something else.";
     TurnsOpen "turns_open" 409 "F1" "You have as many open turns as you may"
         "Finish an open turn first, then take this request.";
+    DiskLow "disk_low" 503 "G2" "The broker's disk has too little room"
+        "Try again after retry_after_ms; a human has to make room on the broker's disk.";
 }
 
 #[cfg(test)]

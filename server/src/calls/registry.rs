@@ -11,7 +11,7 @@ use lastword_proto::{Code, Input, Principal, Reply};
 
 use super::turns::microusd;
 use super::{Caller, Context, admitted};
-use crate::broker::Live;
+use crate::broker::{Live, Unserved};
 use crate::edges::Fault;
 use crate::identity::Secret;
 use crate::views::{self, Member};
@@ -189,10 +189,13 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
     show(ctx, name).await
 }
 
-/// A human signed in or opened a page (D12). That a viewer's is no act is no failure.
+/// A human signed in or opened a page (D12). That a viewer's is no act, or that the disk has no room for it, is no failure:
+/// the page is shown.
 pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), Fault> {
-    ctx.handle.submit(Input::Act(human)).await?;
-    Ok(())
+    match ctx.handle.submit(Input::Act(human)).await {
+        Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
+        Err(unserved) => Err(unserved.into()),
+    }
 }
 
 /// Sets what a human may do (H7).
