@@ -7,6 +7,7 @@
     reason = "a transcript that can't be read is a failed test; it shows some facts only"
 )]
 
+mod bounds;
 mod script;
 mod tables;
 mod transcripts;
