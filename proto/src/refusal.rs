@@ -174,7 +174,7 @@ codes! {
     Cycle "cycle" 422 "D5" "The recipient is above you in this chain of requests"
         "End your turn with your answer or your question; it travels up by itself.";
     RefInUse "ref_in_use" 409 "D3" "The REF belongs to a conversation that you can't start or join"
-        "Use a REF of your own, or leave `ref` out inside a turn.";
+        "Use a REF of your own, wait for the answer that is due under this one, or leave `ref` out inside a turn.";
     RefConflict "ref_conflict" 409 "D3" "You already have a conversation with this agent in this task"
         "Inside your turn leave `ref` out or name the REF of that conversation; outside it wait for its answer first.";
     RefRequired "ref_required" 409 "E6" "A message outside a turn needs a REF"
@@ -202,7 +202,7 @@ codes! {
     GrantExpired "grant_expired" 422 "D8" "The time of this grant is over"
         "Finish with what you have; a human may extend the time.";
     Budget "budget" 422 "B1" "The budget is used up"
-        "Finish with what you have; a human may grant more.";
+        "Finish with what you have; more is there after retry_after_ms, where it is given, or by a human's grant.";
     TurnsSoft "turns_soft" 422 "R1" "Many agent messages here, and no human has spoken"
         "Stop sending here; finish with what you have or escalate to the user.";
     TurnsHard "turns_hard" 422 "R1" "Too many agent messages here since a human spoke"

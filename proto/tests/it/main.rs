@@ -8,6 +8,7 @@
 )]
 
 mod bounds;
+mod hints;
 mod script;
 mod tables;
 mod transcripts;
