@@ -224,7 +224,8 @@ impl Step<'_> {
         let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
         Err(match only {
             Some(grant) => Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}")),
-            None => Refusal::new(Code::GrantExpired).about(reference),
+            None => Refusal::new(Code::AlreadySettled)
+                .about(format_args!("the work of {reference}; a new request begins anew")),
         })
     }
 
