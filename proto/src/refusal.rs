@@ -208,7 +208,7 @@ codes! {
     TurnsHard "turns_hard" 422 "R1" "Too many agent messages here since a human spoke"
         "Nothing more can be sent here until a human speaks; finish with what you have.";
     Paused "paused" 409 "H4" "A human has paused this"
-        "Wait; what you have sent is kept, and a human will resume it.";
+        "Wait until a human resumes it, then send this again; what was admitted before is kept.";
     Latched "latched" 409 "R3" "A limit tripped here and holds until a human lifts it"
         "Finish with what you have; only a human's grant or resume lifts it.";
     Stopped "stopped" 409 "H4" "A human has stopped this"
@@ -228,7 +228,7 @@ codes! {
     LeaseLost "lease_lost" 409 "F6" "This turn has ended: its lease was lost, or its request was settled"
         "Stop working on it; take the next message.";
     TurnRequired "turn_required" 409 "D1" "You have several open turns"
-        "Name the one that you mean by its token in the header Lastword-Turn.";
+        "Name the one that you mean by its token: `turn` of a tool, the header Lastword-Turn over HTTP, --turn-token of a command.";
     IdempotencyConflict "idempotency_conflict" 409 "Q1" "That request_id was used for another message"
         "Use a new request_id for a new message.";
     NameTaken "name_taken" 409 "E2" "A live agent has that name"

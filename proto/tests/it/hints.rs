@@ -5,7 +5,9 @@ use lastword_proto::Code;
 use crate::transcripts::transcripts;
 
 /// Refusals that a legitimate team meets.
-const MET: [Code; 17] = [
+const MET: [Code; 36] = [
+    Code::PassiveReply,
+    Code::Cycle,
     Code::RefInUse,
     Code::RefConflict,
     Code::RefRequired,
@@ -13,15 +15,32 @@ const MET: [Code; 17] = [
     Code::HopCap,
     Code::TaskRequests,
     Code::RootAllowance,
+    Code::PairRate,
+    Code::FanOut,
+    Code::GrantMessages,
+    Code::GrantTurns,
     Code::GrantAgents,
     Code::GrantExpired,
     Code::Budget,
     Code::TurnsSoft,
+    Code::TurnsHard,
+    Code::Paused,
     Code::Latched,
+    Code::MutualWait,
+    Code::TurnClosed,
+    Code::LeaseLost,
+    Code::TurnRequired,
+    Code::IdempotencyConflict,
+    Code::ApprovalUsed,
+    Code::ApprovalExpired,
+    Code::DigestMismatch,
     Code::EscalationsOpen,
     Code::ApprovalsOpen,
+    Code::NotApproved,
+    Code::ClaimHeld,
     Code::Unattended,
     Code::TaskQuestions,
+    Code::CausedByRefused,
     Code::TurnsOpen,
 ];
 
