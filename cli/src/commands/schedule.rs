@@ -15,6 +15,9 @@ use crate::session::Authority;
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
+    /// Change it without a terminal, for a script of yours.
+    #[arg(long, global = true)]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -48,7 +51,7 @@ struct Add {
     /// The agent that is asked, or `#action`.
     #[arg(long, value_name = "AGENT")]
     to: String,
-    /// The REF of each tick; `{date}` and `{n}` are filled in. NAME-{n} by default.
+    /// The REF of each tick, such as `NIGHTLY-{date}`; by default NAME, a dash and the tick's number.
     #[arg(long = "ref", value_name = "TEMPLATE")]
     reference: Option<String>,
     /// What is asked.
@@ -66,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 body: add.text,
                 reference: add.reference,
             };
-            let set = cx.deciding(false).await?.set_schedule(&new).await?;
+            let set = cx.deciding(args.yes).await?.set_schedule(&new).await?;
             cx.out.show(&set, |set, _| format!("{} ticks next at {}", set.name, set.next_at))
         }
         Verb::List => {
@@ -77,11 +80,11 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             })
         }
         Verb::Remove { name } => {
-            cx.deciding(false).await?.remove_schedule(&name).await?;
+            cx.deciding(args.yes).await?.remove_schedule(&name).await?;
             cx.out.show(&(), |(), _| format!("{} is removed", escape_line(&name)))
         }
         Verb::Run { name } => {
-            let ran = cx.deciding(false).await?.run_schedule(&name).await?;
+            let ran = cx.deciding(args.yes).await?.run_schedule(&name).await?;
             cx.out.show(&ran, |ran, _| format!("{} was asked; tick {}", escape_line(&ran.to), ran.ticks))
         }
     }

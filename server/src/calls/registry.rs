@@ -129,12 +129,12 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
 /// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
     caller.human()?;
+    let agent = find(ctx, name).await?;
     let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
     if !amends && patch.limits.is_none() {
         let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
         return Err(Fault::new(Code::Malformed, text));
     }
-    let agent = find(ctx, name).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.agent(agent)?;
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
