@@ -4,8 +4,9 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lastword_client::wire::{AgentPatch, Delivery, Finish, Finished, Problem, TurnView};
+use lastword_client::wire::{Delivery, Finish, Finished, Problem, TurnView};
 use lastword_client::{Client, ClientError, Token};
+use lastword_proto::fact::Kind;
 use lastword_proto::{Code, MessageType};
 use tokio::time::{sleep, timeout};
 
@@ -110,14 +111,9 @@ impl Broker {
         })
     }
 
-    /// Whether the token is a human's: only a human may change an agent, and there is none of this name.
+    /// Whether the token is a human's.
     pub(crate) async fn is_human(&self) -> Result<bool, ClientError> {
-        match self.client.amend("-", &AgentPatch::default()).await {
-            Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(true),
-            Err(ClientError::Refused(problem)) if problem.code == Code::Forbidden => Ok(false),
-            Ok(_) => Ok(true),
-            Err(error) => Err(error),
-        }
+        Ok(self.client.agent("me").await?.kind == Kind::Human)
     }
 
     /// The next delivery, however long it takes.

@@ -267,6 +267,26 @@ impl Draft {
     }
 }
 
+/// How deep brackets nest in a JSON text, outside its strings.
+#[must_use]
+pub fn nesting(json: &[u8]) -> u64 {
+    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_u64, 0, false, false);
+    for byte in json {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_string => escaped = true,
+            b'"' => in_string = !in_string,
+            b'{' | b'[' if !in_string => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// The FNV-1a hash of a text, 64 bits.
 pub(crate) fn fnv(text: &str) -> u64 {
     let mut hash = Fnv(FNV_OFFSET);

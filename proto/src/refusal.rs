@@ -174,7 +174,7 @@ codes! {
     Cycle "cycle" 422 "D5" "The recipient is above you in this chain of requests"
         "End your turn with your answer or your question; it travels up by itself.";
     RefInUse "ref_in_use" 409 "D3" "The REF belongs to a conversation that you can't start or join"
-        "Use a REF of your own, or leave `ref` out inside a turn.";
+        "Use a REF of your own, wait for the answer that is due under this one, or leave `ref` out inside a turn.";
     RefConflict "ref_conflict" 409 "D3" "You already have a conversation with this agent in this task"
         "Inside your turn leave `ref` out or name the REF of that conversation; outside it wait for its answer first.";
     RefRequired "ref_required" 409 "E6" "A message outside a turn needs a REF"
@@ -202,13 +202,13 @@ codes! {
     GrantExpired "grant_expired" 422 "D8" "The time of this grant is over"
         "Finish with what you have; a human may extend the time.";
     Budget "budget" 422 "B1" "The budget is used up"
-        "Finish with what you have; a human may grant more.";
+        "Finish with what you have; more is there after retry_after_ms, where it is given, or by a human's grant.";
     TurnsSoft "turns_soft" 422 "R1" "Many agent messages here, and no human has spoken"
         "Stop sending here; finish with what you have or escalate to the user.";
     TurnsHard "turns_hard" 422 "R1" "Too many agent messages here since a human spoke"
         "Nothing more can be sent here until a human speaks; finish with what you have.";
     Paused "paused" 409 "H4" "A human has paused this"
-        "Wait; what you have sent is kept, and a human will resume it.";
+        "Wait until a human resumes it, then send this again; what was admitted before is kept.";
     Latched "latched" 409 "R3" "A limit tripped here and holds until a human lifts it"
         "Finish with what you have; only a human's grant or resume lifts it.";
     Stopped "stopped" 409 "H4" "A human has stopped this"
@@ -228,7 +228,7 @@ codes! {
     LeaseLost "lease_lost" 409 "F6" "This turn has ended: its lease was lost, or its request was settled"
         "Stop working on it; take the next message.";
     TurnRequired "turn_required" 409 "D1" "You have several open turns"
-        "Name the one that you mean by its token in the header Lastword-Turn.";
+        "Name the one that you mean by its token: `turn` of a tool, the header Lastword-Turn over HTTP, --turn-token of a command.";
     IdempotencyConflict "idempotency_conflict" 409 "Q1" "That request_id was used for another message"
         "Use a new request_id for a new message.";
     NameTaken "name_taken" 409 "E2" "A live agent has that name"
@@ -263,6 +263,8 @@ codes! {
         "Stop repeating what was refused; wait for retry_after_ms and do something else.";
     TurnsOpen "turns_open" 409 "F1" "You have as many open turns as you may"
         "Finish an open turn first, then take this request.";
+    DiskLow "disk_low" 503 "G2" "The broker's disk has too little room"
+        "Try again after retry_after_ms; a human has to make room on the broker's disk.";
 }
 
 #[cfg(test)]

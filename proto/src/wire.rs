@@ -15,7 +15,7 @@ mod time;
 mod views;
 mod work;
 
-pub use clock::{ClockState, ClockView, ReadyView};
+pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use explanation::{Explanation, Hold, Link, RefusedSend, Subject};
 pub use lift::{HeldBy, LiftStep, RefusedAt, grant_body};

@@ -21,6 +21,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Input, Out, Reply};
 
 pub(crate) use self::boot::boot_by;
@@ -35,6 +36,8 @@ pub(crate) use self::wakes::{Subscription, Wait};
 use self::boot::idled;
 use self::handle::Shared;
 use self::writer::{Batch, Writing};
+use crate::clock::Stopwatch;
+use crate::disk::LOOK_EVERY;
 
 /// So few commands are written by the judge itself, which spares them the way to another thread; where those before them
 /// were so few, too. Under load a small batch is what came first after a large one, and more is on its way.
@@ -71,6 +74,10 @@ struct Broker {
     batch: Batch,
     /// Whether the last batch was small.
     calm: bool,
+    /// Batches that found no room, as of when the core was built.
+    lost: u64,
+    /// Since the room on the disk was looked at.
+    looked: Stopwatch,
 }
 
 impl Broker {
@@ -90,6 +97,9 @@ impl Broker {
         loop {
             let room = BATCH_MAX.saturating_sub(self.batch.commands);
             let open = self.shared.queue.drain(&mut commands, room, Some(self.idle()), !self.batch.is_empty());
+            if !self.look_at_the_disk() {
+                return false;
+            }
             self.judge(&mut commands);
             if !self.hand_over() {
                 return false;
@@ -102,16 +112,45 @@ impl Broker {
 
     /// How long nothing is due.
     fn idle(&self) -> Duration {
-        self.shared.clock.until(self.core.next_deadline().map(|(due, _why)| due))
+        let space = self.shared.disk.space();
+        let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| space != DiskSpace::Full);
+        let idle = self.shared.clock.until(due);
+        if space == DiskSpace::Enough { idle } else { idle.min(LOOK_EVERY) }
+    }
+
+    /// Looks at the room on the disk now and then. Where a batch found none, memory is ahead of the disk: the core is built
+    /// again from the log. `false` when that can't be read.
+    fn look_at_the_disk(&mut self) -> bool {
+        if self.looked.elapsed() >= LOOK_EVERY {
+            self.shared.disk.look();
+            self.looked = Stopwatch::start();
+        }
+        let lost = self.shared.disk.lost();
+        if lost == self.lost {
+            return true;
+        }
+        match self.writing.rebuild() {
+            Ok(core) => {
+                (self.core, self.lost) = (core, lost);
+                // What was judged behind the lost batch is lost with it; those who wait are told so.
+                self.batch = Batch::behind(self.core.state().seq);
+                true
+            }
+            Err(error) => {
+                self.shared.fail(Failed::unread(&error));
+                false
+            }
+        }
     }
 
     /// Handles commands; what comes of them joins the batch.
     fn judge(&mut self, commands: &mut Vec<Command>) {
-        if let Some(ms) = self.shared.clock.idle() {
+        let runs = self.shared.disk.space() != DiskSpace::Full;
+        if let Some(ms) = self.shared.clock.idle().filter(|_| runs) {
             self.hear(Command::Cast(Input::Idled(None, ms)));
         }
         let now = self.shared.clock.now();
-        if self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
+        if runs && self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
             self.core.handle(now, Input::Tick, &mut self.out);
             self.batch.take(&mut self.out, self.core.state());
         }
@@ -134,6 +173,7 @@ impl Broker {
             Command::Cast(input) => (input, None),
             Command::Look(look) => return Some(look(&self.live())),
         };
+        self.batch.urgent |= matches!(input, Input::Control(..));
         let clock = &self.shared.clock;
         if let Input::Idled(by, ms) = input {
             // What a human accepts is how far it is ahead now: another one may have accepted it a moment ago.
@@ -159,6 +199,11 @@ impl Broker {
         if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
         }
+        if self.shared.disk.lost() > self.lost {
+            // The batch before this one found no room.
+            self.shared.queue.writer_idle();
+            return self.look_at_the_disk();
+        }
         let next = Batch::behind(self.core.state().seq);
         let batch = std::mem::replace(&mut self.batch, next);
         if batch.writes_nothing() {
@@ -175,6 +220,10 @@ impl Broker {
     /// The queue is closed and everything is written: a snapshot spares the next start the replay.
     fn end(self) {
         let Some(mut log) = self.writing.end() else { return };
+        if self.shared.disk.lost() > self.lost {
+            // The state is ahead of the log.
+            return;
+        }
         let _one = self.shared.saving();
         let state = self.core.state();
         let saved = postcard::to_allocvec(state).map(|bytes| log.save_snapshot(state.seq, &bytes));

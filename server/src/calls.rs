@@ -26,6 +26,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_proto::envelope::nesting;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::{AgentName, Ref};
@@ -140,6 +141,16 @@ pub(crate) fn fits<'a>(ctx: &Context, texts: impl IntoIterator<Item = (&'a str, 
             Err(refusal.into())
         }
     }
+}
+
+/// Checks the nesting of a payload that is no message's (L4).
+pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), Fault> {
+    let (max, depth) = (ctx.handle.limits().payload_depth_max, payload.map_or(0, |text| nesting(text.as_bytes())));
+    if depth <= max {
+        return Ok(());
+    }
+    ctx.handle.metrics().refuse(Code::TooLarge);
+    Err(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth).into())
 }
 
 /// The bytes of all texts of a list.

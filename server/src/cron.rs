@@ -117,11 +117,13 @@ mod tests {
     }
 
     #[test]
-    fn ticks_that_stand_too_close_are_refused() {
+    fn ticks_that_are_too_close_are_refused() {
         let least = 10 * 60_000;
-        let of = |cron: &str| Ticks::parse(cron, "UTC").unwrap().check_interval(Time(0), least);
+        let ticks = |cron: &str| Ticks::parse(cron, "UTC").unwrap();
+        let of = |cron: &str| ticks(cron).check_interval(Time(0), least);
         assert!(of("*/5 * * * *").is_err());
         assert!(of("58,59 23 * * *").is_err());
         assert!(of("*/10 * * * *").is_ok());
+        assert!(ticks("*/10 * * * *").check_interval(Time(0), least + 1).is_err());
     }
 }

@@ -13,6 +13,7 @@ pub mod notify;
 mod broker;
 mod calls;
 mod cron;
+mod disk;
 mod priority;
 mod server;
 mod views;

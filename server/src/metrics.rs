@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Code, Fact, Reply};
 
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
@@ -109,7 +110,7 @@ impl Metrics {
     /// All of them, as text; `queue_depth` is the commands that wait for the broker, `clock_ms` how far the wall clock is ahead
     /// of it.
     #[must_use]
-    pub fn text(&self, queue_depth: usize, agents: usize, clock_ms: i64) -> String {
+    pub fn text(&self, (queue_depth, agents, disk): (usize, usize, DiskSpace), clock_ms: i64) -> String {
         let mut out = String::new();
         let mut simple = |name: &str, kind: &str, help: &str, value: u64| {
             // Writing to a string can't fail.
@@ -121,6 +122,8 @@ impl Metrics {
         simple("lastword_facts_total", "counter", "Facts made durable.", load(&self.facts));
         simple("lastword_queue_depth", "gauge", "Commands that wait for the broker.", queue_depth as u64);
         simple("lastword_agents", "gauge", "Agents and humans that can prove who they are.", agents as u64);
+        let shortage = "Room on the disk: 0 enough, 1 low (no new work is taken), 2 full (only controls are taken).";
+        simple("lastword_disk_shortage", "gauge", shortage, disk as u64);
         clock(clock_ms, &mut out);
         self.refusals(&mut out);
         self.notifications(&mut out);
@@ -199,7 +202,8 @@ mod tests {
         metrics.append(Duration::from_micros(300));
         metrics.append(Duration::from_secs(3));
         metrics.refuse(Code::HopCap);
-        let text = metrics.text(0, 0, -61_000);
+        let text = metrics.text((0, 0, DiskSpace::Low), -61_000);
+        assert!(text.contains("lastword_disk_shortage 1\n"), "{text}");
         assert!(text.contains("lastword_clock_difference_seconds -61\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_bucket{le=\"0.0005\"} 1\n"), "{text}");
         assert!(text.contains("lastword_append_seconds_count 2\n"), "{text}");

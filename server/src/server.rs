@@ -13,6 +13,7 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::AgentName;
 use lastword_proto::policy::Policy;
+use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
 use tokio::net::TcpListener;
@@ -23,6 +24,7 @@ use crate::broker::{self, BootError, Failed, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule};
 use crate::clock::Source;
+use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::{Origins, listen};
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
@@ -180,11 +182,15 @@ impl Server {
         };
         let signer = TurnSigner::open(&data_dir).map_err(file_failed(crate::identity::FILE_SECRET_KEY))?;
         let mut index = Index::open(&data_dir)?;
-        index.catch_up(&reader, &mut |_, _| {})?;
+        match index.catch_up(&reader, &mut |_, _| {}) {
+            Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+            caught_up => caught_up?,
+        }
         let unusable = |source| StartError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
-        let (handle, broker) = broker::boot_by(clocks, Box::new(log), signer, limits)?;
+        let disk = Arc::new(Disk::of(&data_dir));
+        let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), Box::new(log), signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
@@ -207,7 +213,7 @@ impl Server {
         };
         let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());
         let keeper = keeper.map_err(file_failed(lastword_store::FILE_SNAPSHOT))?;
-        let follower = follow(index, reader, handle, position, hurry);
+        let follower = follow((index, reader), handle, position, (hurry, disk));
         let follower = follower.map_err(file_failed(lastword_store::FILE_INDEX))?;
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
@@ -250,6 +256,15 @@ impl Server {
     #[cfg(test)]
     pub(crate) const fn context(&self) -> &Context {
         &self.ctx
+    }
+
+    /// Writes a small file of the data directory, readable for its owner alone; on a full disk in the room that is kept.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub fn keep_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
+        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
+        self.ctx.handle.disk().with_reserve(|| write_private(path, bytes), is_full)
     }
 
     /// The file with the human's token.
@@ -375,11 +390,10 @@ fn operator(state: &State) -> Option<(Principal, AgentId)> {
 
 /// Keeps the read model up with the log, on a thread of its own; ends when the broker does.
 fn follow(
-    mut index: Index,
-    reader: Reader,
+    (mut index, reader): (Index, Reader),
     handle: Handle,
     position: watch::Sender<Seq>,
-    hurry: Arc<Notify>,
+    (hurry, disk): (Arc<Notify>, Arc<Disk>),
 ) -> io::Result<thread::JoinHandle<()>> {
     let mut committed = handle.committed();
     drop(handle);
@@ -392,13 +406,31 @@ fn follow(
             let mut reached = |at, _| {
                 position.send_replace(at);
             };
-            if let Err(error) = index.catch_up(&reader, &mut reached) {
-                // The log is untouched by it; audits say so, and the next start catches up.
-                tracing::error!(%error, "the read model no longer follows the log");
-                return;
-            }
+            // What is left on a full disk is for the log.
+            let full = disk.space() == DiskSpace::Full;
+            let caught_up = if full { Ok(()) } else { index.catch_up(&reader, &mut reached) };
+            let room = match caught_up {
+                Ok(()) => !full,
+                Err(error) if error.is_full() => {
+                    tracing::warn!(%error, "the read model waits for room on the disk");
+                    false
+                }
+                Err(error) => {
+                    // The log is untouched by it; audits say so, and the next start catches up.
+                    tracing::error!(%error, "the read model no longer follows the log");
+                    return;
+                }
+            };
             if news.is_err() {
                 return;
+            }
+            if !room {
+                if committed.has_changed().is_err() {
+                    // The broker has ended: the next start catches up.
+                    return;
+                }
+                thread::sleep(LOOK_EVERY);
+                continue;
             }
             // Either way it goes on.
             let _hurried = wait.block_on(async { tokio::time::timeout(INDEX_PACE, hurry.notified()).await }).is_ok();

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use lastword_proto::fact::Recipient;
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Message, Seq};
-use rusqlite::{CachedStatement, Connection, OpenFlags, Transaction};
+use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
 use crate::lines::{self, Lately, Lines};
@@ -95,6 +95,14 @@ pub enum IndexError {
     /// The log can't be read.
     #[error(transparent)]
     Log(#[from] ReadError),
+}
+
+impl IndexError {
+    /// Whether there was no room for it; nothing was written.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        matches!(self, Self::Sqlite { source, .. } if source.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    }
 }
 
 /// The one writer of a read model.

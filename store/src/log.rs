@@ -90,6 +90,14 @@ pub enum AppendError {
     },
 }
 
+impl AppendError {
+    /// Whether there was no room.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
+    }
+}
+
 /// Why a log can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {

@@ -257,7 +257,7 @@ impl From<postcard::Error> for Failure {
 
 fn explain(error: &rusqlite::Error) -> String {
     let advice = match error.sqlite_error_code() {
-        Some(ErrorCode::DiskFull) => "make room there, then restart",
+        Some(ErrorCode::DiskFull) => "make room there",
         Some(ErrorCode::ReadOnly) => "the data directory is read-only; check its mount and its owner",
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another program holds lastword.db; end it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the file is damaged; run `lastword verify`",

@@ -47,7 +47,7 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
         let mut text = table(&["of one grant", "at most", "why"], &bound.rows(&cx.settings.limits), out);
         text.push_str("\n\nWhat a human extends comes on top: an extension says how much it gives.\n\n");
         text.push_str(&bound.unattended(out));
-        if bound.messages > bound.warning_messages {
+        if bound.warns() {
             text.push_str(&format!("\nwarning: more than {} messages for one word of a human", bound.warning_messages));
         }
         text
@@ -85,6 +85,10 @@ impl Bound {
             warning_messages: limits.bound_warning_messages,
             ceiling_messages: limits.bound_ceiling_messages,
         }
+    }
+
+    const fn warns(&self) -> bool {
+        self.messages > self.warning_messages
     }
 
     /// What the whole workspace can cause after the last act of a human (D12).
@@ -144,7 +148,13 @@ mod tests {
     fn a_configuration_without_a_bound_is_refused() {
         let limits = Limits { grant_messages_max: u64::MAX, hops_max: 60, ..Limits::default() };
         assert_eq!(check(&limits).unwrap_err().exit, crate::failure::Exit::Refused);
-        let large = Limits { grant_messages_max: 10_000, hops_max: 60, ..Limits::default() };
-        assert!(check(&large).is_ok(), "the ceiling itself is allowed");
+    }
+
+    #[test]
+    fn the_warning_and_the_ceiling_begin_one_above_their_limits() {
+        let of = |grant_messages_max| Limits { grant_messages_max, hops_max: 60, ..Limits::default() };
+        let (warning, ceiling) = (Limits::default().bound_warning_messages, Limits::default().bound_ceiling_messages);
+        assert!(!Bound::of(&of(warning)).warns() && Bound::of(&of(warning + 1)).warns());
+        assert!(check(&of(ceiling)).is_ok() && check(&of(ceiling + 1)).is_err());
     }
 }

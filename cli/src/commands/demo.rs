@@ -100,7 +100,7 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
 
 /// Leaves the stage as it is until somebody ends the program.
 async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<(), Failure> {
-    let note = Note::write(data, &stage.url)?;
+    let note = Note::write(&stage.server, data, &stage.url)?;
     let token = data.join(FILE_OPERATOR);
     let kept = json!({ "listening": stage.url, "operator_token_file": token, "data": data });
     let console = stage.console()?;

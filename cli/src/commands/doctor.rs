@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use lastword_client::wire::ClockView;
+use lastword_client::wire::{ClockView, DiskSpace};
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
 use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader, SqliteLog};
@@ -180,7 +180,9 @@ async fn server(cx: &Context) -> Vec<Check> {
         Err(error) => Err(error),
     };
     let (grade, finding) = match ready {
-        Ok(ready) => return vec![check("server", Grade::Ok, format!("{url} is ready")), clock(ready.clock)],
+        Ok(ready) => {
+            return vec![check("server", Grade::Ok, format!("{url} is ready")), clock(ready.clock), disk(ready.disk)];
+        }
         Err(ClientError::Unreachable { .. }) => {
             (Grade::Warning, format!("none answers at {url}; `lastword serve` starts one"))
         }
@@ -194,6 +196,17 @@ fn clock(clock: ClockView) -> Check {
         None => check("clock", Grade::Ok, "the broker's is the system clock's".to_owned()),
         Some(note) => check("clock", Grade::Warning, note),
     }
+}
+
+fn disk(space: DiskSpace) -> Check {
+    let (grade, finding) = match space {
+        DiskSpace::Enough => (Grade::Ok, "the data directory has room"),
+        DiskSpace::Low => {
+            (Grade::Failed, "the data directory is low on room, and no new work is taken: make room there")
+        }
+        DiskSpace::Full => (Grade::Failed, "the data directory is full, and only controls are taken: make room there"),
+    };
+    check("disk", grade, finding.to_owned())
 }
 
 /// An agent program: whether it is there, whether it knows of Lastword here, and whether its token works.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lastword_client::wire::{AgentGrant, Extend};
+use lastword_client::wire::{AgentGrant, Extend, IncidentView};
 
 use super::Context;
 use crate::failure::Failure;
@@ -97,5 +97,14 @@ async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(
         return Err(Failure::refused("not granted"));
     }
     let answer = client.grant(reference, &extend).await?;
-    cx.out.show(&answer, |_, _| format!("granted more to {reference}"))
+    let incidents = client.incidents().await?.items;
+    let of_it =
+        |incident: &&IncidentView| incident.reference.as_deref() == Some(reference) && incident.scope == "grant";
+    let still = incidents.iter().filter(of_it).find(|incident| incident.lifted_at.is_none());
+    cx.out.show(&answer, |_, _| match still {
+        None => format!("granted more to {reference}"),
+        Some(held) => {
+            format!("granted more to {reference}; it is not enough, so {} still holds {}", held.code, held.on)
+        }
+    })
 }

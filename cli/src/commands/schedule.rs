@@ -15,6 +15,9 @@ use crate::session::Authority;
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
+    /// Change it without a terminal, for a script of yours.
+    #[arg(long, global = true)]
+    yes: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -24,18 +27,15 @@ enum Verb {
     /// List schedules, and when each ticks next
     List,
     /// Take a schedule away; what its last tick began goes on
-    Remove(Named),
+    Remove {
+        /// Which.
+        name: String,
+    },
     /// Let a schedule run now, as your own request
-    Run(Named),
-}
-
-#[derive(Debug, clap::Args)]
-struct Named {
-    /// Which.
-    name: String,
-    /// Do it without a terminal, for a script of yours.
-    #[arg(long)]
-    yes: bool,
+    Run {
+        /// Which.
+        name: String,
+    },
 }
 
 #[derive(Debug, clap::Args)]
@@ -51,14 +51,11 @@ struct Add {
     /// The agent that is asked, or `#action`.
     #[arg(long, value_name = "AGENT")]
     to: String,
-    /// The REF of each tick; `{date}` and `{n}` are filled in. NAME-{n} by default.
+    /// The REF of each tick, such as `NIGHTLY-{date}`; by default NAME, a dash and the tick's number.
     #[arg(long = "ref", value_name = "TEMPLATE")]
     reference: Option<String>,
     /// What is asked.
     text: String,
-    /// Set it without a terminal, for a script of yours.
-    #[arg(long)]
-    yes: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
@@ -72,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 body: add.text,
                 reference: add.reference,
             };
-            let set = cx.deciding(add.yes).await?.set_schedule(&new).await?;
+            let set = cx.deciding(args.yes).await?.set_schedule(&new).await?;
             cx.out.show(&set, |set, _| format!("{} ticks next at {}", set.name, set.next_at))
         }
         Verb::List => {
@@ -82,12 +79,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
             })
         }
-        Verb::Remove(Named { name, yes }) => {
-            cx.deciding(yes).await?.remove_schedule(&name).await?;
+        Verb::Remove { name } => {
+            cx.deciding(args.yes).await?.remove_schedule(&name).await?;
             cx.out.show(&(), |(), _| format!("{} is removed", escape_line(&name)))
         }
-        Verb::Run(Named { name, yes }) => {
-            let ran = cx.deciding(yes).await?.run_schedule(&name).await?;
+        Verb::Run { name } => {
+            let ran = cx.deciding(args.yes).await?.run_schedule(&name).await?;
             cx.out.show(&ran, |ran, _| format!("{} was asked; tick {}", escape_line(&ran.to), ran.ticks))
         }
     }

@@ -1,9 +1,8 @@
 //! `lastword serve`: the server.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs;
+use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lastword_server::clock::Source;
@@ -100,7 +99,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let mut end = End::listen()?;
     let server = Server::start(config).await?;
     let url = format!("http://{}", server.addr());
-    let note = Note::write(&data, &url)?;
+    let note = Note::write(&server, &data, &url)?;
     let code = server.sign_in_code().map_err(Failure::unavailable)?;
     let listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
     cx.out.show(&listening, |_, _| {
@@ -165,12 +164,13 @@ impl End {
 pub(super) struct Note(PathBuf);
 
 impl Note {
-    pub(super) fn write(data: &Path, url: &str) -> io::Result<Self> {
+    pub(super) fn write(server: &Server, data: &Path, url: &str) -> Result<Self, Failure> {
         let path = data.join(FILE_SERVER);
-        let draft = data.join(format!("{FILE_SERVER}.new"));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
-        writeln!(file, "{}", json!({ "url": url, "pid": std::process::id() }))?;
-        fs::rename(draft, &path)?;
+        let note = format!("{}\n", json!({ "url": url, "pid": std::process::id() }));
+        server.keep_file(&path, note.as_bytes()).map_err(|error| {
+            Failure::unavailable(format!("{}: {error}", path.display()))
+                .hint("look at the disk and the room on it, then start the server again")
+        })?;
         Ok(Self(path))
     }
 }

@@ -50,7 +50,7 @@ pub(crate) struct Stage {
     pub(crate) mode: Mode,
     pub(crate) human: Client,
     pub(crate) url: String,
-    server: Server,
+    pub(crate) server: Server,
     agents: Vec<Child>,
     tokens: Vec<(&'static str, String)>,
 }

@@ -169,3 +169,28 @@ fn humans_are_added_listed_and_given_a_role() {
     let last = server.operator(&["human", "role", "operator", "viewer", "--yes"]);
     assert!(last.code == 1 && last.stderr.contains("last owner"), "{last:?}");
 }
+
+#[test]
+fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_messages_max = 2\n").unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    server.operator(&["ask", "kilo", "write it", "--ref", "T-1", "--wait", "0s"]).ok();
+    let turn = server.as_agent("kilo", &["inbox", "--wait", "5s", "--json"]).json()["turn"]["id"].clone();
+    assert_eq!(server.as_agent("kilo", &["send", "hive", "review it"]).code, 1);
+    let grant = || server.operator(&["grant", "T-1", "--messages", "1", "--yes"]).ok();
+    assert_eq!(grant(), "granted more to T-1; it is not enough, so grant_messages still holds grant-1\n");
+    assert_eq!(grant(), "granted more to T-1\n");
+    server.as_agent("kilo", &["send", "hive", "review it"]).ok();
+    server.as_agent("kilo", &["finish", turn.as_str().unwrap(), "done", "--status", "completed"]).ok();
+    let ended = server.operator(&["grant", "T-1", "--messages", "1", "--yes"]);
+    assert!(ended.stderr.contains("a new request begins anew (already_settled)"), "{ended:?}");
+    let nightly = ["schedule", "add", "nightly", "run the tests", "--to", "hive", "--cron", "0 2 * * *"];
+    assert_eq!(server.operator(&nightly).code, 1, "nobody sits at a terminal");
+    server.operator(&[&nightly[..], &["--yes"]].concat()).ok();
+    server.operator(&["schedule", "run", "nightly", "--yes"]).ok();
+    assert!(server.operator(&["schedule", "list"]).ok().contains("nightly"));
+    server.operator(&["schedule", "remove", "nightly", "--yes"]).ok();
+}

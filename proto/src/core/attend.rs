@@ -8,10 +8,12 @@ use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
 
 impl Step<'_> {
-    /// A human signed in or opened a page: one fact an hour is enough (D12).
+    /// A human signed in or opened a page: one fact an hour is enough, or a quarter of a shorter `unattended_ms` (D12).
     pub(super) fn act(&mut self, by: Principal) -> Outcome {
         self.human(by, Role::Approver)?;
-        if self.now.since(self.state().last_human_act) >= HOUR_MS {
+        let unattended_ms = self.state().limits.unattended_ms;
+        let least = if unattended_ms == 0 { HOUR_MS } else { HOUR_MS.min(unattended_ms / 4) };
+        if self.now.since(self.state().last_human_act) >= least {
             self.record(Fact::HumanActed { by: by.agent() });
         }
         Ok(Reply::Done)

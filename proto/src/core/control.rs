@@ -110,7 +110,7 @@ impl Step<'_> {
             let Some(incident) = self.state().grants[&grant].latched.get() else { continue };
             let code = self.state().incidents.get(&incident).map(|i| i.code);
             let extension = code.map(|c| once_more(c, &self.state().limits)).unwrap_or_default();
-            self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
+            self.extend_grant(by.agent(), grant, extension);
             lifted.extend(self.lift_grant(by.agent(), grant));
         }
         lifted
@@ -128,7 +128,7 @@ impl Step<'_> {
         let grants = self.open_grants(conv, only)?;
         let mut lifted = Vec::new();
         for grant in grants {
-            self.record(Fact::GrantExtended { grant, by: by.agent(), extension });
+            self.extend_grant(by.agent(), grant, extension);
             lifted.extend(self.lift_grant(by.agent(), grant));
         }
         self.out.effects.push(Effect::WakeAll);

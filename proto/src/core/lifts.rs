@@ -95,11 +95,32 @@ impl Step<'_> {
     /// The broker's own sentence and lifts, where a limit that the task met caused its question (H6).
     pub(super) fn offer_lifts(&mut self, escalation: EscalationId, task: TaskId) {
         let Some(met) = self.state().tasks[&task].met().cloned() else { return };
-        let cost = self.state().limits.grant_cost_microusd_max;
-        let lifts: Vec<Lift> = Lift::of(met.code, cost).into_iter().collect();
+        let lifts: Vec<Lift> = self.lift_of(&met).into_iter().collect();
         if !lifts.is_empty() {
             self.record(Fact::EscalationLifts { escalation, met, lifts });
         }
+    }
+
+    /// The step that lifts what a task met: of a budget it gives what is used up, and none where only the agent's day is.
+    fn lift_of(&self, met: &Met) -> Option<Lift> {
+        if met.code != Code::Budget {
+            return Lift::of(met.code, 0);
+        }
+        let spent = crate::guards::budget_of_grant(self.state(), self.state().grants.get(&met.grant)?)?;
+        let money = spent.subject.as_deref() == Some(crate::guards::MONEY);
+        Lift::of(met.code, if money { self.state().limits.grant_cost_microusd_max } else { 0 })
+    }
+
+    /// Gives more to a grant. Where it is latched, tokens, money and time count from what is used by now, so that what
+    /// is given is there (H6).
+    pub(super) fn extend_grant(&mut self, by: AgentId, id: GrantId, mut extension: Extension) {
+        let grant = self.state().grants.get(&id).filter(|grant| grant.latched.is_some());
+        let over = grant.map(|grant| crate::guards::overrun(self.state(), grant, self.now)).unwrap_or_default();
+        let Extension { tokens, cost_microusd, time_ms, .. } = &mut extension;
+        for (given, over) in [(tokens, over.tokens), (cost_microusd, over.cost_microusd), (time_ms, over.time_ms)] {
+            *given = if *given == 0 { 0 } else { given.saturating_add(over) };
+        }
+        self.record(Fact::GrantExtended { grant: id, by, extension });
     }
 
     /// A human chose a lift: it extends and resumes the task in one act (H6).
@@ -141,7 +162,7 @@ impl Step<'_> {
             Lift::Requests(requests) => {
                 // Requests belong to the task that asks, which is not always the first of its grant.
                 let extension = Extension { requests: 0, ..lift.extension() };
-                self.record(Fact::GrantExtended { grant, by, extension });
+                self.extend_grant(by, grant, extension);
                 self.record(Fact::RequestsGranted { task, by, requests });
             }
             Lift::Messages(_)
@@ -149,7 +170,7 @@ impl Step<'_> {
             | Lift::Agents(_)
             | Lift::Tokens(_)
             | Lift::CostMicroUsd(_)
-            | Lift::TimeMs(_) => self.record(Fact::GrantExtended { grant, by, extension: lift.extension() }),
+            | Lift::TimeMs(_) => self.extend_grant(by, grant, lift.extension()),
         }
         self.lift_grant(by, grant);
     }
@@ -203,7 +224,8 @@ impl Step<'_> {
         let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
         Err(match only {
             Some(grant) => Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}")),
-            None => Refusal::new(Code::GrantExpired).about(reference),
+            None => Refusal::new(Code::AlreadySettled)
+                .about(format_args!("the work of {reference}; a new request begins anew")),
         })
     }
 

@@ -6,6 +6,9 @@ use crate::ids::{DAY_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Grant, State};
 
+/// The subject of a refusal for money, and not for tokens.
+pub(crate) const MONEY: &str = "money";
+
 /// The budget of the grant, or of the sender's day, is used up.
 pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
     if view.to_human() {
@@ -23,10 +26,10 @@ pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
 /// The limit and value of the grant's budget that is used up.
 pub(crate) fn exceeded(state: &State, grant: &Grant) -> Option<Refusal> {
     let limits = &state.limits;
-    let tokens = (grant.spend.tokens, limits.grant_tokens_max.saturating_add(grant.extension().tokens));
-    let cost_max = limits.grant_cost_microusd_max;
-    let cost_max = if cost_max == 0 { 0 } else { cost_max.saturating_add(grant.extension().cost_microusd) };
-    over(tokens).or_else(|| over((grant.spend.cost_microusd, cost_max)))
+    let with = |max: u64, more: u64| if max == 0 { 0 } else { max.saturating_add(more) };
+    let tokens = (grant.spend.tokens, with(limits.grant_tokens_max, grant.extension().tokens));
+    let cost = (grant.spend.cost_microusd, with(limits.grant_cost_microusd_max, grant.extension().cost_microusd));
+    over(tokens).or_else(|| over(cost).map(|refusal| refusal.about(MONEY)))
 }
 
 /// The limit and value of the agent's budget of today that is used up.

@@ -27,8 +27,8 @@ mod turn;
 mod wait;
 mod windows;
 
-pub(crate) use budget::{exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
-pub(crate) use totals::trips_again;
+pub(crate) use budget::{MONEY, exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
+pub(crate) use totals::{overrun, trips_again};
 
 /// A rule that can refuse a message.
 #[derive(Clone, Copy)]

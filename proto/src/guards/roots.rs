@@ -41,4 +41,5 @@ fn day_allowance(state: &State, agent: &Agent, now: Time, requests: u64) -> Opti
     let would_be = agent.day.on(now).root_messages + 2 * requests;
     (would_be > max)
         .then(|| Refusal::new(Code::RootAllowance).numbers(max, would_be).retry_after(DAY_MS - now.0 % DAY_MS))
+        .map(|refusal| refusal.about(format_args!("waking messages of {}'s day", agent.name())))
 }

@@ -36,9 +36,15 @@ fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
     let own = view.task().map(|t| t.conv);
     let held = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running);
     match (held, &view.line.plan) {
-        (Some(conv), _) => Some(Refusal::new(code).about(view.state.ref_of(conv)?)),
-        (None, Plan::Open(reference, parent)) => (view.state.running_in_new(reference.as_str(), *parent) == running)
-            .then(|| Refusal::new(code).about(reference)),
+        (Some(conv), _) => {
+            let holder = view.state.holder_of(conv, running).or_else(|| view.state.ref_of(conv))?;
+            Some(Refusal::new(code).about(holder))
+        }
+        (None, Plan::Open(reference, parent)) if view.state.running_in_new(reference.as_str(), *parent) == running => {
+            let holder = view.state.holder_of_new(reference.as_str(), *parent, running);
+            Some(Refusal::new(code).about(holder.unwrap_or(reference)))
+        }
+        (None, Plan::Open(..)) => None,
         (None, Plan::Existing(_) | Plan::None) => None,
     }
 }

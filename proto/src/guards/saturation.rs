@@ -1,17 +1,28 @@
 //! L4: what is full is refused, never queued without bound.
 
 use super::View;
+use crate::envelope::nesting;
 use crate::refusal::{Code, Refusal};
+use crate::state::State;
 
 /// Until a full queue has probably moved, in ms.
 const RETRY_MS: u64 = 1_000;
 
-/// A body or payload longer than `body_bytes_max`.
+/// A body or payload longer than `body_bytes_max`, or a payload nested deeper than `payload_depth_max`.
 pub(super) fn too_large(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.body_bytes_max;
     let payload = view.draft.payload.as_ref().map_or(0, |p| p.len());
     let longest = view.draft.body.len().max(payload) as u64;
-    (longest > max).then(|| Refusal::new(Code::TooLarge).numbers(max, longest))
+    if longest > max {
+        return Some(Refusal::new(Code::TooLarge).numbers(max, longest));
+    }
+    too_deep(view.state, view.draft.payload.as_deref())
+}
+
+/// A payload that is nested deeper than `payload_depth_max`.
+fn too_deep(state: &State, payload: Option<&str>) -> Option<Refusal> {
+    let (max, depth) = (state.limits.payload_depth_max, nesting(payload?.as_bytes()));
+    (depth > max).then(|| Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth))
 }
 
 /// The recipient's queue holds `inbox_max` requests.

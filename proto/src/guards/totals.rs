@@ -1,6 +1,7 @@
 //! D8: what one grant can cause in all, whatever the shape of the tree. These always hold (G7).
 
 use super::View;
+use crate::fact::Extension;
 use crate::ids::Time;
 use crate::refusal::{Code, Refusal};
 use crate::state::{Grant, State};
@@ -9,7 +10,8 @@ use crate::state::{Grant, State};
 pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
     let over = grant.end.is_some() || (grant.clock_stopped_at.is_none() && view.now >= grant.expires_at);
-    over.then(|| Refusal::new(Code::GrantExpired))
+    let (whole, age) = (grant.expires_at.since(grant.opened_at), view.now.since(grant.opened_at));
+    over.then(|| Refusal::new(Code::GrantExpired).numbers(whole, age))
 }
 
 /// Its waking messages are used up: a request takes two, its own and its answer's (F6).
@@ -58,6 +60,19 @@ pub(crate) fn trips_again(state: &State, grant: &Grant, now: Time) -> bool {
         Some(Code::GrantExpired) => time,
         Some(Code::Budget) => super::budget_of_grant(state, grant).is_some(),
         Some(_) | None => false,
+    }
+}
+
+/// By how much a grant has passed its limits of tokens, money and time: a turn reports what it spent when it ends.
+pub(crate) fn overrun(state: &State, grant: &Grant, now: Time) -> Extension {
+    let (limits, more) = (&state.limits, grant.extension());
+    let past =
+        |used: u64, max: u64, more: u64| if max == 0 { 0 } else { used.saturating_sub(max.saturating_add(more)) };
+    Extension {
+        tokens: past(grant.spend.tokens, limits.grant_tokens_max, more.tokens),
+        cost_microusd: past(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd),
+        time_ms: grant.clock_stopped_at.get().unwrap_or(now).since(grant.expires_at),
+        ..Extension::NONE
     }
 }
 

@@ -6,6 +6,7 @@ use alloc::vec::Vec;
 
 use super::{Conversation, Few, Running, State};
 use crate::ids::{ConvId, GrantId};
+use crate::names::Ref;
 
 /// The texts that a REF begins with up to a `/`, the longest first.
 fn prefixes(reference: &str) -> impl Iterator<Item = &str> {
@@ -91,6 +92,20 @@ impl State {
         }
         let above = self.named_above(reference).chain(parent);
         above.map(|conv| self.running_in(conv)).max().unwrap_or_default()
+    }
+
+    /// The REF whose own pause or stop holds a conversation: the one to resume.
+    #[must_use]
+    pub fn holder_of(&self, conv: ConvId, running: Running) -> Option<&Ref> {
+        let up = self.up(conv);
+        let mut all = up.iter().filter_map(|id| self.conversations.get(id));
+        all.find(|conv| conv.running == running).map(|conv| &conv.reference)
+    }
+
+    /// The same for one that would be opened under this REF, from `parent`.
+    #[must_use]
+    pub fn holder_of_new(&self, reference: &str, parent: Option<ConvId>, running: Running) -> Option<&Ref> {
+        self.named_above(reference).chain(parent).find_map(|conv| self.holder_of(conv, running))
     }
 
     /// Whether a hard limit holds a conversation: its own latch, or one above in the same grant (R3).

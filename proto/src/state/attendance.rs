@@ -39,7 +39,8 @@ impl State {
             && self.agent(by).is_some_and(|agent| agent.is_human() && agent.role != Role::Viewer)
         {
             self.last_human_act = at;
-            if at.since(self.attendance.counted_from) >= HOUR_MS || self.attendance.told > 0 {
+            let unarmed = self.attendance.timer.get().is_none();
+            if at.since(self.attendance.counted_from) >= HOUR_MS || self.attendance.told > 0 || unarmed {
                 self.attendance.counted_from = at;
                 self.attendance.told = 0;
                 self.arm_attendance();
@@ -47,10 +48,11 @@ impl State {
         }
     }
 
-    /// Sets the timer for the next part of `unattended_ms` of which the humans are told.
+    /// Sets the timer for the next part of `unattended_ms` of which the humans are told, once there is one.
     pub(super) fn arm_attendance(&mut self) {
         let (max, from, told) = (self.limits.unattended_ms, self.attendance.counted_from, self.attendance.told);
         let next = TOLD_AT_PERCENT.into_iter().find(|percent| *percent > told && max > 0);
+        let next = next.filter(|_| self.agents.iter().any(super::Agent::is_human));
         let due = next.map(|percent| from.plus(max / 100 * percent));
         let before = core::mem::replace(&mut self.attendance.timer, due.into());
         if let Some(before) = before.get() {

@@ -42,4 +42,20 @@ pub struct ReadyView {
     pub ready: bool,
     /// Its clock.
     pub clock: ClockView,
+    /// The room on the disk of its data directory.
+    #[serde(default)]
+    pub disk: DiskSpace,
+}
+
+/// The room on a disk.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DiskSpace {
+    /// Everything is taken.
+    #[default]
+    Enough,
+    /// What starts or prolongs work is refused as `disk_low`.
+    Low,
+    /// An append found no room: everything but controls is refused as `disk_low`, and no timer runs.
+    Full,
 }

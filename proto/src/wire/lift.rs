@@ -45,7 +45,8 @@ impl LiftStep {
     pub fn of(refusal: &Refusal, at: RefusedAt<'_>) -> Option<Self> {
         let of_day = refusal.code == Code::Budget && refusal.retry_after_ms.is_some();
         match refusal.code {
-            Code::RootAllowance => at.agent.map(more_roots),
+            Code::RootAllowance if refusal.subject.is_some() => at.agent.map(the_task_itself),
+            Code::RootAllowance => at.agent.map(|agent| more_roots(agent, refusal.limit)),
             Code::Budget if of_day => at.agent.map(more_for_today),
             Code::Unattended => Some(Self {
                 call: "POST /v1/workspace/resume".into(),
@@ -54,7 +55,11 @@ impl LiftStep {
             }),
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard => at.reference.map(|on| resume(on, None)),
-            code => at.reference.and_then(|reference| extend(Lift::of(code, 0)?, reference)),
+            code => {
+                let money = refusal.subject.as_deref() == Some(crate::guards::MONEY);
+                let cost = refusal.limit.filter(|_| money).unwrap_or(0);
+                at.reference.and_then(|reference| extend(Lift::of(code, cost)?, reference))
+            }
         }
     }
 }
@@ -117,11 +122,21 @@ fn resume(on: &str, agent: Option<&str>) -> LiftStep {
     LiftStep { call, cli, text: alloc::format!("A human resumes {on}.") }
 }
 
-fn more_roots(agent: &str) -> LiftStep {
+fn more_roots(agent: &str, limit: Option<u64>) -> LiftStep {
+    let twice = limit.unwrap_or(10).saturating_mul(2);
     LiftStep {
-        call: alloc::format!("PATCH /v1/agents/{agent} {{\"limits\":{{\"roots_per_hour_max\":20}}}}"),
-        cli: alloc::format!("lastword agent set {agent} --roots-per-hour 20"),
+        call: alloc::format!("PATCH /v1/agents/{agent} {{\"limits\":{{\"roots_per_hour_max\":{twice}}}}}"),
+        cli: alloc::format!("lastword agent set {agent} --roots-per-hour {twice}"),
         text: alloc::format!("A human gives {agent} a larger number of roots an hour, or the task itself."),
+    }
+}
+
+/// What the agent can't start by itself today is work of a human's grant once a human asks for it.
+fn the_task_itself(agent: &str) -> LiftStep {
+    LiftStep {
+        call: alloc::format!("POST /v1/messages {{\"type\":\"request\",\"to\":\"{agent}\",\"body\":\"…\"}}"),
+        cli: alloc::format!("lastword ask {agent} \"…\""),
+        text: alloc::format!("A human gives {agent} the task itself."),
     }
 }
 
@@ -152,6 +167,12 @@ mod tests {
         assert_eq!(step.cli, "lastword grant T-1/2 --time 24h");
         let step = LiftStep::of(&Refusal::new(Code::Budget).retry_after(5), at).unwrap();
         assert_eq!(step.cli, "lastword grant --agent kilo --tokens 50000");
+        let step = LiftStep::of(&Refusal::new(Code::Budget).numbers(2_000_000, 2_000_000).about("money"), at).unwrap();
+        assert_eq!(step.cli, "lastword grant T-1/2 --cost 2.0");
+        let roots = Refusal::new(Code::RootAllowance).numbers(30, 31);
+        assert_eq!(LiftStep::of(&roots, at).unwrap().cli, "lastword agent set kilo --roots-per-hour 60");
+        let step = LiftStep::of(&roots.about("waking messages of kilo's day"), at).unwrap();
+        assert_eq!(step.cli, "lastword ask kilo \"…\"");
         assert_eq!(LiftStep::of(&Refusal::new(Code::Cycle), at), None);
     }
 }

@@ -7,6 +7,8 @@
     reason = "a transcript that can't be read is a failed test; it shows some facts only"
 )]
 
+mod bounds;
+mod hints;
 mod script;
 mod tables;
 mod transcripts;

@@ -33,6 +33,7 @@ pub(crate) struct World {
     turns: BTreeMap<String, TurnId>,
     proofs: BTreeMap<String, Principal>,
     step_ms: u64,
+    one_off: Option<(String, i64)>,
 }
 
 /// The broker that plays a transcript.
@@ -46,6 +47,8 @@ pub(crate) enum Broker<'a> {
     Observing(&'a str),
     /// Ours, where time passes before each line and what is closed is forgotten soon.
     Walking { retention_ms: u64, step_ms: u64 },
+    /// Ours, where a limit is one more or one less than the transcript says.
+    OneOff { limit: &'a str, by: i64 },
 }
 
 /// Plays `script`; gives it back with what really happened.
@@ -59,7 +62,12 @@ pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
         turns: BTreeMap::new(),
         proofs: BTreeMap::new(),
         step_ms: 0,
+        one_off: None,
     };
+    if let Broker::OneOff { limit, by } = broker {
+        world.one_off = Some((limit.to_owned(), by));
+        world.set(limit, world.limits.value(limit).expect("a limit"));
+    }
     if let Broker::Walking { retention_ms, step_ms } = broker {
         world.limits.retention_ms = retention_ms;
         world.step_ms = step_ms;
@@ -133,7 +141,7 @@ impl World {
             }
             ["limit", setting] => {
                 let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
-                assert!(self.limits.set(name, value.parse().unwrap()), "no limit is called {name}");
+                self.set(name, value.parse().unwrap());
                 self.give(Input::Configure(Box::new(self.limits.clone())))
             }
             ["observe", guard] => {
@@ -162,6 +170,11 @@ impl World {
             [who, verb, rest @ ..] if who.ends_with(':') => self.act(who.trim_end_matches(':'), verb, rest),
             _ => panic!("what is `{line}`?"),
         }
+    }
+
+    fn set(&mut self, limit: &str, value: u64) {
+        let by = self.one_off.as_ref().filter(|(name, _)| name == limit).map_or(0, |(_, by)| *by);
+        assert!(self.limits.set(limit, value.saturating_add_signed(by)), "no limit is called {limit}");
     }
 
     fn register(&mut self, name: &str, kind: Kind, rest: &[&str]) -> Vec<String> {
@@ -236,10 +249,7 @@ impl World {
                 }
                 Input::LimitAgent(by, self.id(name), Box::new(limits))
             }
-            ("grant-agent", [name, ..]) => {
-                let tokens = option(rest, "tokens=").map_or(0, |n| n.parse().unwrap());
-                Input::GrantAgent(by, self.id(name), Spend { tokens, cost_microusd: 0 })
-            }
+            ("grant-agent", [name, ..]) => Input::GrantAgent(by, self.id(name), spend(rest)),
             ("role", [name, role]) => Input::SetRole(by, self.id(name), Role::from_word(role).unwrap()),
             ("acts", []) => Input::Act(by),
             ("schedule", [name, to, ..]) => {
@@ -267,7 +277,8 @@ impl World {
             ("claim", [resource, mode, ..]) => {
                 let mode = ClaimMode::from_word(mode).unwrap();
                 let resource = Resource::new(resource).unwrap();
-                Input::Claim(by, turn, Box::new(ClaimDraft { resource, mode, ttl_ms: 60_000, key: key(rest) }))
+                let ttl_ms = option(rest, "ttl=").map_or(60_000, |n| n.parse().unwrap());
+                Input::Claim(by, turn, Box::new(ClaimDraft { resource, mode, ttl_ms, key: key(rest) }))
             }
             ("room", [name, members @ ..]) => {
                 let members = members.iter().map(|m| AgentName::new(m).unwrap()).collect();
@@ -292,15 +303,15 @@ impl World {
             }
             ("grant", [reference, ..]) => {
                 let more = |key| option(rest, key).map_or(0, |n: &str| n.parse().unwrap());
-                let (messages, requests) = (more("messages="), more("requests="));
+                let Spend { tokens, cost_microusd } = spend(rest);
                 let extension = Extension {
-                    messages,
-                    requests,
-                    tokens: more("tokens="),
+                    messages: more("messages="),
+                    requests: more("requests="),
                     turns: more("turns="),
                     agents: more("agents="),
                     time_ms: more("time="),
-                    ..Extension::default()
+                    tokens,
+                    cost_microusd,
                 };
                 if let Some(rounds) = option(rest, "rounds=") {
                     let conv = self.conv(reference);
@@ -482,6 +493,7 @@ fn draft(words: &[&str], turn: Option<TurnId>) -> Draft {
         wait_ms: number("wait="),
         eta_ms: number("eta="),
         acknowledged: rest.contains(&"acknowledged"),
+        payload: option(&rest, "payload=").map(Into::into),
         caused_by: option(&rest, "caused_by=").and_then(Seq::parse),
         priority: option(&rest, "priority=").and_then(Priority::from_word).unwrap_or(Priority::Normal),
         turn,
@@ -489,18 +501,22 @@ fn draft(words: &[&str], turn: Option<TurnId>) -> Draft {
     }
 }
 
+fn spend(words: &[&str]) -> Spend {
+    let number = |key| option(words, key).map_or(0, |n: &str| n.parse().unwrap());
+    Spend { tokens: number("tokens="), cost_microusd: number("cost=") }
+}
+
 fn finish(words: &[&str]) -> Finish {
     let status = words.first().and_then(|w| FinishStatus::from_word(w));
     let rest = if status.is_some() { &words[1..] } else { words };
     let parts = |key| option(rest, key).map(|p| p.split(',').map(Into::into).collect()).unwrap_or_default();
-    let spend =
-        option(rest, "tokens=").map(|t| lastword_proto::fact::Spend { tokens: t.parse().unwrap(), cost_microusd: 0 });
+    let reported = rest.iter().any(|w| w.starts_with("tokens=") || w.starts_with("cost="));
     Finish {
         status,
         body: text(rest).into(),
         completed: parts("done="),
         failed: parts("failed="),
-        spend,
+        spend: reported.then(|| spend(rest)),
         ..Finish::default()
     }
 }

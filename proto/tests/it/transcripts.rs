@@ -15,7 +15,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/transcripts")
 }
 
-fn transcripts() -> Vec<(String, String)> {
+pub(crate) fn transcripts() -> Vec<(String, String)> {
     let mut found: Vec<(String, String)> = std::fs::read_dir(folder())
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -39,7 +39,7 @@ fn off(name: &str) -> Off {
 
 /// The inputs of a played transcript, each with what it came to. A message stands there with its ends and its words
 /// for its number, so that a fact more or less before it is no difference.
-fn exchanges(played: &str) -> Vec<(String, Vec<String>)> {
+pub(crate) fn exchanges(played: &str) -> Vec<(String, Vec<String>)> {
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     for line in played.lines() {
@@ -72,7 +72,7 @@ fn numberless(word: &str, said: &BTreeMap<&str, String>) -> String {
 const SHOWN_MAX: usize = 6;
 
 /// The first inputs that come to something else: what they come to (`<`), and what instead (`>`).
-fn otherwise(expected: &str, actual: &str) -> Option<String> {
+pub(crate) fn otherwise(expected: &str, actual: &str) -> Option<String> {
     let pairs = exchanges(expected).into_iter().zip(exchanges(actual));
     let different: Vec<_> = pairs.filter(|(with, without)| with != without).collect();
     let mut text = String::new();

@@ -15,7 +15,8 @@ use super::recent::Recent;
 use super::wakes::Wakes;
 use super::writer::{Batch, Writing};
 use super::{Broker, QUEUE_MAX};
-use crate::clock::{Clock, Source};
+use crate::clock::{Clock, Source, Stopwatch};
+use crate::disk::Disk;
 use crate::identity::{Directory, TurnSigner};
 use crate::metrics::Metrics;
 
@@ -52,12 +53,12 @@ pub enum BootError {
 /// # Errors
 /// The log can't be read or written.
 pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
-    boot_by(Source::machine(), log, signer, limits)
+    boot_by((Source::machine(), Arc::default()), log, signer, limits)
 }
 
-/// The same, by these clocks.
+/// The same, by these clocks and on this disk.
 pub(crate) fn boot_by(
-    clocks: Source,
+    (clocks, disk): (Source, Arc<Disk>),
     mut log: Box<dyn Log>,
     signer: TurnSigner,
     limits: Limits,
@@ -66,10 +67,10 @@ pub(crate) fn boot_by(
     if let Some(first) = core.revived().first().copied().filter(|_| core.state().edition < EDITION) {
         return Err(BootError::Unrepaired { count: core.revived().len(), first });
     }
-    let epoch = log.begin_epoch()?;
+    let epoch = disk.with_reserve(|| log.begin_epoch(), AppendError::is_full)?;
     let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
     let clock = Clock::starting(clocks, last_fact);
-    begin(&mut core, log.as_mut(), epoch, &clock, limits)?;
+    begin(&mut core, (log.as_mut(), &disk), epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);
     let shared = Arc::new(Shared {
@@ -77,6 +78,7 @@ pub(crate) fn boot_by(
         recent: Mutex::new(Recent::behind(core.state().seq)),
         reader: log.reader(),
         clock,
+        disk,
         directory: Directory::of(core.state()),
         signer,
         wakes: Wakes::default(),
@@ -90,14 +92,24 @@ pub(crate) fn boot_by(
     });
     let writing = Writing::start(log, epoch, Arc::clone(&shared), (committed, milestones))?;
     let batch = Batch::behind(core.state().seq);
-    let broker = Broker { core, writing, shared: Arc::clone(&shared), out: Out::default(), batch, calm: true };
+    let lost = shared.disk.lost();
+    let broker = Broker {
+        core,
+        writing,
+        shared: Arc::clone(&shared),
+        out: Out::default(),
+        batch,
+        calm: true,
+        lost,
+        looked: Stopwatch::start(),
+    };
     let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
     Ok((Handle(shared), thread))
 }
 
 /// The core as of the end of the log, and where the snapshot was. One that can't be used costs a longer replay,
 /// nothing else.
-fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
+pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     let loaded = log.load_snapshot().unwrap_or_else(|error| {
         tracing::warn!(%error, "the snapshot can't be read; replaying the whole log");
         None
@@ -131,7 +143,13 @@ pub(super) fn replay(
 }
 
 /// What the core is told first: how long the broker was down, and the numbers in force.
-fn begin(core: &mut Core, log: &mut dyn Log, epoch: u64, clock: &Clock, limits: Limits) -> Result<(), AppendError> {
+fn begin(
+    core: &mut Core,
+    (log, disk): (&mut dyn Log, &Disk),
+    epoch: u64,
+    clock: &Clock,
+    limits: Limits,
+) -> Result<(), AppendError> {
     let expect = core.state().seq;
     let mut out = Out::default();
     if let Some(ms) = clock.idle() {
@@ -141,15 +159,15 @@ fn begin(core: &mut Core, log: &mut dyn Log, epoch: u64, clock: &Clock, limits: 
         core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
     }
     upgrade(core, clock, expect, &mut out);
-    append(log, (epoch, expect), out)
+    append((log, disk), (epoch, expect), out)
 }
 
-fn append(log: &mut dyn Log, (epoch, expect): (u64, Seq), out: Out) -> Result<(), AppendError> {
+fn append((log, disk): (&mut dyn Log, &Disk), (epoch, expect): (u64, Seq), out: Out) -> Result<(), AppendError> {
     if out.entries.is_empty() {
         return Ok(());
     }
     let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
-    log.append(epoch, expect, &entries).map(|_| ())
+    disk.with_reserve(|| log.append(epoch, expect, &entries), AppendError::is_full).map(|_| ())
 }
 
 /// What a repair found in a log of the first edition.
@@ -184,7 +202,7 @@ pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
     }
     let (expect, epoch, mut out) = (core.state().seq, log.begin_epoch()?, Out::default());
     core.handle(core.state().at, Input::Upgrade(EDITION), &mut out);
-    append(log, (epoch, expect), out)?;
+    append((log, &Disk::default()), (epoch, expect), out)?;
     Ok(Repaired { entries, continued, recorded: Some(Seq(expect.0 + 1)) })
 }
 

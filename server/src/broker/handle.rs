@@ -7,6 +7,7 @@ use lastword_proto::Code;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Delivery;
+use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::{AppendError, ReadError, Reader};
 use tokio::sync::{oneshot, watch};
@@ -16,11 +17,14 @@ use super::recent::Recent;
 use super::wakes::Wakes;
 use super::{Command, Live, Release};
 use crate::clock::{Clock, Standing};
+use crate::disk::{Disk, admits};
 use crate::identity::{Directory, Session, TurnSigner};
 use crate::metrics::Metrics;
 
 /// Try again after so long when the queue is full, in ms.
 const SATURATED_RETRY_MS: u64 = 250;
+/// The same when the disk is low: room is made by a human.
+const DISK_RETRY_MS: u64 = 10_000;
 
 /// What the broker's thread and its handles share.
 pub(super) struct Shared {
@@ -28,6 +32,7 @@ pub(super) struct Shared {
     pub(super) recent: Mutex<Recent>,
     pub(super) reader: Reader,
     pub(super) clock: Clock,
+    pub(super) disk: Arc<Disk>,
     pub(super) directory: Directory,
     pub(super) signer: TurnSigner,
     pub(super) wakes: Wakes,
@@ -127,6 +132,12 @@ pub enum Unserved {
     /// Its queue is full.
     #[error("the broker's queue is full")]
     Saturated,
+    /// There is no room for it on the disk; nothing was written.
+    #[error("the disk is {}, so that nothing new is taken", if *full { "full" } else { "low" })]
+    DiskLow {
+        /// Whether an append found no room.
+        full: bool,
+    },
     /// It has stopped; whether the input was made durable is unknown.
     #[error("the broker has stopped: {0}")]
     Down(Arc<str>),
@@ -145,13 +156,18 @@ impl Failed {
     /// The log could not be written.
     pub(super) fn append(error: &AppendError) -> Self {
         let advice = match error {
-            AppendError::Full { .. } => "make room on the disk and start the server again",
             AppendError::Fenced { .. } => "another server leads this workspace now",
-            AppendError::Conflict { .. } | AppendError::Ambiguous { .. } | AppendError::Unavailable { .. } => {
-                "start the server again: it reads what was written"
-            }
+            AppendError::Conflict { .. }
+            | AppendError::Ambiguous { .. }
+            | AppendError::Full { .. }
+            | AppendError::Unavailable { .. } => "start the server again: it reads what was written",
         };
         Self { reason: format!("{error}; {advice}").into(), bug: false }
+    }
+
+    /// The log could not be read.
+    pub(super) fn unread(error: &ReadError) -> Self {
+        Self { reason: format!("{error}; run `lastword verify`").into(), bug: false }
     }
 
     /// The broker panicked.
@@ -165,7 +181,10 @@ impl Unserved {
     /// The refusal that every surface words it as.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
-        Refusal::new(Code::Saturated).retry_after(SATURATED_RETRY_MS)
+        match self {
+            Self::DiskLow { .. } => Refusal::new(Code::DiskLow).retry_after(DISK_RETRY_MS),
+            Self::Saturated | Self::Down(_) => Refusal::new(Code::Saturated).retry_after(SATURATED_RETRY_MS),
+        }
     }
 }
 
@@ -187,11 +206,16 @@ impl Handle {
         T: Send + 'static,
         F: FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
     {
+        let space = self.0.disk.space();
+        if !admits(space, &input) {
+            return Err(Unserved::DiskLow { full: space == DiskSpace::Full });
+        }
         let (send, receive) = oneshot::channel();
         let lane = if matches!(input, Input::Control(..)) { Lane::Ahead } else { Lane::Normal };
         let then = Box::new(move |reply: Reply, live: &Live<'_>| release(send, then(reply, live)));
+        let lost = self.0.disk.lost();
         self.push(lane, Command::Input(Box::new(input), then))?;
-        self.answer(receive).await
+        self.answer(receive, lost).await
     }
 
     /// Looks at the state, behind everything that is durable.
@@ -204,15 +228,17 @@ impl Handle {
         F: FnOnce(&Live<'_>) -> T + Send + 'static,
     {
         let (send, receive) = oneshot::channel();
+        let lost = self.0.disk.lost();
         self.push(Lane::Normal, Command::Look(Box::new(move |live| release(send, look(live)))))?;
-        self.answer(receive).await
+        self.answer(receive, lost).await
     }
 
-    /// What the broker answers. It drops a command only when it fails, and then says why: a panic drops what
-    /// was in hand a moment before that.
-    async fn answer<T>(&self, receive: oneshot::Receiver<T>) -> Result<T, Unserved> {
+    /// What the broker answers. It drops a command when its batch found no room, more than the `lost` before, or when it
+    /// fails, and then says why: a panic drops what was in hand a moment before that.
+    async fn answer<T>(&self, receive: oneshot::Receiver<T>, lost: u64) -> Result<T, Unserved> {
         match receive.await {
             Ok(answer) => Ok(answer),
+            Err(_) if self.0.disk.lost() > lost => Err(Unserved::DiskLow { full: true }),
             Err(_) => {
                 // The sender lives as long as this handle, so the wait ends by a value only.
                 let _told = self.failed().wait_for(Option::is_some).await.is_ok();
@@ -271,6 +297,11 @@ impl Handle {
     #[must_use]
     pub fn clock(&self) -> Standing {
         self.0.clock.standing()
+    }
+
+    /// The disk of the data directory.
+    pub(crate) fn disk(&self) -> &Disk {
+        &self.0.disk
     }
 
     /// Commands that wait.
@@ -452,10 +483,10 @@ mod tests {
     fn what_fails_behind_a_failure_leaves_the_first_reason() {
         let signer = TurnSigner::ephemeral().unwrap();
         let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
-        handle.0.fail(Failed::append(&AppendError::Full { reason: "no space left".to_owned() }));
+        handle.0.fail(Failed::append(&AppendError::Unavailable { reason: "a sync failed".to_owned() }));
         handle.0.fail(Failed::append(&AppendError::Fenced { epoch: 2 }));
         let failed = handle.failed().borrow().clone().unwrap();
-        assert!(failed.reason.contains("make room on the disk"), "{}", failed.reason);
+        assert!(failed.reason.contains("a sync failed"), "{}", failed.reason);
         thread.join().unwrap();
     }
 

@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::{io, mem};
 
-use lastword_proto::{Effect, Entry, Out, Reply, Seq, State};
-use lastword_store::{AppendError, Log};
+use lastword_proto::{Core, Effect, Entry, Out, Reply, Seq, State};
+use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
+use super::boot::rebuild;
 use super::handle::{Failed, Shared};
 use super::keeper::SNAPSHOT_FACTS;
 use super::{Release, words};
@@ -28,11 +29,21 @@ pub(super) struct Batch {
     pub(super) held: Vec<Release>,
     /// The commands in it.
     pub(super) commands: usize,
+    /// Whether a human's control is among them, for which the reserve is kept.
+    pub(super) urgent: bool,
 }
 
 impl Batch {
     pub(super) const fn behind(seq: Seq) -> Self {
-        Self { behind: seq, entries: Vec::new(), changes: Vec::new(), wakes: Vec::new(), held: Vec::new(), commands: 0 }
+        Self {
+            behind: seq,
+            entries: Vec::new(),
+            changes: Vec::new(),
+            wakes: Vec::new(),
+            held: Vec::new(),
+            commands: 0,
+            urgent: false,
+        }
     }
 
     /// Whether there is nothing to append and nobody to tell.
@@ -116,6 +127,11 @@ impl Writing {
         self.batches.send(batch).is_ok()
     }
 
+    /// The core as of the end of the log.
+    pub(super) fn rebuild(&self) -> Result<Core, ReadError> {
+        rebuild(lock(&self.writer).log.as_ref()).map(|(core, _)| core)
+    }
+
     /// Waits until everything is written; gives the log back, unless the writer failed.
     pub(super) fn end(self) -> Option<Box<dyn Log>> {
         drop(self.batches);
@@ -154,12 +170,27 @@ fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
 fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     let mut writer = lock(writer);
     let shared = Arc::clone(&writer.shared);
-    let committed = writer.commit(&mut batch);
+    let mut committed = writer.commit(&mut batch);
+    if committed.as_ref().is_err_and(AppendError::is_full) {
+        shared.disk.fill();
+        if batch.urgent {
+            committed = shared.disk.with_reserve(|| writer.commit(&mut batch), AppendError::is_full);
+        }
+    }
     drop(writer);
     match committed {
         Ok(()) => {
             batch.release(&shared);
             // Only now, so that what its callers ask next goes with what was judged meanwhile.
+            shared.queue.writer_idle();
+            true
+        }
+        Err(AppendError::Full { reason }) => {
+            // Nothing was written, and memory is ahead of the disk: the judge rebuilds it. Dropping the batch tells those
+            // who wait.
+            tracing::error!(%reason, "an append found no room");
+            shared.disk.lose();
+            drop(batch);
             shared.queue.writer_idle();
             true
         }

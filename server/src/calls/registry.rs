@@ -11,7 +11,7 @@ use lastword_proto::{Code, Input, Principal, Reply};
 
 use super::turns::microusd;
 use super::{Caller, Context, admitted};
-use crate::broker::Live;
+use crate::broker::{Live, Unserved};
 use crate::edges::Fault;
 use crate::identity::Secret;
 use crate::views::{self, Member};
@@ -129,12 +129,12 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
 /// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
     caller.human()?;
+    let agent = find(ctx, name).await?;
     let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
     if !amends && patch.limits.is_none() {
         let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
         return Err(Fault::new(Code::Malformed, text));
     }
-    let agent = find(ctx, name).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.agent(agent)?;
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
@@ -189,10 +189,13 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
     show(ctx, name).await
 }
 
-/// A human signed in or opened a page (D12). That a viewer's is no act is no failure.
+/// A human signed in or opened a page (D12). That a viewer's is no act, or that the disk has no room for it, is no failure:
+/// the page is shown.
 pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), Fault> {
-    ctx.handle.submit(Input::Act(human)).await?;
-    Ok(())
+    match ctx.handle.submit(Input::Act(human)).await {
+        Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
+        Err(unserved) => Err(unserved.into()),
+    }
 }
 
 /// Sets what a human may do (H7).

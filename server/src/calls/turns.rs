@@ -12,7 +12,7 @@ use lastword_proto::wire::{
 };
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
-use super::{Caller, Context, admitted, fits, rang, total};
+use super::{Caller, Context, admitted, fits, nests, rang, total};
 use crate::broker::{Live, Parcel, Subscription};
 use crate::clock::Stopwatch;
 use crate::edges::Fault;
@@ -248,6 +248,7 @@ pub(crate) async fn finish(
         ("reason", finish.reason.as_ref().map_or(0, String::len)),
     ];
     fits(ctx, lengths)?;
+    nests(ctx, payload.as_deref())?;
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
     let finish = input::Finish {
         status: finish.status,

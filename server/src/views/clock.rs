@@ -1,6 +1,6 @@
 //! The broker's clock, and what a human is told of it (L6).
 
-use lastword_proto::wire::{ClockState, ClockView, ReadyView, rfc3339};
+use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, rfc3339};
 
 use crate::clock::Standing;
 
@@ -17,8 +17,8 @@ pub(crate) fn clock(standing: Standing) -> ClockView {
 }
 
 /// Whether the server takes calls.
-pub(crate) fn ready(ready: bool, standing: Standing) -> ReadyView {
-    ReadyView { ready, clock: clock(standing) }
+pub(crate) fn ready(ready: bool, standing: Standing, disk: DiskSpace) -> ReadyView {
+    ReadyView { ready, clock: clock(standing), disk }
 }
 
 /// What a difference is and what to do about it, where it is more than a minute.

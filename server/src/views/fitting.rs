@@ -158,6 +158,24 @@ mod tests {
     }
 
     #[test]
+    fn a_notice_of_just_the_limit_is_whole() {
+        let body =
+            |bytes: u64| fitted(vec![worded(7, NoticeKind::Info, "x".repeat(bytes as usize))], &Limits::default());
+        let max = Limits::default().notice_bytes_max;
+        assert!(!body(max).notices[0].body.contains('…'));
+        assert!(body(max + 1).notices[0].body.contains('…'));
+    }
+
+    #[test]
+    fn notices_of_just_the_sum_are_all_there() {
+        let all = || (0..9).map(|id| worded(id, NoticeKind::Info, "x".repeat(300))).collect::<Vec<_>>();
+        let sum = all().iter().map(|worded| bytes(&worded.notice)).sum::<usize>() as u64;
+        let of = |notices_bytes_max| fitted(all(), &Limits { notices_bytes_max, ..Limits::default() }).notices;
+        assert!(of(sum).iter().all(|notice| !notice.body.contains("left out")));
+        assert!(of(sum - 1).iter().any(|notice| notice.body.contains("left out")));
+    }
+
+    #[test]
     fn beyond_the_sum_the_rest_is_counted_and_named_and_what_is_urgent_stays() {
         let mut all: Vec<Worded> = (0..400).map(|id| worded(id, NoticeKind::Info, "x".repeat(250_000))).collect();
         all.push(worded(400, NoticeKind::Warning, "stop".into()));

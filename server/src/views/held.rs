@@ -51,12 +51,15 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
         None => (Refusal::new(Code::Paused).about(on), None, String::new()),
         Some(incident) => {
             let why = format!(": {} (limit {})", incident.code.title(), incident.limit);
-            let reference = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on {
-                state.grants.get(&grant).and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string)
-            } else {
-                Some(on.to_owned())
+            let latched = if let IncidentOn::Latch(Latched::Grant(grant)) = incident.on { Some(grant) } else { None };
+            let grant = latched.and_then(|grant| state.grants.get(&grant));
+            let reference = match latched {
+                Some(_) => grant.and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string),
+                None => Some(on.to_owned()),
             };
-            (Refusal::new(incident.code), reference, why)
+            // Of a budget, tokens or money is lifted, whichever is used up.
+            let spent = grant.and_then(|grant| state.budget_used_up(grant)).filter(|spent| spent.code == incident.code);
+            (spent.unwrap_or_else(|| Refusal::new(incident.code)), reference, why)
         }
     };
     let lift = LiftStep::of(&refusal, RefusedAt { reference: reference.as_deref(), agent })?;

@@ -1,14 +1,17 @@
 //! The broker without a socket: what happens when the log fails, and that controls need no socket.
 
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 use futures_util::FutureExt as _;
-use lastword_proto::fact::{Kind, Profile};
+use lastword_proto::fact::{Control, Kind, Profile, Scope};
+use lastword_proto::ids::TurnId;
 use lastword_proto::input::Registration;
 use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::state::Running;
 use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_server::identity::{Secret, TurnSigner};
-use lastword_server::{Handle, Unserved, boot};
+use lastword_server::{Handle, Live, Unserved, boot};
 use lastword_store::{AppendError, Fault, Log, MemoryLog, ReadError, Reader, SnapshotError};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
@@ -40,10 +43,15 @@ fn send(from: Principal, reference: &str) -> Input {
     Input::Send(from, Box::new(draft))
 }
 
+async fn refs(handle: &Handle) -> Vec<String> {
+    let all = |live: &Live<'_>| live.state.conversations.values().map(|conv| conv.reference.to_string()).collect();
+    handle.query(all).await.unwrap()
+}
+
 #[tokio::test]
 async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_was_written() {
     for (fault, reason) in
-        [(Fault::Full, "room"), (Fault::Unavailable, "start the server again"), (Fault::Conflict, "")]
+        [(Fault::AmbiguousLost, "unknown"), (Fault::Unavailable, "start the server again"), (Fault::Conflict, "")]
     {
         let log = MemoryLog::new();
         let (handle, thread) = start(&log);
@@ -61,14 +69,61 @@ async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_
         thread.join().unwrap();
 
         let (handle, _thread) = start(&log);
-        let refs = handle
-            .query(|live| live.state.conversations.values().map(|conv| conv.reference.to_string()).collect::<Vec<_>>())
-            .await
-            .unwrap();
-        assert_eq!(refs, ["T-1"]);
+        assert_eq!(refs(&handle).await, ["T-1"]);
         let kilo = handle.prove(agent_token.reveal()).unwrap();
         assert!(matches!(handle.submit(Input::Take(kilo, None)).await.unwrap(), Reply::Delivery(Some(_))));
     }
+}
+
+#[tokio::test]
+async fn a_full_disk_refuses_writes_and_the_broker_goes_on_from_what_is_durable() {
+    let log = MemoryLog::new();
+    let (handle, thread) = start(&log);
+    let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
+    let operator = human(&handle, &human_token).await;
+    handle.submit(Input::Register(operator, registration("kilo", Kind::Agent, &agent_token))).await.unwrap();
+    let kilo = handle.prove(agent_token.reveal()).unwrap();
+    assert!(matches!(handle.submit(send(operator, "T-1")).await.unwrap(), Reply::Sent(_)));
+
+    let durable = log.last().unwrap();
+    for n in 0..3 {
+        log.fail_next(Fault::Full);
+        let lost = handle.submit(send(operator, &format!("LOST-{n}"))).await;
+        assert_eq!(lost.err(), Some(Unserved::DiskLow { full: true }));
+        assert_eq!(log.last().unwrap(), durable, "nothing was written");
+        let after = handle.submit(Input::Take(kilo, None)).await;
+        assert_eq!(after.err(), Some(Unserved::DiskLow { full: true }), "no delivery while it is full");
+        assert_eq!(refs(&handle).await, ["T-1"], "reads go on, of what is durable");
+        // There is room again once it is looked at.
+        while handle.submit(Input::Take(kilo, Some(TurnId(u64::MAX)))).await.is_err() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+    let stop = Input::Control(operator, Scope::Workspace, Control::Stop);
+    let stopped = handle.submit(stop).await.unwrap();
+    assert!(matches!(stopped, Reply::Lifted(_)), "{stopped:?}");
+    // A second broker on the log has what was made durable, and nothing else.
+    drop(thread);
+    let (handle, _thread) = start(&log);
+    assert_eq!(refs(&handle).await, ["T-1"]);
+    assert!(
+        handle.query(|live| live.state.running == Running::Stopped).await.unwrap(),
+        "the log goes on without a gap"
+    );
+}
+
+#[tokio::test]
+async fn a_human_stops_a_workspace_on_a_full_disk() {
+    let log = MemoryLog::new();
+    let (handle, _thread) = start(&log);
+    let operator = human(&handle, &Secret::token().unwrap()).await;
+    log.fail_next(Fault::Full);
+    let lost = handle.submit(Input::OpenRoom(operator, Ref::new("ROOM").unwrap(), Vec::new(), None)).await;
+    assert_eq!(lost.err(), Some(Unserved::DiskLow { full: true }));
+    // The reserve has room for it.
+    let stop = Input::Control(operator, Scope::Workspace, Control::Stop);
+    let stopped = handle.submit(stop).await.unwrap();
+    assert!(matches!(stopped, Reply::Lifted(_)), "{stopped:?}");
 }
 
 #[tokio::test]

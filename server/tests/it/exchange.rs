@@ -178,6 +178,11 @@ async fn refusals_name_what_is_wrong() {
     let deep = format!(r#"{{"type":"info","to":"kilo","payload":{}{}}}"#, "[".repeat(200), "]".repeat(200));
     let request = world.request("operator", Method::POST, "/v1/messages").header("content-type", "application/json");
     Answer::of(request.body(deep).send().await.unwrap()).await.refused(400, "malformed");
+    let nested = |deep: usize| (0..deep).fold(json!(1), |inside, _| json!([inside]));
+    let payload = |deep| json!({"type":"info","to":"kilo","ref":"T-2","payload":nested(deep)});
+    world.post("operator", "/v1/messages", payload(32)).await.is(201);
+    let problem = world.post("operator", "/v1/messages", payload(33)).await.refused(413, "too_large");
+    assert_eq!((problem["limit"].as_u64(), problem["current"].as_u64()), (Some(32), Some(33)));
     world.get("operator", "/v1/nonsense").await.refused(404, "unknown_request");
     // A filter that matches nothing hides none that is wrong.
     world.get("operator", "/v1/messages?from=nobody&since=soon").await.refused(400, "malformed");

@@ -169,3 +169,30 @@ async fn a_latched_grant_and_a_held_call_are_told_to_whoever_waits() {
     assert!(id(grant, "text").starts_with("grant grant-1 is latched: "), "{held}");
     assert_eq!(grant["lift"]["cli"], "lastword grant T-1 --tokens 50000", "{held}");
 }
+
+#[tokio::test]
+async fn a_budget_that_was_passed_by_far_is_lifted_by_the_step_that_is_named() {
+    let limits = Limits { grant_cost_microusd_max: 500_000, ..Limits::default() };
+    let world = World::within(limits, &["kilo", "hive"]).await;
+    for (reference, usage, named) in [
+        ("T-1", json!({"input_tokens": 900_000}), "lastword grant T-1 --tokens 50000"),
+        ("T-2", json!({"cost_usd": 7.5}), "lastword grant T-2 --cost 0.5"),
+    ] {
+        let sent = world.send("operator", "kilo", reference, "do it").await.is(201);
+        let path = format!("/v1/requests/{}", id(&sent, "request_id"));
+        let task = world.take("kilo").await;
+        world.send("kilo", "hive", reference, "help").await.is(201);
+        let part = world.take("hive").await;
+        let turn = format!("/v1/turns/{}/finish", id(&part["turn"], "id"));
+        world.post("hive", &turn, json!({"answer": "done", "usage": usage})).await.is(200);
+        let held = world.get("operator", &path).await.is(200);
+        assert_eq!(held["held_by"][0]["lift"]["cli"], named, "{held}");
+        let call = id(&held["held_by"][0]["lift"], "call").split_once(' ').unwrap().1.split_once(' ').unwrap();
+        world.post("operator", call.0, serde_json::from_str(call.1).unwrap()).await.is(204);
+        let held = world.get("operator", &path).await.is(200);
+        assert_eq!(held["held_by"], Value::Null, "{held}");
+        let answer = world.take("kilo").await;
+        world.finish("kilo", &answer, "done").await.is(200);
+        assert_eq!(answer["turn"]["id"], task["turn"]["id"]);
+    }
+}

@@ -21,7 +21,7 @@ async fn an_agent_has_limits_of_its_own_that_a_human_sets_and_takes_away() {
     assert_eq!(set["turns_max"], 3);
     world.send("kilo", "hive", "R-1", "one").await.is(201);
     let refused = world.send("kilo", "hive", "R-2", "two").await.refused(429, "root_allowance");
-    assert_eq!(refused["lift"]["cli"], "lastword agent set kilo --roots-per-hour 20", "{refused}");
+    assert_eq!(refused["lift"]["cli"], "lastword agent set kilo --roots-per-hour 2", "{refused}");
     let call = id(&refused["lift"], "call").split_once(' ').unwrap().1.split_once(' ').unwrap();
     patch(&world, "operator", call.0, serde_json::from_str(call.1).unwrap()).await.is(200);
     world.send("kilo", "hive", "R-2", "two").await.is(201);

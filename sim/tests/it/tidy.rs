@@ -69,6 +69,33 @@ fn every_rule_names_a_proof_that_exists() {
     }
 }
 
+/// Names of tests are sentences: words in backticks with three underscores or more.
+#[test]
+fn every_claim_of_the_architecture_names_tests_that_exist() {
+    let (document, sources) = (read("ARCHITECTURE.md"), sources());
+    let quoted = document.split('`').skip(1).step_by(2);
+    let is_sentence = |word: &&str| {
+        word.matches('_').count() >= 3
+            && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let named: Vec<&str> = quoted.filter(is_sentence).collect();
+    assert!(named.len() > 40, "the tests are named");
+    for test in named {
+        assert!(sources.iter().any(|s| s.contains(&format!("fn {test}("))), "there is no test {test}");
+    }
+}
+
+/// Numbers of the worked examples that are played: 20 is about a guard that there isn't.
+#[test]
+fn each_worked_example_has_a_transcript_of_its_number() {
+    let folder = std::fs::read_dir(root().join("proto/testdata/transcripts")).unwrap();
+    let names: Vec<String> = folder.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    for number in (1..=21).filter(|number| *number != 20) {
+        let start = format!("example-{number:02}-");
+        assert!(names.iter().any(|name| name.starts_with(&start)), "no transcript {start}");
+    }
+}
+
 #[test]
 fn the_incidents_of_the_table_are_the_transcripts_and_need_what_it_says() {
     let table = read("docs/rules.md");

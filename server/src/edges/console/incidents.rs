@@ -4,6 +4,7 @@ use axum::extract::State;
 use axum::response::Response;
 use lastword_proto::Code;
 use lastword_proto::fact::Role;
+use lastword_proto::ids::HOUR_MS;
 use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
@@ -114,12 +115,13 @@ fn parked(incident: &IncidentView) -> Markup {
 }
 
 /// What a grant's total or budget was, which a resume gives once more; `None` for what only counts until a human speaks.
-#[expect(clippy::wildcard_enum_match_arm, reason = "only these four codes hold a grant")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these five codes hold a grant")]
 const fn total(code: Code) -> Option<(&'static str, &'static str)> {
     match code {
         Code::GrantMessages => Some(("messages", "grant_messages_max")),
         Code::GrantTurns => Some(("turns", "grant_turns_max")),
         Code::GrantAgents => Some(("agents", "grant_agents_max")),
+        Code::GrantExpired => Some(("hours", "grant_age_ms")),
         Code::Budget => Some(("tokens", "grant_tokens_max")),
         _ => None,
     }
@@ -129,9 +131,13 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
     let id = &incident.id;
     let to = |verb: &str| format!("/conversations/{}/{verb}", encoded(reference));
     let more = total(incident.code).filter(|_| incident.scope == "grant");
-    let value = |name: &str| limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
+    let value = |name: &str| {
+        let value = limits.items.iter().find(|limit| limit.name == name).map_or(0, |limit| limit.value);
+        if name == "grant_age_ms" { value / HOUR_MS } else { value }
+    };
     let offered = |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| value(limit).div_ceil(2));
     let question = match more {
+        Some(_) if incident.code == Code::Budget => format!("Resume {reference}? It gets its budget once more."),
         Some((field, limit)) => format!("Resume {reference}? It gets {} more {field}, as at the start.", value(limit)),
         None => format!("Resume {reference}? The count of agent messages starts again."),
     };
@@ -150,7 +156,7 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
                     input type="hidden" name="grant" value=(incident.on);
                     (amounts(offered))
-                    p.faint { "What is granted is added to what was there, and what is held goes on." }
+                    p.faint { "Tokens and hours count from what is used. What is held goes on where that is enough." }
                     button type="submit" { "Grant" }
                 }))
             }

@@ -7,6 +7,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::HeaderMap;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::request::Parts;
+use lastword_proto::envelope::nesting;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
 use lastword_proto::{Code, Refusal};
@@ -17,8 +18,8 @@ use super::REQUEST_BYTES_MAX;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::edges::Fault;
 
-/// Deepest nesting of a JSON body: an envelope around a payload of the deepest that is allowed.
-const JSON_DEPTH_MAX: usize = 34;
+/// Deepest nesting of a JSON body that is parsed, whatever `payload_depth_max` says: the parser recurses.
+const JSON_DEPTH_MAX: u64 = 120;
 /// Time to send a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// The header that names a turn by its token.
@@ -145,7 +146,7 @@ pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
 
 /// Parses JSON; names the member that is wrong.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
-    if depth(bytes) > JSON_DEPTH_MAX {
+    if nesting(bytes) > JSON_DEPTH_MAX {
         return Err(Fault::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
@@ -156,25 +157,6 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
     })?;
     json.end().map_err(|error| Fault::new(Code::Malformed, error.to_string()))?;
     Ok(value)
-}
-
-/// How deep brackets nest outside strings.
-fn depth(bytes: &[u8]) -> usize {
-    let (mut depth, mut deepest, mut in_string, mut escaped) = (0_usize, 0, false, false);
-    for byte in bytes {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_string => escaped = true,
-            b'"' => in_string = !in_string,
-            b'{' | b'[' if !in_string => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 /// An id of the path; what is none is unknown.
@@ -188,8 +170,8 @@ mod tests {
 
     #[test]
     fn brackets_in_strings_do_not_nest() {
-        assert_eq!(depth(br#"{"a":"[[[\"[","b":[1,{"c":2}]}"#), 3);
-        assert_eq!(depth(b"[[[["), 4);
+        assert_eq!(nesting(br#"{"a":"[[[\"[","b":[1,{"c":2}]}"#), 3);
+        assert_eq!(nesting(b"[[[["), 4);
     }
 
     #[test]

@@ -23,7 +23,9 @@ pub(super) async fn healthz() -> &'static str {
 /// The broker takes inputs, whatever its clock says.
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
-        Ok(_) if !*ctx.stopping.borrow() => Out(views::ready(true, ctx.handle.clock())).into_response(),
+        Ok(_) if !*ctx.stopping.borrow() => {
+            Out(views::ready(true, ctx.handle.clock(), ctx.handle.disk().space())).into_response()
+        }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
         Err(unserved) => Fault::from(unserved).into_response(),
     }
@@ -31,7 +33,8 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
 
 pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
     let difference_ms = ctx.handle.clock().difference_ms;
-    let text = ctx.handle.metrics().text(ctx.handle.queue_depth(), ctx.handle.known(), difference_ms);
+    let gauges = (ctx.handle.queue_depth(), ctx.handle.known(), ctx.handle.disk().space());
+    let text = ctx.handle.metrics().text(gauges, difference_ms);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 

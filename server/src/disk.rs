@@ -1,0 +1,243 @@
+//! Room on the disk of the data directory: when it gets low, writes are refused before the log fails, and a reserve is left
+//! for the human's stop (G2, H4).
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::iter;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use lastword_proto::Input;
+use lastword_proto::wire::DiskSpace;
+use rustix::fs::{FallocateFlags, fallocate, statvfs};
+
+/// How often the room is looked at.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The disk is low below a share of its size, and below so many bytes.
+const LOW_SHARE: u64 = 16;
+const LOW_BYTES_MAX: u64 = 64 << 20;
+/// The reserve is a share of that.
+const RESERVE_SHARE: u64 = 4;
+/// Less is of no use: an append takes some pages.
+const RESERVE_MIN: u64 = 16 << 10;
+const FILE_RESERVE: &str = "reserve";
+
+/// Whether an input is taken while there is so much room. What ends or holds work needs little, and is bounded by what is
+/// open.
+pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
+    match input {
+        Input::Control(..) | Input::ConfigurePolicy(_) | Input::Attach(..) | Input::Tick | Input::Idled(..) => true,
+        Input::Take(by, _) | Input::Collect(by, _) if by.is_human() => !matches!(space, DiskSpace::Full),
+        Input::Finish(..)
+        | Input::Cancel(..)
+        | Input::Release(..)
+        | Input::Decide(..)
+        | Input::Remove(..)
+        | Input::Rekey(..) => !matches!(space, DiskSpace::Full),
+        Input::Configure(_)
+        | Input::Bootstrap(_)
+        | Input::Register(..)
+        | Input::Amend(..)
+        | Input::Send(..)
+        | Input::Take(..)
+        | Input::Collect(..)
+        | Input::Progress(..)
+        | Input::Extend(..)
+        | Input::Escalate(..)
+        | Input::Answer(..)
+        | Input::AskApproval(..)
+        | Input::Use(..)
+        | Input::Claim(..)
+        | Input::OpenRoom(..)
+        | Input::Post(..)
+        | Input::ExtendRounds(..)
+        | Input::ChooseLift(..)
+        | Input::LimitAgent(..)
+        | Input::GrantAgent(..)
+        | Input::SetRole(..)
+        | Input::Act(_)
+        | Input::Upgrade(_)
+        | Input::SetSchedule(..)
+        | Input::RemoveSchedule(..)
+        | Input::RunSchedule(..)
+        | Input::TickSchedule(_) => matches!(space, DiskSpace::Enough),
+    }
+}
+
+/// The disk of a data directory; without one, the log is in memory.
+#[derive(Debug, Default)]
+pub(crate) struct Disk {
+    dir: Option<PathBuf>,
+    space: AtomicU8,
+    /// Batches that found no room.
+    lost: AtomicU64,
+}
+
+/// Bytes of a file system.
+#[derive(Clone, Copy, Debug)]
+struct Bytes {
+    size: u64,
+    free: u64,
+}
+
+impl Bytes {
+    fn of(dir: &Path) -> io::Result<Self> {
+        let found = statvfs(dir)?;
+        let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
+        Ok(Self { size: bytes(found.f_blocks), free: bytes(found.f_bavail) })
+    }
+
+    const fn low(self) -> u64 {
+        let share = self.size / LOW_SHARE;
+        if share < LOW_BYTES_MAX { share } else { LOW_BYTES_MAX }
+    }
+
+    /// The space there is now; twice the watermark ends a shortage, so that it does not come and go.
+    const fn space(self, before: DiskSpace) -> DiskSpace {
+        let enough = if matches!(before, DiskSpace::Enough) { self.low() } else { 2 * self.low() };
+        match before {
+            _ if self.free >= enough => DiskSpace::Enough,
+            DiskSpace::Full => DiskSpace::Full,
+            DiskSpace::Enough | DiskSpace::Low => DiskSpace::Low,
+        }
+    }
+}
+
+impl Disk {
+    /// The disk of this directory.
+    pub(crate) fn of(dir: &Path) -> Self {
+        let disk = Self { dir: Some(dir.to_owned()), ..Self::default() };
+        disk.look();
+        disk
+    }
+
+    pub(crate) fn space(&self) -> DiskSpace {
+        match self.space.load(Ordering::Acquire) {
+            0 => DiskSpace::Enough,
+            1 => DiskSpace::Low,
+            _ => DiskSpace::Full,
+        }
+    }
+
+    /// How many batches found no room so far.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Acquire)
+    }
+
+    /// An append found no room.
+    pub(crate) fn fill(&self) {
+        self.set(DiskSpace::Full);
+    }
+
+    /// A batch found no room without the reserve either.
+    pub(crate) fn lose(&self) {
+        self.lost.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Does what writes; where there is no room, once more without the reserve. What is left of it is kept again.
+    pub(crate) fn with_reserve<T, E>(
+        &self,
+        mut write: impl FnMut() -> Result<T, E>,
+        is_full: impl FnOnce(&E) -> bool,
+    ) -> Result<T, E> {
+        match write() {
+            Err(error) if is_full(&error) && self.release() => {
+                let done = write();
+                self.reserve();
+                done
+            }
+            done => done,
+        }
+    }
+
+    /// Looks how much room there is.
+    pub(crate) fn look(&self) {
+        let before = self.space();
+        let Some(dir) = &self.dir else { return self.set(DiskSpace::Enough) };
+        match Bytes::of(dir) {
+            Ok(bytes) => {
+                let now = bytes.space(before);
+                self.set(now);
+                if now == DiskSpace::Enough && !dir.join(FILE_RESERVE).exists() {
+                    self.reserve();
+                }
+            }
+            Err(error) => tracing::debug!(%error, "the room on the disk is not known"),
+        }
+    }
+
+    fn set(&self, now: DiskSpace) {
+        let before = self.space.swap(now as u8, Ordering::AcqRel);
+        if before == now as u8 {
+            return;
+        }
+        let dir = self.dir.as_deref().unwrap_or_else(|| Path::new("memory"));
+        match now {
+            DiskSpace::Enough => tracing::info!(dir = %dir.display(), "the disk has room again: everything is taken"),
+            DiskSpace::Low => tracing::error!(dir = %dir.display(), "the disk is low: no new work is taken; make room"),
+            DiskSpace::Full => {
+                tracing::error!(dir = %dir.display(), "the disk is full: only controls are taken; make room")
+            }
+        }
+    }
+
+    /// Keeps room for controls, as much as there is up to a share of the watermark.
+    fn reserve(&self) {
+        let Some(dir) = &self.dir else { return };
+        let most = Bytes::of(dir).map_or(0, |bytes| bytes.low() / RESERVE_SHARE);
+        let path = dir.join(FILE_RESERVE);
+        let sizes = iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|bytes| *bytes >= RESERVE_MIN);
+        let kept = OpenOptions::new().write(true).create(true).truncate(false).open(&path).is_ok_and(|file| {
+            let keeps = |bytes| fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok();
+            sizes.into_iter().any(keeps)
+        });
+        if !kept {
+            tracing::warn!(path = %path.display(), "no room is kept for a human's stop on a full disk");
+            self.release();
+        }
+    }
+
+    /// Gives the reserve up; `false` where there is none.
+    fn release(&self) -> bool {
+        self.dir.as_ref().is_some_and(|dir| fs::remove_file(dir.join(FILE_RESERVE)).is_ok())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_ends_at_twice_the_watermark() {
+        let of = |free| Bytes { size: 1_600, free };
+        assert_eq!(of(100).space(DiskSpace::Enough), DiskSpace::Enough);
+        assert_eq!(of(99).space(DiskSpace::Enough), DiskSpace::Low);
+        assert_eq!(of(199).space(DiskSpace::Low), DiskSpace::Low);
+        assert_eq!(of(199).space(DiskSpace::Full), DiskSpace::Full, "what an append found holds until there is room");
+        assert_eq!(of(200).space(DiskSpace::Full), DiskSpace::Enough);
+        let large = Bytes { size: 1 << 40, free: LOW_BYTES_MAX };
+        assert_eq!(large.space(DiskSpace::Enough), DiskSpace::Enough, "the share of a large disk is bounded");
+    }
+
+    #[test]
+    fn the_reserve_is_given_up_for_what_must_be_written_and_kept_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = Disk::of(dir.path());
+        let path = dir.path().join(FILE_RESERVE);
+        assert!(path.metadata().unwrap().len() > 0);
+        let mut tries = 0;
+        let done: Result<(), bool> = disk.with_reserve(
+            || {
+                tries += 1;
+                if path.exists() { Err(true) } else { Ok(()) }
+            },
+            |full| *full,
+        );
+        assert_eq!((done, tries), (Ok(()), 2));
+        assert!(path.exists(), "what is left is kept again");
+        assert!(disk.release() && !disk.release());
+        disk.look();
+        assert!(path.exists());
+    }
+}
