@@ -44,9 +44,13 @@ pub fn named(message: &Message, max: u64) -> ThinVec<u64> {
 /// The tokens of a text that may be REFs: maximal runs of their characters, without the signs at their end that rather
 /// belong to the sentence, where they hold a digit.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
-    let inside = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '/' | '#' | ':' | '-');
-    let runs = text.split(move |c| !inside(c));
-    let trimmed = runs.map(|run| run.trim_end_matches(['.', ':', '/', '-']));
+    let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'#' | b':' | b'-');
+    // Most texts hold no digit; to see that is cheaper than to cut them up.
+    let digits = text.bytes().any(|byte| byte.is_ascii_digit());
+    let text = if digits { text.as_bytes() } else { &[] };
+    let runs = text.split(move |byte| !inside(*byte)).filter(|run| run.iter().any(u8::is_ascii_digit));
+    // A run is ASCII, so it is a text.
+    let trimmed = runs.filter_map(|run| Some(str::from_utf8(run).ok()?.trim_end_matches(['.', ':', '/', '-'])));
     trimmed.filter(|token| token.bytes().any(|byte| byte.is_ascii_digit()) && Ref::new(token).is_ok())
 }
 

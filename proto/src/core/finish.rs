@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::{Outcome, Step};
-use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType};
+use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Words};
 use crate::fact::{Answer, Fact, Latched, Message, Outcome as Cause, Part, PartialResult, Place, Recipient, Rerun};
 use crate::fact::{SYSTEM, TurnEnd};
 use crate::guards;
@@ -454,8 +454,16 @@ impl Step<'_> {
 /// The fingerprint of a finish: never 0, which stands for a turn that nobody finished (F6).
 fn said(finish: &Finish) -> u64 {
     let Finish { status, body, payload, completed, failed, reason, .. } = finish;
-    let said = format_args!("{status:?}\0{body}\0{payload:?}\0{completed:?}\0{failed:?}\0{reason:?}");
-    crate::envelope::fnv_of(said).max(1)
+    let mut hash = Words::default();
+    hash.text(status.map_or("", FinishStatus::word));
+    hash.text(body);
+    hash.text(payload.as_deref().unwrap_or_default());
+    for parts in [completed, failed] {
+        hash.number(parts.len() as u64);
+        parts.iter().for_each(|part| hash.text(part));
+    }
+    hash.text(reason.as_deref().unwrap_or_default());
+    hash.value().max(1)
 }
 
 impl Request {
