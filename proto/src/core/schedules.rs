@@ -38,7 +38,8 @@ impl Step<'_> {
         self.human(by, Role::Operator)?;
         self.scheduled(name)?;
         self.record(Fact::ScheduleRemoved { name: name.clone() });
-        Ok(Reply::Done)
+        // A change of a schedule is an act (D12), and the fact doesn't say whose.
+        self.act(by)
     }
 
     /// The schedules of a human end with it.
