@@ -18,7 +18,7 @@ use tokio::time::sleep;
 pub(crate) use self::asked::Denial;
 use self::process::Process;
 use crate::event::Event;
-use crate::run::{Ended, Run, Shared};
+use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::Restart;
 use crate::watch::stopped;
 
@@ -69,7 +69,7 @@ struct Slot {
 
 impl Host {
     /// Starts the process for the first time; what goes wrong then is wrong with the settings.
-    pub(crate) async fn start(&self, shared: &Shared) -> Result<(), String> {
+    pub(crate) async fn start(&self, shared: &RunnerContext) -> Result<(), String> {
         let mut current = self.process.lock().await;
         current.starts += 1;
         current.live = Some(Arc::new(Process::start(shared, current.starts).await?));
@@ -80,7 +80,7 @@ impl Host {
     ///
     /// # Errors
     /// It ended and is not to be started again.
-    async fn live(&self, shared: &Shared) -> Result<Arc<Process>, String> {
+    async fn live(&self, shared: &RunnerContext) -> Result<Arc<Process>, String> {
         let mut current = self.process.lock().await;
         loop {
             let reason = match current.live.take() {
@@ -110,7 +110,7 @@ impl Host {
     }
 
     /// Resolves once the process can take a prompt.
-    pub(crate) async fn ready(&self, shared: &Shared) -> Result<(), String> {
+    pub(crate) async fn ready(&self, shared: &RunnerContext) -> Result<(), String> {
         self.live(shared).await.map(drop)
     }
 
@@ -130,7 +130,7 @@ impl Host {
     }
 
     /// Runs the agent for one delivery.
-    pub(crate) async fn run(&self, shared: &Shared, run: &mut Run) -> Ended {
+    pub(crate) async fn run(&self, shared: &RunnerContext, run: &mut Run) -> Ended {
         let process = tokio::select! {
             process = self.live(shared) => process,
             _ = stopped(&mut run.signs) => return Ended::default(),
@@ -155,7 +155,7 @@ impl Host {
 
     /// The conversation whose session serves a delivery: a request's own; for an answer that of the task which
     /// asked.
-    async fn conversation(&self, shared: &Shared, delivery: &Delivery) -> String {
+    async fn conversation(&self, shared: &RunnerContext, delivery: &Delivery) -> String {
         let message = &delivery.message;
         let mut found = message.reference.clone();
         if message.kind == MessageType::Response {
@@ -171,7 +171,7 @@ impl Host {
 
     /// Follows an answer back: to the request that it answers, to the delivery in whose turn that was sent, and
     /// from there to the conversation.
-    async fn asking(&self, shared: &Shared, delivery: &Delivery) -> Option<String> {
+    async fn asking(&self, shared: &RunnerContext, delivery: &Delivery) -> Option<String> {
         let client = &shared.broker.client;
         let mut message = delivery.message.clone();
         for _ in 0..CAUSES_MAX {

@@ -85,7 +85,7 @@ enum Verdict {
 
 /// The broker, as one agent sees it.
 #[derive(Debug)]
-pub(crate) struct Broker {
+pub(crate) struct RetryingClient {
     pub(crate) client: Client,
     pub(crate) token: Secret,
     report: Report,
@@ -93,7 +93,7 @@ pub(crate) struct Broker {
     troubled: Mutex<bool>,
 }
 
-impl Broker {
+impl RetryingClient {
     pub(crate) fn new(url: &str, token: &str, report: Report) -> Result<Self, ClientError> {
         let client = Client::new(url, Some(Token::new(token)?))?;
         Ok(Self { client, token: Secret(token.trim().into()), report, troubled: Mutex::default() })
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn a_token_is_never_printed() {
         let report = Report::new(|_| ());
-        let broker = Broker::new("http://127.0.0.1:9", "lw_canary", report).unwrap();
+        let broker = RetryingClient::new("http://127.0.0.1:9", "lw_canary", report).unwrap();
         assert!(!format!("{broker:?}").contains("canary"));
     }
 }

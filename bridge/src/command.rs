@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::process::{self, DRAIN, Group};
-use crate::run::{Ended, Run, Shared};
+use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::Input;
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
@@ -25,7 +25,7 @@ const REJECTED: i32 = 75;
 const EARLIER_MAX: usize = 16;
 
 /// Runs the command for one delivery.
-pub(crate) async fn run(shared: &Shared, run: &mut Run) -> Ended {
+pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let settings = &shared.settings;
     let by_args = settings.message_in_args();
     let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
@@ -100,7 +100,7 @@ async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
 }
 
 /// The agent's own token and what the delivery is, for tools that the command calls.
-fn identify(command: &mut Command, shared: &Shared, run: &Run) {
+fn identify(command: &mut Command, shared: &RunnerContext, run: &Run) {
     command.env("LASTWORD_URL", shared.broker.client.url()).env("LASTWORD_TOKEN", shared.broker.token.reveal());
     command.envs(wording::variables(&run.delivery));
 }

@@ -3,7 +3,7 @@
 //! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
 //! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
 
-mod behind;
+mod backfill;
 mod book;
 mod bridge;
 mod calls;
@@ -14,10 +14,12 @@ mod commands;
 mod den;
 mod early;
 mod follow;
+mod foreign_bots;
 mod gateway;
 mod inbound;
 mod intake;
 mod interactions;
+mod model;
 mod names;
 mod outbound;
 mod outbox;
@@ -25,14 +27,12 @@ mod outbox;
 mod ping_pong;
 mod rest;
 mod runs;
-mod seen;
 mod settings;
-mod takers;
 mod text;
 mod threads;
 #[cfg(test)]
 mod trail;
 
-pub use crate::discord::bridge::{Bridge, Failed};
+pub use crate::discord::bridge::{Bridge, DiscordBridgeError};
 pub use crate::discord::check::{Finding, Report, Sight, check};
 pub use crate::discord::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

@@ -20,5 +20,5 @@ mod wording;
 
 pub use crate::event::{Event, Report};
 pub use crate::hook::{HookError, Occasion, claude as hook};
-pub use crate::runner::{Failed, Runner, Stopping};
+pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError};

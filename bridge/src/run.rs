@@ -10,7 +10,7 @@ use lastword_proto::{Code, FinishStatus};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
 
-use crate::broker::{Broker, Numbers, Outcome};
+use crate::broker::{Numbers, Outcome, RetryingClient};
 use crate::event::{Event, Report};
 use crate::runner::Phase;
 use crate::settings::Settings;
@@ -27,9 +27,9 @@ const PROGRESS: Duration = Duration::from_secs(5);
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// What all runs of a runner share.
-pub(crate) struct Shared {
+pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
-    pub(crate) broker: Broker,
+    pub(crate) broker: RetryingClient,
     pub(crate) numbers: Numbers,
     pub(crate) watch: Watch,
     pub(crate) report: Report,
@@ -85,7 +85,7 @@ impl Ended {
 }
 
 /// Runs the agent for one delivery and finishes its turn.
-pub(crate) async fn serve(shared: Arc<Shared>, delivery: Delivery, turn: TurnView) {
+pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: TurnView) {
     let (signal, signs) = Signal::new();
     let (notes, noted) = mpsc::channel(NOTES_MAX);
     let client = shared.broker.client.in_turn(&turn.token);
@@ -124,7 +124,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, delivery: Delivery, turn: TurnVie
 
 /// Where the turn has ended already, hears why before anything is said in it: what a tool of the agent's own
 /// finished is not to be finished once more.
-async fn catch_up(shared: &Shared, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
+async fn catch_up(shared: &RunnerContext, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
     if let Ok(false) = shared.broker.is_open(&turn.id).await {
         // Where it is not told, the finish is refused, and recorded as late.
         let _told = timeout(CATCH_UP, told(signs)).await;
@@ -138,7 +138,7 @@ async fn told(signs: &mut watch::Receiver<Signs>) {
     }
 }
 
-impl Shared {
+impl RunnerContext {
     async fn drive(&self, run: &mut Run) -> Ended {
         match &self.agent {
             Agent::Command => command::run(self, run).await,
@@ -167,7 +167,7 @@ fn judged(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     Ended { status: Some(FinishStatus::Failed), reason: Some(reason), ..ended }
 }
 
-async fn finish(shared: &Shared, delivery: &Delivery, turn: &TurnView, ended: Ended) {
+async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, ended: Ended) {
     let empty = ended.answer.trim().is_empty();
     let reason = ended.reason.or_else(|| empty.then(|| "the agent gave no answer at all".to_owned()));
     let finish = Finish {
@@ -209,7 +209,7 @@ fn cut(answer: String, bytes_max: usize) -> String {
 }
 
 /// Keeps the lease, passes notes on, and watches the time. Never ends by itself.
-async fn attend(shared: &Shared, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
+async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
     let pace = shared.settings.progress.max(shared.numbers.progress);
     let mut renewal = interval((shared.numbers.lease / 3).max(Duration::from_millis(1)));
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -268,7 +268,7 @@ pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
 }
 
 /// Reports progress, which renews the lease. One that is lost is made up for by the next.
-async fn report(shared: &Shared, turn: &TurnView, note: String, signal: &Signal) {
+async fn report(shared: &RunnerContext, turn: &TurnView, note: String, signal: &Signal) {
     let progress = Progress { note, eta_ms: None };
     match timeout(PROGRESS, shared.broker.client.progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {

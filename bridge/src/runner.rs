@@ -13,9 +13,9 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::acp;
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 use crate::event::{Event, Report};
-use crate::run::{Agent, Shared, reached, serve};
+use crate::run::{Agent, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
 
@@ -53,7 +53,7 @@ impl Stopping {
 
 /// Why a runner ended by itself.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum RunnerError {
     /// The settings can't work.
     #[error(transparent)]
     Settings(#[from] SettingsError),
@@ -69,11 +69,11 @@ pub enum Failed {
 }
 
 /// A delivery on its way.
-type Taking = Pin<Box<dyn Future<Output = Result<Delivery, Failed>> + Send>>;
+type Taking = Pin<Box<dyn Future<Output = Result<Delivery, RunnerError>> + Send>>;
 
 /// A runner that can take deliveries.
 pub struct Runner {
-    shared: Arc<Shared>,
+    shared: Arc<RunnerContext>,
     /// The broker's count of open turns, once the agent's name is known.
     turns_max: Option<usize>,
 }
@@ -89,13 +89,13 @@ impl Runner {
         token: &str,
         stopping: &Stopping,
         report: Report,
-    ) -> Result<Self, Failed> {
+    ) -> Result<Self, RunnerError> {
         settings.check()?;
         settings.program = found(&settings)?;
-        let broker = Broker::new(url, token, report.clone())?;
+        let broker = RetryingClient::new(url, token, report.clone())?;
         let numbers = broker.numbers().await?;
         if broker.is_human().await? {
-            return Err(Failed::Human);
+            return Err(RunnerError::Human);
         }
         let agent = match settings.driver {
             Driver::Command => Agent::Command,
@@ -103,9 +103,9 @@ impl Runner {
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();
-        let shared = Arc::new(Shared { settings, broker, numbers, watch, report, agent, phase });
+        let shared = Arc::new(RunnerContext { settings, broker, numbers, watch, report, agent, phase });
         if let Agent::Acp(host) = &shared.agent {
-            host.start(&shared).await.map_err(Failed::Agent)?;
+            host.start(&shared).await.map_err(RunnerError::Agent)?;
         }
         Ok(Self { shared, turns_max: None })
     }
@@ -114,7 +114,7 @@ impl Runner {
     ///
     /// # Errors
     /// The broker refuses for good, or the agent's process ended and is not to be started again.
-    pub async fn run(mut self) -> Result<(), Failed> {
+    pub async fn run(mut self) -> Result<(), RunnerError> {
         let shared = Arc::clone(&self.shared);
         let (connected, mut listening) = watch::channel(false);
         let mut watching = pin!(shared.watch.follow(&shared.broker, connected));
@@ -148,7 +148,7 @@ impl Runner {
         ended
     }
 
-    async fn serve_all(&mut self, turns: &mut JoinSet<()>) -> Result<(), Failed> {
+    async fn serve_all(&mut self, turns: &mut JoinSet<()>) -> Result<(), RunnerError> {
         let shared = Arc::clone(&self.shared);
         let (url, driver) = (shared.broker.client.url().to_owned(), shared.settings.driver.word());
         shared.report.tell(&Event::Ready { url, driver });
@@ -203,10 +203,10 @@ impl Runner {
 }
 
 /// The next delivery, once the agent is there to serve it.
-async fn next(shared: Arc<Shared>) -> Result<Delivery, Failed> {
+async fn next(shared: Arc<RunnerContext>) -> Result<Delivery, RunnerError> {
     let Agent::Acp(host) = &shared.agent else { return Ok(shared.broker.take().await?) };
     loop {
-        host.ready(&shared).await.map_err(Failed::Agent)?;
+        host.ready(&shared).await.map_err(RunnerError::Agent)?;
         tokio::select! {
             taken = shared.broker.take() => return Ok(taken?),
             // What a call that was cut had taken comes with the next.
@@ -215,7 +215,7 @@ async fn next(shared: Arc<Shared>) -> Result<Delivery, Failed> {
     }
 }
 
-async fn taken(taking: &mut Option<Taking>) -> Result<Delivery, Failed> {
+async fn taken(taking: &mut Option<Taking>) -> Result<Delivery, RunnerError> {
     match taking {
         Some(taking) => taking.await,
         None => std::future::pending().await,

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use crate::broker::{Backoff, Broker};
+use crate::broker::{Backoff, RetryingClient};
 
 /// Closed turns that are remembered, for a delivery whose answer is still on its way to us.
 const CLOSED_MAX: usize = 256;
@@ -137,7 +137,7 @@ impl Watch {
     }
 
     /// Follows what happens, through every loss of the connection. Ends only where the broker refuses.
-    pub(crate) async fn follow(&self, broker: &Broker, ready: watch::Sender<bool>) -> ClientError {
+    pub(crate) async fn follow(&self, broker: &RetryingClient, ready: watch::Sender<bool>) -> ClientError {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let mut after = None;
         loop {
@@ -151,7 +151,7 @@ impl Watch {
     /// One connection's worth of events.
     async fn listen(
         &self,
-        broker: &Broker,
+        broker: &RetryingClient,
         after: &mut Option<u64>,
         ready: &watch::Sender<bool>,
         backoff: &mut Backoff,
@@ -172,7 +172,7 @@ impl Watch {
     }
 
     /// What may have been missed where no event tells from which position on to listen.
-    async fn look(&self, broker: &Broker) -> Result<(), ClientError> {
+    async fn look(&self, broker: &RetryingClient) -> Result<(), ClientError> {
         let open: Vec<String> = self.runs().open.keys().cloned().collect();
         for turn in open {
             if !broker.is_open(&turn).await? {

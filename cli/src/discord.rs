@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use lastword_bridge::discord::{Bot, BotPolicy, Failed, HeaderStyle, Identity, Secret, Settings};
+use lastword_bridge::discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
 
@@ -120,11 +120,11 @@ pub(crate) fn settings(
 }
 
 /// Why the bridge ended, for whoever ran it.
-pub(crate) fn failure(failed: Failed) -> Failure {
+pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     match failed {
-        Failed::Settings(what) => Failure::usage(what),
-        Failed::Broker(error) => error.into(),
-        Failed::Discord(what) => Failure::unavailable(what).hint("look into docs/discord.md"),
+        DiscordBridgeError::Settings(what) => Failure::usage(what),
+        DiscordBridgeError::Broker(error) => error.into(),
+        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("look into docs/discord.md"),
     }
 }
 

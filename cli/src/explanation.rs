@@ -1,11 +1,11 @@
 //! Why something is as it is, in words: what happened, the rule and its numbers, the chain from the grant down, and
 //! what to do now.
 
-use lastword_client::wire::{Explanation, Hold, Link, RefusedSend, StoredMessage, Subject};
+use lastword_client::wire::{CausalLink, Explanation, Hold, RefusedSend, StoredMessage, Subject};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::{Code, MessageType};
 
-use crate::out::{Line, Out, Tone, escape_line};
+use crate::out::{Out, StyledLine, Tone, escape_line};
 use crate::render;
 use crate::tree::{self, kind_tone, plain};
 
@@ -29,15 +29,15 @@ pub(crate) fn words(told: &Explanation, out: &Out) -> String {
     [text, out.whole(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-fn head(text: &str) -> Line {
+fn head(text: &str) -> StyledLine {
     vec![(Tone::Strong, text.to_owned())]
 }
 
-fn indented(tone: Tone, text: String) -> Line {
+fn indented(tone: Tone, text: String) -> StyledLine {
     vec![plain("  "), (tone, text)]
 }
 
-fn message(message: &StoredMessage) -> Vec<Line> {
+fn message(message: &StoredMessage) -> Vec<StyledLine> {
     let mut first = vec![(Tone::Faint, format!("{}  ", message.id))];
     first.extend(tree::route(message));
     first.push(plain(format!(" {}", escape_line(&message.reference))));
@@ -70,7 +70,7 @@ fn hops(message: &StoredMessage) -> String {
     }
 }
 
-fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<Line> {
+fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
     let problem = &refused.problem;
     let observed = told.subject == Subject::Observed;
     let (mark, tone) = if observed { ("!", Tone::Warn) } else { ("✗", Tone::Bad) };
@@ -101,7 +101,7 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<Line> {
 }
 
 /// The chain from the grant down to it.
-fn chain(told: &Explanation) -> Vec<Line> {
+fn chain(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     if told.chain.is_empty() && told.grant.is_none() {
         lines.push(vec![(Tone::Faint, "no grant and no message led to it".to_owned())]);
@@ -109,7 +109,8 @@ fn chain(told: &Explanation) -> Vec<Line> {
     }
     lines.push(head("from the grant down"));
     lines.extend(told.grant.as_ref().map(tree::grant));
-    let width = |part: fn(&Link) -> String| told.chain.iter().map(|link| part(link).chars().count()).max().unwrap_or(0);
+    let width =
+        |part: fn(&CausalLink) -> String| told.chain.iter().map(|link| part(link).chars().count()).max().unwrap_or(0);
     let (ids, routes) = (width(|link| link.id.clone()), width(route));
     let refs = width(|link| escape_line(&link.reference));
     for link in &told.chain {
@@ -125,12 +126,12 @@ fn chain(told: &Explanation) -> Vec<Line> {
     lines
 }
 
-fn route(link: &Link) -> String {
+fn route(link: &CausalLink) -> String {
     format!("{} → {}", escape_line(&link.from), escape_line(&link.to))
 }
 
 /// What is left, and what holds it.
-fn standing(told: &Explanation) -> Vec<Line> {
+fn standing(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     if !told.limits.is_empty() {
         lines.push(head("limits"));
@@ -146,14 +147,14 @@ fn standing(told: &Explanation) -> Vec<Line> {
     lines
 }
 
-fn hold(hold: &Hold) -> Line {
+fn hold(hold: &Hold) -> StyledLine {
     let incident = hold.incident.as_ref().map(|incident| format!(" ({incident})")).unwrap_or_default();
     let on = if hold.on.is_empty() { String::new() } else { format!(" {}", escape_line(&hold.on)) };
     indented(Tone::Bad, format!("{}{on} is {}{incident}", hold.scope, hold.state))
 }
 
 /// What to do now.
-fn next(told: &Explanation) -> Vec<Line> {
+fn next(told: &Explanation) -> Vec<StyledLine> {
     let mut steps: Vec<String> = Vec::new();
     if let Some(refused) = &told.refused {
         steps.push(format!("the sender: {}", refused.problem.hint));
@@ -193,7 +194,7 @@ fn lift(hold: &Hold, told: &Explanation) -> Option<String> {
 
 /// What a human can do about a refusal for good, where it is more than to wait.
 #[expect(clippy::wildcard_enum_match_arm, reason = "for most codes the hint to the sender is all there is to do")]
-fn human_step(code: Code, first: Option<&Link>) -> Option<String> {
+fn human_step(code: Code, first: Option<&CausalLink>) -> Option<String> {
     let reference = first.map_or("REF", |link| link.reference.as_str());
     Some(match code {
         Code::GrantMessages => format!("a human: lastword grant {reference} --messages 20"),

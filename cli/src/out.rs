@@ -40,7 +40,7 @@ pub(crate) enum Tone {
 }
 
 /// A line in pieces, each with its tone. What others wrote in it is escaped.
-pub(crate) type Line = Vec<(Tone, String)>;
+pub(crate) type StyledLine = Vec<(Tone, String)>;
 
 impl Out {
     /// Reads from the flag and the surroundings how to print.
@@ -60,18 +60,19 @@ impl Out {
     }
 
     /// Lines as one text, in their tones, cut to the terminal.
-    pub(crate) fn lines(&self, lines: Vec<Line>) -> String {
+    pub(crate) fn lines(&self, lines: Vec<StyledLine>) -> String {
         self.within(lines, self.columns().unwrap_or(usize::MAX))
     }
 
     /// Lines as one text, in their tones, however long.
-    pub(crate) fn whole(&self, lines: Vec<Line>) -> String {
+    pub(crate) fn whole(&self, lines: Vec<StyledLine>) -> String {
         self.within(lines, usize::MAX)
     }
 
-    fn within(&self, lines: Vec<Line>, columns: usize) -> String {
-        let line =
-            |line: Line| -> String { cut(line, columns).iter().map(|(tone, text)| self.tone(*tone, text)).collect() };
+    fn within(&self, lines: Vec<StyledLine>, columns: usize) -> String {
+        let line = |line: StyledLine| -> String {
+            cut(line, columns).iter().map(|(tone, text)| self.tone(*tone, text)).collect()
+        };
         lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
@@ -151,13 +152,13 @@ pub(crate) fn escape_line(text: &str) -> String {
 }
 
 /// The line, cut to so many columns; `…` stands where something is missing.
-pub(crate) fn cut(line: Line, columns: usize) -> Line {
+pub(crate) fn cut(line: StyledLine, columns: usize) -> StyledLine {
     let width = |text: &str| ratatui::text::Span::raw(text).width();
     if line.iter().map(|(_, text)| width(text)).sum::<usize>() <= columns {
         return line;
     }
     let mut left = columns.saturating_sub(1);
-    let mut kept = Line::new();
+    let mut kept = StyledLine::new();
     for (tone, text) in line {
         let mut part = String::new();
         for c in text.chars() {

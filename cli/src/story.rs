@@ -4,7 +4,7 @@ use lastword_client::wire::{Event, StoredMessage};
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::out::{Line, Out, Tone, escape, escape_line};
+use crate::out::{Out, StyledLine, Tone, escape, escape_line};
 use crate::tree::{route, status_tone};
 
 /// Lines of a body that are told; `lastword audit` has all of them.
@@ -43,7 +43,7 @@ impl Story {
 }
 
 /// An event in words: a line, and the body of a message below it.
-fn words(event: &Event) -> Vec<Line> {
+fn words(event: &Event) -> Vec<StyledLine> {
     match (&event.message, event.kind.as_str()) {
         (Some(message), _) => admitted(message),
         (None, "refused" | "observed") => vec![refused(event)],
@@ -54,7 +54,7 @@ fn words(event: &Event) -> Vec<Line> {
     }
 }
 
-fn admitted(message: &StoredMessage) -> Vec<Line> {
+fn admitted(message: &StoredMessage) -> Vec<StyledLine> {
     let mut line = vec![(Tone::Faint, format!("{} ", message.id))];
     line.extend(route(message));
     line.push((Tone::Plain, format!(" {}", escape_line(&message.reference))));
@@ -90,7 +90,7 @@ fn data<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
 }
 
 /// A refusal, with its rule and numbers; one that is only observed is told so.
-fn refused(event: &Event) -> Line {
+fn refused(event: &Event) -> StyledLine {
     let observed = event.kind == "observed";
     let (mark, tone) = if observed { ("! would refuse", Tone::Warn) } else { ("✗", Tone::Bad) };
     let mut route = escape_line(event.agent.as_deref().unwrap_or("?"));
@@ -124,7 +124,7 @@ fn numbers(event: &Event) -> String {
     text
 }
 
-fn latched(event: &Event) -> Line {
+fn latched(event: &Event) -> StyledLine {
     let number = |name: &str| event.data.get(name).and_then(Value::as_u64).unwrap_or_default();
     let on = event.reference.as_deref().or(data(event, "room")).or(data(event, "grant")).unwrap_or_default();
     let incident = data(event, "incident").unwrap_or("latched");
@@ -136,7 +136,7 @@ fn latched(event: &Event) -> Line {
     ]
 }
 
-fn other(event: &Event, tone: Tone) -> Line {
+fn other(event: &Event, tone: Tone) -> StyledLine {
     let mut text = String::new();
     for part in [&event.agent, &event.reference, &event.request_id].into_iter().flatten() {
         text.push_str(&format!(" {}", escape_line(part)));

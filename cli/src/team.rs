@@ -7,7 +7,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lastword_bridge::{Driver, Event, Failed, Input, Report, Restart, Runner, Settings, Stopping};
+use lastword_bridge::{Driver, Event, Input, Report, Restart, Runner, RunnerError, Settings, Stopping};
 use lastword_client::wire::{AgentPatch, NewAgent};
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::Code;
@@ -216,15 +216,14 @@ fn of_a_human(error: ClientError) -> Failure {
     }
 }
 
-impl From<Failed> for Failure {
-    fn from(error: Failed) -> Self {
+impl From<RunnerError> for Failure {
+    fn from(error: RunnerError) -> Self {
         match error {
-            Failed::Settings(error) => Self::usage(&error).hint(error.hint),
-            Failed::Broker(error) => error.into(),
-            Failed::Human => {
-                Self::usage(Failed::Human).hint("name an agent's token with --token-file, or the agent with --as NAME")
-            }
-            Failed::Agent(reason) => {
+            RunnerError::Settings(error) => Self::usage(&error).hint(error.hint),
+            RunnerError::Broker(error) => error.into(),
+            RunnerError::Human => Self::usage(RunnerError::Human)
+                .hint("name an agent's token with --token-file, or the agent with --as NAME"),
+            RunnerError::Agent(reason) => {
                 Self::unavailable(reason).hint("start the command by hand, as it stands after --, to see what it says")
             }
         }

@@ -12,7 +12,7 @@ mod rows;
 mod screen;
 
 pub(crate) use self::draw::draw;
-pub(crate) use self::feed::{Feed, Update, carry_out};
+pub(crate) use self::feed::{ModelUpdater, Update, carry_out};
 pub(crate) use self::keys::press;
 pub(crate) use self::model::{Model, Order, Seen};
 pub(crate) use self::rows::{span, standing};

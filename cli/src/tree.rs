@@ -8,7 +8,7 @@ use lastword_client::wire::{
 };
 use lastword_proto::{AnswerStatus, MessageType};
 
-use crate::out::{Line, Tone, escape, escape_line};
+use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::top::standing;
 
 /// Lines of a body that are shown.
@@ -17,7 +17,7 @@ const BODY_LINES: usize = 3;
 const NEAR_PERCENT: u64 = 75;
 
 /// The whole conversation.
-pub(crate) fn lines(view: &ConversationView) -> Vec<Line> {
+pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
     let mut lines = vec![heading(view), counts(view)];
     lines.extend(view.grants.iter().map(grant));
     let mut branches: Vec<Branch<'_>> = view.tree.iter().map(Branch::Node).collect();
@@ -31,7 +31,7 @@ pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
     (Tone::Plain, text.into())
 }
 
-fn heading(view: &ConversationView) -> Line {
+fn heading(view: &ConversationView) -> StyledLine {
     let summary = &view.summary;
     let (state, tone) = standing(summary.standing());
     let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
@@ -43,7 +43,7 @@ fn heading(view: &ConversationView) -> Line {
     line
 }
 
-fn counts(view: &ConversationView) -> Line {
+fn counts(view: &ConversationView) -> StyledLine {
     let counters = &view.summary.counters;
     let depth = view.limits.iter().find(|limit| limit.name == "depth_max").map_or(0, |limit| limit.limit);
     let turns = view.limits.iter().find(|limit| limit.name == "turns_soft_max").map_or(0, |limit| limit.limit);
@@ -55,7 +55,7 @@ fn counts(view: &ConversationView) -> Line {
 }
 
 /// A grant and what it has used, on one line.
-pub(crate) fn grant(view: &GrantView) -> Line {
+pub(crate) fn grant(view: &GrantView) -> StyledLine {
     let state = if view.open { "open" } else { "closed" };
     let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
     for (i, Distance { name, limit, current, .. }) in view.limits.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Branch<'_> {
     }
 }
 
-fn grow(lines: &mut Vec<Line>, branches: &[Branch<'_>], reference: &str, indent: &str) {
+fn grow(lines: &mut Vec<StyledLine>, branches: &[Branch<'_>], reference: &str, indent: &str) {
     for (i, branch) in branches.iter().enumerate() {
         let (arm, below) = if i + 1 == branches.len() { ("└─ ", "   ") } else { ("├─ ", "│  ") };
         let arm = (Tone::Faint, format!("{indent}{arm}"));
@@ -122,7 +122,7 @@ fn grow(lines: &mut Vec<Line>, branches: &[Branch<'_>], reference: &str, indent:
     }
 }
 
-fn headline(node: &TreeNode, above: &str) -> Line {
+fn headline(node: &TreeNode, above: &str) -> StyledLine {
     let message = &node.message;
     let mut line = vec![(Tone::Faint, format!("{} ", message.id))];
     line.extend(route(message));
@@ -162,7 +162,7 @@ fn taken(facts: &mut String, node: &TreeNode) -> std::fmt::Result {
 }
 
 /// Who to whom, and of which type.
-pub(crate) fn route(message: &StoredMessage) -> Line {
+pub(crate) fn route(message: &StoredMessage) -> StyledLine {
     let names = format!("{} → {} ", escape_line(&message.from), escape_line(&message.to));
     vec![(Tone::Strong, names), (kind_tone(message.kind), message.kind.keyword().to_owned())]
 }
@@ -189,7 +189,7 @@ pub(crate) const fn status_tone(status: AnswerStatus) -> Tone {
 }
 
 /// A message that was refused, as a mark.
-fn refusal(refused: &RefusedSend) -> Line {
+fn refusal(refused: &RefusedSend) -> StyledLine {
     let problem = &refused.problem;
     let record = problem.record.as_deref().unwrap_or("refused");
     let to = refused.to.as_deref().map(|to| format!(" → {}", escape_line(to))).unwrap_or_default();
@@ -203,7 +203,7 @@ fn refusal(refused: &RefusedSend) -> Line {
     ]
 }
 
-fn body(lines: &mut Vec<Line>, text: &str, indent: &str) {
+fn body(lines: &mut Vec<StyledLine>, text: &str, indent: &str) {
     let text = escape(text);
     let total = text.lines().count();
     for line in text.lines().take(BODY_LINES) {

@@ -310,9 +310,9 @@ impl Step<'_> {
         }
     }
 
-    fn holds(&self, by: Principal) -> Result<(), Refusal> {
+    fn authenticate(&self, by: Principal) -> Result<(), Refusal> {
         let named = || self.state().live(self.state().name_of(by.agent())).is_some();
-        if self.state().holds(by) || (!self.rule(Rule::Incarnations) && named()) {
+        if self.state().recognizes(by) || (!self.rule(Rule::Incarnations) && named()) {
             Ok(())
         } else {
             Err(Code::Unauthenticated.into())
@@ -321,7 +321,7 @@ impl Step<'_> {
 
     /// A human who may do what this role may (H7).
     fn human(&self, by: Principal, role: Role) -> Result<(), Refusal> {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let known = self.state().agent(by.agent()).filter(|_| by.is_human());
         match known {
             Some(human) if human.role <= role => Ok(()),

@@ -675,7 +675,7 @@ pub struct PartialResult {
 impl Answer {
     /// An answer that the broker gives itself.
     #[must_use]
-    pub const fn outcome(task: TaskId, status: AnswerStatus, cause: Outcome) -> Self {
+    pub const fn outcome(task: TaskId, status: AnswerStatus, cause: EndReason) -> Self {
         Self { task, status, cause, reason: None, completed: Vec::new(), failed: Vec::new(), earlier: None }
     }
 }

@@ -102,9 +102,9 @@ pub fn parse(text: &str) -> Result<(Header, &str), HeaderError> {
     read(text).map_err(|(field, offset, problem)| HeaderError { field, offset, problem, suggestion: suggest(text) })
 }
 
-type Fault = (&'static str, usize, Problem);
+type FieldProblem = (&'static str, usize, Problem);
 
-fn read(text: &str) -> Result<(Header, &str), Fault> {
+fn read(text: &str) -> Result<(Header, &str), FieldProblem> {
     let mut cursor = Cursor { text, at: 0 };
     let from = cursor.field("FROM", AgentName::new)?;
     let to = cursor.field("TO", Address::parse)?;
@@ -132,7 +132,7 @@ impl<'a> Cursor<'a> {
         &self.text[self.at..]
     }
 
-    fn value(&mut self, key: &'static str) -> Result<(&'a str, usize), Fault> {
+    fn value(&mut self, key: &'static str) -> Result<(&'a str, usize), FieldProblem> {
         let start = self.at;
         let inner = self
             .rest()
@@ -150,7 +150,7 @@ impl<'a> Cursor<'a> {
         Ok((&inner[..end], value_at))
     }
 
-    fn field<T>(&mut self, key: &'static str, parse: impl Fn(&str) -> Result<T, NameError>) -> Result<T, Fault> {
+    fn field<T>(&mut self, key: &'static str, parse: impl Fn(&str) -> Result<T, NameError>) -> Result<T, FieldProblem> {
         let (value, at) = self.value(key)?;
         parse(value).map_err(|error| {
             let offset = if let NameError::Character { offset } = error { at + offset } else { at };

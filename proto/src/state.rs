@@ -237,7 +237,7 @@ impl State {
 
     /// Whether the proof still holds: the same incarnation is still registered.
     #[must_use]
-    pub fn holds(&self, principal: Principal) -> bool {
+    pub fn recognizes(&self, principal: Principal) -> bool {
         self.agent(principal.agent).is_some_and(|a| a.live && a.incarnation == principal.incarnation)
     }
 

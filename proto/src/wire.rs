@@ -5,23 +5,23 @@
 
 pub mod call;
 mod clock;
+mod conversation_status;
 mod envelope;
 mod explanation;
 mod lift;
 mod people;
 mod schedules;
-mod standing;
 mod time;
 mod views;
 mod work;
 
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
+pub use conversation_status::ConversationStatus;
 pub use envelope::{Envelope, FieldError, Metadata, To};
-pub use explanation::{Explanation, Hold, Link, RefusedSend, Subject};
+pub use explanation::{CausalLink, Explanation, Hold, RefusedSend, Subject};
 pub use lift::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use people::{AgentGrant, HumanPatch, NewHuman};
 pub use schedules::{NewSchedule, ScheduleView};
-pub use standing::Standing;
 pub use time::{parse_rfc3339, rfc3339};
 pub use views::{
     AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,

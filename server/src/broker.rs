@@ -28,13 +28,13 @@ pub(crate) use self::boot::boot_by;
 pub use self::boot::{BootError, Repaired, boot, repair};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
-pub use self::handle::{Failed, Handle, Unserved};
+pub use self::handle::{BrokerFailure, Handle, Unserved};
 pub(crate) use self::keeper::keep;
 pub use self::live::Live;
 pub(crate) use self::wakes::{Subscription, Wait};
 
 use self::boot::idled;
-use self::handle::Shared;
+use self::handle::BrokerShared;
 use self::writer::{Batch, Writing};
 use crate::clock::Stopwatch;
 use crate::disk::LOOK_EVERY;
@@ -48,7 +48,7 @@ const BATCH_MAX: usize = 256;
 const QUEUE_MAX: usize = 8_192;
 
 /// Words a reply while the state is as the input left it.
-type Then = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;
+type OnReply = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;
 /// Looks at the state.
 type Look = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
 /// Hands over what was worded, once the facts before it are durable.
@@ -57,7 +57,7 @@ type Release = Box<dyn FnOnce() + Send>;
 /// What the broker is asked for.
 enum Command {
     /// Handle an input; the closure gets its reply.
-    Input(Box<Input>, Then),
+    Input(Box<Input>, OnReply),
     /// Handle an input whose reply nobody waits for.
     Cast(Input),
     /// Look at the state.
@@ -68,7 +68,7 @@ enum Command {
 struct Broker {
     core: Core,
     writing: Writing,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     out: Out,
     /// What was judged and is not with the writer yet.
     batch: Batch,
@@ -87,7 +87,7 @@ impl Broker {
         match catch_unwind(AssertUnwindSafe(|| self.serve())) {
             Ok(true) => self.end(),
             Ok(false) => {}
-            Err(panic) => self.shared.fail(Failed::bug(&words(panic.as_ref()))),
+            Err(panic) => self.shared.fail(BrokerFailure::bug(&words(panic.as_ref()))),
         }
     }
 
@@ -137,7 +137,7 @@ impl Broker {
                 true
             }
             Err(error) => {
-                self.shared.fail(Failed::unread(&error));
+                self.shared.fail(BrokerFailure::unread(&error));
                 false
             }
         }

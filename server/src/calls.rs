@@ -36,7 +36,7 @@ use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::identity::{Session, SignInCode, credential};
 
 /// Longest wait of any call; a longer one is cut.
@@ -81,8 +81,8 @@ pub(crate) struct Caller {
 
 impl Caller {
     /// Proves a bearer token, and the turn token that came with it.
-    pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, Fault> {
-        let unauthenticated = || Fault::from(Refusal::new(Code::Unauthenticated));
+    pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, ApiError> {
+        let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
         let principal = handle.prove(token).ok_or_else(unauthenticated)?;
         let caller = Self { principal, credential: credential(token), turn: None };
         match turn {
@@ -97,20 +97,20 @@ impl Caller {
     }
 
     /// The caller in the turn that this token names.
-    pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, Fault> {
+    pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
         let named = handle.signer().verify(turn, self.principal.agent());
-        let turn = named.ok_or_else(|| Fault::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
+        let turn = named.ok_or_else(|| ApiError::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
         Ok(Self { turn: Some(turn), ..self })
     }
 
     /// Proves it again, after a wait in which the token may have been replaced or its owner removed.
-    pub(crate) fn again(&self, handle: &Handle) -> Result<(), Fault> {
-        let unauthenticated = || Fault::from(Refusal::new(Code::Unauthenticated));
+    pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
+        let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
         handle.known_by(&self.credential).filter(|p| *p == self.principal).map(|_| ()).ok_or_else(unauthenticated)
     }
 
-    pub(crate) fn human(&self) -> Result<(), Fault> {
-        if self.principal.is_human() { Ok(()) } else { Err(Fault::humans_only()) }
+    pub(crate) fn human(&self) -> Result<(), ApiError> {
+        if self.principal.is_human() { Ok(()) } else { Err(ApiError::humans_only()) }
     }
 }
 
@@ -120,8 +120,8 @@ pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
     let _ended = stopping.wait_for(|stopping| *stopping).await.is_ok();
 }
 
-/// Waits until `ring`, the end of `wait`, or the server's end; `true` when it rang.
-pub(crate) async fn rang(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
+/// Waits until `ring`, the end of `wait`, or the server's end; `true` when it wait_for.
+pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
     let mut stopping = ctx.stopping.clone();
     tokio::select! {
         () = ring => true,
@@ -131,7 +131,10 @@ pub(crate) async fn rang(ctx: &Context, ring: impl Future<Output = ()>, wait: Du
 }
 
 /// Checks the texts of a call that is no message: none may be longer than a body (L4).
-pub(crate) fn fits<'a>(ctx: &Context, texts: impl IntoIterator<Item = (&'a str, usize)>) -> Result<(), Fault> {
+pub(crate) fn check_sizes<'a>(
+    ctx: &Context,
+    texts: impl IntoIterator<Item = (&'a str, usize)>,
+) -> Result<(), ApiError> {
     let max = ctx.handle.limits().body_bytes_max;
     match texts.into_iter().find(|(_, bytes)| *bytes as u64 > max) {
         None => Ok(()),
@@ -144,7 +147,7 @@ pub(crate) fn fits<'a>(ctx: &Context, texts: impl IntoIterator<Item = (&'a str, 
 }
 
 /// Checks the nesting of a payload that is no message's (L4).
-pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), Fault> {
+pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError> {
     let (max, depth) = (ctx.handle.limits().payload_depth_max, payload.map_or(0, |text| nesting(text.as_bytes())));
     if depth <= max {
         return Ok(());
@@ -159,7 +162,7 @@ pub(crate) fn total(texts: &[String]) -> usize {
 }
 
 /// Takes the refusal out of a reply.
-pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, Fault> {
+pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, ApiError> {
     match reply? {
         Reply::Refused { refusal, record, about } => {
             let about = about.unwrap_or_default();
@@ -168,7 +171,7 @@ pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, Fault> {
                 agent: about.agent.as_ref().map(AgentName::as_str),
             };
             let lift = LiftStep::of(&refusal, at);
-            Err(Fault::from(refusal).recorded(record).lifted(lift))
+            Err(ApiError::from(refusal).recorded(record).lifted(lift))
         }
         reply => Ok(reply),
     }

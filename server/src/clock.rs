@@ -34,7 +34,7 @@ pub struct Clock {
 
 /// The broker's time beside the wall clock's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct ClockStatus {
     /// The broker's time.
     pub broker: Time,
     /// The wall clock's time less the broker's, in ms.
@@ -90,10 +90,10 @@ impl Clock {
 
     /// The broker's time beside the wall clock's.
     #[must_use]
-    pub fn standing(&self) -> Standing {
+    pub fn standing(&self) -> ClockStatus {
         let broker = self.now();
         let difference_ms = self.difference_ms.load(Ordering::Acquire);
-        Standing { broker, difference_ms, state: state(difference_ms) }
+        ClockStatus { broker, difference_ms, state: state(difference_ms) }
     }
 
     /// How long to wait until it may be `due`; shorter than that, where the clock has to be looked at before.

@@ -4,10 +4,10 @@ mod console;
 pub mod http;
 pub mod mcp;
 
-mod fault;
+mod api_error;
 
-pub use self::fault::Fault;
-pub(crate) use self::fault::{record_id, record_of};
+pub use self::api_error::ApiError;
+pub(crate) use self::api_error::{record_id, record_of};
 
 /// The names of all edges.
 pub const EDGES: &[&str] = &["http", "mcp", "console"];

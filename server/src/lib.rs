@@ -18,7 +18,7 @@ mod priority;
 mod server;
 mod views;
 
-pub use crate::broker::{BootError, Failed, Handle, Live, Repaired, Unserved, boot, repair};
+pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};

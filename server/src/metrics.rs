@@ -34,7 +34,7 @@ struct Notified {
 
 /// What became of a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum NotificationOutcome {
     /// It arrived.
     Sent,
     /// An attempt failed.
@@ -98,12 +98,12 @@ impl Metrics {
     }
 
     /// Counts what became of a notification of the channel at this place.
-    pub(crate) fn told(&self, place: usize, told: Told) {
+    pub(crate) fn told(&self, place: usize, told: NotificationOutcome) {
         let Some(notified) = self.channels.get().and_then(|channels| channels.get(place)) else { return };
         match told {
-            Told::Sent => add(&notified.sent, 1),
-            Told::Failed => add(&notified.failed, 1),
-            Told::Folded(n) => add(&notified.folded, n as u64),
+            NotificationOutcome::Sent => add(&notified.sent, 1),
+            NotificationOutcome::Failed => add(&notified.failed, 1),
+            NotificationOutcome::Folded(n) => add(&notified.folded, n as u64),
         }
     }
 

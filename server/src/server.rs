@@ -20,7 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use crate::broker::{self, BootError, Failed, Handle, Unserved};
+use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule};
 use crate::clock::Source;
@@ -274,10 +274,10 @@ impl Server {
     }
 
     /// Waits until the broker has stopped by itself, which only a failure makes it do; gives the reason.
-    pub async fn failed(&self) -> Failed {
+    pub async fn failed(&self) -> BrokerFailure {
         let mut failed = self.ctx.handle.failed();
         let found = failed.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
-        found.unwrap_or_else(|| Failed { reason: "the broker is gone".into(), bug: true })
+        found.unwrap_or_else(|| BrokerFailure { reason: "the broker is gone".into(), bug: true })
     }
 
     /// Ends it: nothing new is taken, what was taken is finished, a snapshot is saved.

@@ -18,7 +18,7 @@ pub(crate) use self::clock::{clock, note, ready};
 pub(crate) use self::conversations::{conversation, fullest, listed, standing, summary, tree};
 pub(crate) use self::desk::{approval, claim, escalation, incident, room};
 pub(crate) use self::events::{EventDraft, Subject, event, subject};
-pub(crate) use self::explanation::{Standing, link, refused};
+pub(crate) use self::explanation::{ExplainContext, link, refused};
 pub(crate) use self::fitting::{Fitted, fitted};
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::notices::{Worded, alert, notices};

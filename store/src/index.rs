@@ -12,14 +12,14 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
+use crate::agent_index;
+use crate::aggregates::{self, Adding, Written};
+use crate::conversation_index::{self, Lately, Lines};
 use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
-use crate::lines::{self, Lately, Lines};
 use crate::log::ReadError;
-use crate::parties;
 use crate::pool::{BUSY, Pool};
 use crate::query::IndexReader;
 use crate::reader::Reader;
-use crate::sums::{self, Adding, Written};
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
@@ -157,7 +157,7 @@ impl Index {
         self.write(|writing| {
             let mut reached = last;
             for (seq, entry) in fresh {
-                writing.entry(*seq, entry).map_err(Failed::Sqlite)?;
+                writing.entry(*seq, entry).map_err(IndexFailure::Sqlite)?;
                 reached = *seq;
             }
             Ok(reached)
@@ -165,15 +165,15 @@ impl Index {
     }
 
     /// One transaction: what `work` writes up to the position that it gives.
-    fn write(&mut self, work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, Failed>) -> Result<(), IndexError> {
+    fn write(&mut self, work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, IndexFailure>) -> Result<(), IndexError> {
         let done = write(&mut self.db, &mut self.memory, self.last, work);
         if done.is_err() {
             // What it knows may not have been written.
             self.memory = Memory::default();
         }
         self.last = done.map_err(|failed| match failed {
-            Failed::Sqlite(source) => IndexError::Sqlite { path: self.path.clone(), source },
-            Failed::Log(error) => IndexError::Log(error),
+            IndexFailure::Sqlite(source) => IndexError::Sqlite { path: self.path.clone(), source },
+            IndexFailure::Log(error) => IndexError::Log(error),
         })?;
         Ok(())
     }
@@ -208,9 +208,9 @@ impl Index {
         let mut last = self.last;
         self.write(|writing| {
             for _ in 0..ENTRIES_PER_COMMIT / ENTRIES_PER_READ {
-                let entries = log.read(Seq(last.0 + 1), ENTRIES_PER_READ).map_err(Failed::Log)?;
+                let entries = log.read(Seq(last.0 + 1), ENTRIES_PER_READ).map_err(IndexFailure::Log)?;
                 for (seq, entry) in &entries {
-                    writing.entry(*seq, entry).map_err(Failed::Sqlite)?;
+                    writing.entry(*seq, entry).map_err(IndexFailure::Sqlite)?;
                     last = *seq;
                 }
                 if entries.len() < ENTRIES_PER_READ {
@@ -238,9 +238,9 @@ impl Index {
             DELETE FROM messages; DELETE FROM posts; DELETE FROM refusals; DELETE FROM spends; {} {} {}
             INSERT INTO words (words) VALUES ('delete-all');
             UPDATE progress SET last = 0; COMMIT",
-            lines::CLEAR,
-            parties::CLEAR,
-            sums::CLEAR
+            conversation_index::CLEAR,
+            agent_index::CLEAR,
+            aggregates::CLEAR
         );
         (self.last, self.memory) = (Seq(0), Memory::default());
         self.db.execute_batch(&clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
@@ -270,7 +270,7 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
         }
     }
     dir::open_private(path).map_err(io_failed)?;
-    let (lines, parties, sums) = (lines::SCHEMA, parties::SCHEMA, sums::SCHEMA);
+    let (lines, parties, sums) = (conversation_index::SCHEMA, agent_index::SCHEMA, aggregates::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(path, flags)?;
@@ -292,7 +292,7 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
 }
 
-enum Failed {
+enum IndexFailure {
     Sqlite(rusqlite::Error),
     Log(ReadError),
 }
@@ -302,22 +302,22 @@ fn write(
     db: &mut Connection,
     memory: &mut Memory,
     last: Seq,
-    work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, Failed>,
-) -> Result<Seq, Failed> {
-    let transaction = db.transaction().map_err(Failed::Sqlite)?;
-    let mut writing = Writing::new(&transaction, memory).map_err(Failed::Sqlite)?;
+    work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, IndexFailure>,
+) -> Result<Seq, IndexFailure> {
+    let transaction = db.transaction().map_err(IndexFailure::Sqlite)?;
+    let mut writing = Writing::new(&transaction, memory).map_err(IndexFailure::Sqlite)?;
     let reached = work(&mut writing)?;
-    writing.lines.flush().map_err(Failed::Sqlite)?;
+    writing.lines.flush().map_err(IndexFailure::Sqlite)?;
     drop(writing);
     if reached > last {
-        commit(transaction, reached).map_err(Failed::Sqlite)?;
+        commit(transaction, reached).map_err(IndexFailure::Sqlite)?;
     }
     Ok(reached)
 }
 
 fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
     let last = last.0.cast_signed();
-    parties::list(&transaction, last)?;
+    agent_index::list(&transaction, last)?;
     transaction.prepare_cached("UPDATE progress SET last = ?1")?.execute([last])?;
     transaction.commit()
 }

@@ -10,7 +10,7 @@ use crate::reader::Reader;
 
 /// How the next append fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum InjectedFault {
     /// Somebody else seems to have appended; nothing is written.
     Conflict,
     /// The outcome is unknown, and nothing was written.
@@ -25,15 +25,15 @@ pub enum Fault {
 
 /// A log in memory. Clones are handles to the same log, as several brokers have on one store.
 #[derive(Clone, Default)]
-pub struct MemoryLog(Arc<Mutex<Shared>>);
+pub struct MemoryLog(Arc<Mutex<MemoryEntries>>);
 
 /// What the handles share.
 #[derive(Default)]
-pub(crate) struct Shared {
+pub(crate) struct MemoryEntries {
     entries: Vec<Arc<Entry>>,
     epoch: u64,
     snapshot: Option<(Seq, Vec<u8>)>,
-    faults: VecDeque<Fault>,
+    faults: VecDeque<InjectedFault>,
 }
 
 impl MemoryLog {
@@ -44,16 +44,16 @@ impl MemoryLog {
     }
 
     /// Makes the next append fail so; several calls queue up.
-    pub fn fail_next(&self, fault: Fault) {
+    pub fn fail_next(&self, fault: InjectedFault) {
         self.shared().faults.push_back(fault);
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, MemoryEntries> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shared {
+impl MemoryEntries {
     pub(crate) fn last(&self) -> Seq {
         Seq(self.entries.len() as u64)
     }
@@ -87,11 +87,11 @@ impl Log for MemoryLog {
         let reason = || "injected by the test".to_owned();
         match shared.faults.pop_front() {
             None => {}
-            Some(Fault::Conflict) => return Err(AppendError::Conflict { actual: shared.last() }),
-            Some(Fault::AmbiguousLost) => return Err(AppendError::Ambiguous { reason: reason() }),
-            Some(Fault::Full) => return Err(AppendError::Full { reason: reason() }),
-            Some(Fault::Unavailable) => return Err(AppendError::Unavailable { reason: reason() }),
-            Some(Fault::AmbiguousWritten) => {
+            Some(InjectedFault::Conflict) => return Err(AppendError::Conflict { actual: shared.last() }),
+            Some(InjectedFault::AmbiguousLost) => return Err(AppendError::Ambiguous { reason: reason() }),
+            Some(InjectedFault::Full) => return Err(AppendError::Full { reason: reason() }),
+            Some(InjectedFault::Unavailable) => return Err(AppendError::Unavailable { reason: reason() }),
+            Some(InjectedFault::AmbiguousWritten) => {
                 shared.entries.extend_from_slice(entries);
                 return Err(AppendError::Ambiguous { reason: reason() });
             }

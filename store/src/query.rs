@@ -8,8 +8,8 @@ use lastword_proto::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
-use crate::lines;
-use crate::parties::{Party, Show, Walk};
+use crate::agent_index::{MessageList, Show, Walk};
+use crate::conversation_index;
 use crate::pool::Pool;
 
 /// A window on a list that is ordered by position.
@@ -163,7 +163,7 @@ impl IndexReader {
             let mut select = Select::new("messages");
             select.one_of("conv", convs.iter().map(|conv| conv.0));
             let mut seqs = select.run(db, cursor)?;
-            seqs.extend(lines::of_conversations(db, convs, cursor)?);
+            seqs.extend(conversation_index::of_conversations(db, convs, cursor)?);
             seqs.sort_unstable();
             if !cursor.ascending {
                 seqs.reverse();
@@ -342,14 +342,20 @@ impl Select {
     }
 
     /// The list in which all of these messages stand, where no other condition finds fewer of them.
-    fn party(&self, filter: &Filter) -> Option<Party> {
+    fn party(&self, filter: &Filter) -> Option<MessageList> {
         if self.text || filter.convs.is_some() || filter.cursor.limit == 0 {
             return None;
         }
-        filter.from.map(Party::Sender).or_else(|| filter.to.map(Party::Recipient))
+        filter.from.map(MessageList::Sender).or_else(|| filter.to.map(MessageList::Recipient))
     }
 
-    fn walk(&self, db: &Connection, party: Party, mut cursor: Cursor, show: &mut Show<'_>) -> rusqlite::Result<()> {
+    fn walk(
+        &self,
+        db: &Connection,
+        party: MessageList,
+        mut cursor: Cursor,
+        show: &mut Show<'_>,
+    ) -> rusqlite::Result<()> {
         let one = db.unchecked_transaction()?;
         // What lies outside is not even looked up.
         cursor.after = cursor.after.max(self.after);
@@ -359,7 +365,12 @@ impl Select {
     }
 
     /// As [`IndexReader::conversations`]: the newest message of each is the first that is met.
-    fn conversations(&self, db: &Connection, party: Party, cursor: Cursor) -> rusqlite::Result<Vec<(ConvId, Seq)>> {
+    fn conversations(
+        &self,
+        db: &Connection,
+        party: MessageList,
+        cursor: Cursor,
+    ) -> rusqlite::Result<Vec<(ConvId, Seq)>> {
         let (mut met, mut found) = (HashSet::new(), Vec::new());
         let newest_first = Cursor { after: None, before: None, ascending: false, limit: cursor.limit };
         self.walk(db, party, newest_first, &mut |seq, conv| {

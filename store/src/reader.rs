@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _};
 use crate::dir::FILE_DATABASE;
 use crate::frame;
 use crate::log::{OpenError, ReadError};
-use crate::memory::Shared;
+use crate::memory::MemoryEntries;
 use crate::pool::Pool;
 use crate::sqlite;
 
@@ -23,7 +23,7 @@ pub struct Reader(Source);
 #[derive(Clone)]
 enum Source {
     Sqlite(Pool),
-    Memory(Arc<Mutex<Shared>>),
+    Memory(Arc<Mutex<MemoryEntries>>),
 }
 
 impl Reader {
@@ -46,7 +46,7 @@ impl Reader {
         Self(Source::Sqlite(pool))
     }
 
-    pub(crate) const fn memory(shared: Arc<Mutex<Shared>>) -> Self {
+    pub(crate) const fn memory(shared: Arc<Mutex<MemoryEntries>>) -> Self {
         Self(Source::Memory(shared))
     }
 
@@ -84,7 +84,7 @@ impl Reader {
     }
 }
 
-fn lock(shared: &Mutex<Shared>) -> std::sync::MutexGuard<'_, Shared> {
+fn lock(shared: &Mutex<MemoryEntries>) -> std::sync::MutexGuard<'_, MemoryEntries> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

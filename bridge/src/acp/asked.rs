@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use super::heard::{Asked, Route};
 use crate::event::Event;
-use crate::run::{Run, Shared};
+use crate::run::{Run, RunnerContext};
 use crate::watch::{Signs, stopped};
 
 /// Longest wait for a decision in one call.
@@ -62,7 +62,7 @@ enum Verdict {
 }
 
 impl Wish {
-    pub(super) fn new(shared: &Shared, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
+    pub(super) fn new(shared: &RunnerContext, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);
@@ -74,7 +74,7 @@ impl Wish {
 
     /// Has it decided, and tells the agent. The protocol's own answer to it is a bare yes or no: a denial is given
     /// back for what is to be said about it.
-    pub(super) async fn settle(self, shared: &Shared) -> Option<Denial> {
+    pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
         let mut signs = self.signs.clone();
         let verdict = tokio::select! {
             verdict = self.held.decide(shared) => verdict,
@@ -108,7 +108,7 @@ impl Wish {
 }
 
 impl Held {
-    async fn decide(&self, shared: &Shared) -> Verdict {
+    async fn decide(&self, shared: &RunnerContext) -> Verdict {
         match self.decided(shared).await {
             Ok(verdict) => verdict,
             Err(error) => {
@@ -118,7 +118,7 @@ impl Held {
         }
     }
 
-    async fn decided(&self, shared: &Shared) -> Result<Verdict, ClientError> {
+    async fn decided(&self, shared: &RunnerContext) -> Result<Verdict, ClientError> {
         if self.allowed {
             return Ok(Verdict::Allowed);
         }

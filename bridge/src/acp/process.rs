@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::heard::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
-use crate::run::Shared;
+use crate::run::RunnerContext;
 
 /// Time for the process to say who it is.
 const INITIALIZE: Duration = Duration::from_secs(60);
@@ -33,7 +33,7 @@ const MCP_NAME: &str = "lastword";
 
 /// A running agent, or what is left of it.
 pub(super) struct Process {
-    link: Option<Link>,
+    link: Option<AgentConnection>,
     /// The number of this start.
     pub(super) start: u64,
     pub(super) routes: Arc<Routes>,
@@ -46,7 +46,7 @@ pub(super) struct Process {
 }
 
 /// What a live process has.
-pub(super) struct Link {
+pub(super) struct AgentConnection {
     pub(super) connection: ConnectionTo<Agent>,
     pub(super) capabilities: AgentCapabilities,
 }
@@ -84,7 +84,7 @@ impl Process {
     ///
     /// # Errors
     /// It can't be started, or is no ACP agent of version 1.
-    pub(super) async fn start(shared: &Shared, start: u64) -> Result<Self, String> {
+    pub(super) async fn start(shared: &RunnerContext, start: u64) -> Result<Self, String> {
         let settings = &shared.settings;
         let mut command = process::command(settings);
         command.args(&settings.args);
@@ -110,13 +110,13 @@ impl Process {
         let mut process = Self { link: None, start, routes, ended: ending, asked_to_end, grace, _tasks: tasks };
         let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
         let capabilities = process.initialize(shared, &connection, pid).await?;
-        process.link = Some(Link { connection, capabilities });
+        process.link = Some(AgentConnection { connection, capabilities });
         Ok(process)
     }
 
     async fn initialize(
         &self,
-        shared: &Shared,
+        shared: &RunnerContext,
         connection: &ConnectionTo<Agent>,
         pid: u32,
     ) -> Result<AgentCapabilities, String> {
@@ -161,7 +161,7 @@ impl Process {
     }
 
     /// What it is talked to with; none where it never came up.
-    pub(super) const fn link(&self) -> Option<&Link> {
+    pub(super) const fn link(&self) -> Option<&AgentConnection> {
         self.link.as_ref()
     }
 
@@ -185,7 +185,7 @@ impl Process {
     }
 
     /// Lastword's tools, for a new session.
-    pub(super) fn mcp(&self, shared: &Shared) -> McpServer {
+    pub(super) fn mcp(&self, shared: &RunnerContext) -> McpServer {
         let url = shared.broker.client.url();
         let token = shared.broker.token.reveal();
         if self.link.as_ref().is_some_and(|link| link.capabilities.mcp_capabilities.http) {

@@ -18,10 +18,10 @@ use tokio::time::{Sleep, sleep, timeout};
 use super::Slot;
 use super::asked::{Denial, Wish};
 use super::heard::{Asked, Route};
-use super::process::{Link, Process, Routed};
+use super::process::{AgentConnection, Process, Routed};
 use crate::event::Event;
 use crate::process::DRAIN;
-use crate::run::{Ended, Run, Shared};
+use crate::run::{Ended, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
@@ -33,9 +33,9 @@ const FOLLOWED_MAX: usize = 8;
 
 /// A prompt that runs.
 struct Prompting<'a> {
-    shared: &'a Shared,
+    shared: &'a RunnerContext,
     process: &'a Process,
-    link: &'a Link,
+    link: &'a AgentConnection,
     run: &'a Run,
     route: Arc<Route>,
     asked: mpsc::Receiver<Asked>,
@@ -56,7 +56,7 @@ enum Over {
 }
 
 /// Runs one delivery as a prompt.
-pub(super) async fn prompt(shared: &Shared, process: &Process, slot: &mut Slot, run: &mut Run) -> Ended {
+pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut Slot, run: &mut Run) -> Ended {
     let Some(link) = process.link() else { return Ended::failed("the agent's process is not there") };
     let mut signs = run.signs.clone();
     let opened = tokio::select! {
@@ -97,9 +97,9 @@ pub(super) async fn prompt(shared: &Shared, process: &Process, slot: &mut Slot, 
 
 /// The conversation's session: kept, loaded, or a new one.
 async fn open(
-    shared: &Shared,
+    shared: &RunnerContext,
     process: &Process,
-    link: &Link,
+    link: &AgentConnection,
     slot: &mut Slot,
 ) -> Result<(SessionId, Memory, &'static str), String> {
     let cwd = &shared.settings.cwd;

@@ -58,7 +58,7 @@ const POSTS_KEPT: u32 = 20_000;
 
 /// The file.
 #[derive(Clone, Debug)]
-pub(crate) struct Book {
+pub(crate) struct BridgeStore {
     db: Arc<Mutex<Connection>>,
     /// What the nonces of this file begin with.
     mark: String,
@@ -82,7 +82,7 @@ pub(crate) struct Tried {
 
 pub(super) type Kept<T> = rusqlite::Result<T>;
 
-impl Book {
+impl BridgeStore {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
         use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
         // What agents say is in it. Where the file can't be made, opening it says why.
@@ -436,7 +436,7 @@ mod tests {
 
     #[test]
     fn a_post_that_may_have_been_sent_is_an_echo_by_its_words_and_later_by_its_id() {
-        let book = Book::in_memory().unwrap();
+        let book = BridgeStore::in_memory().unwrap();
         let nonce = book.nonce("12", 0);
         assert!(book.is_own(&nonce) && !book.is_own("other-12.0") && nonce.len() <= 25);
         book.handle(5, 100, 100).unwrap();
@@ -452,7 +452,7 @@ mod tests {
 
     #[test]
     fn a_thread_shows_the_conversation_that_began_it() {
-        let book = Book::in_memory().unwrap();
+        let book = BridgeStore::in_memory().unwrap();
         let place = Place { reference: "D-1".into(), channel: 1, origin: 7, thread: None };
         book.place(&place).unwrap();
         assert_eq!(book.placed("D-1").unwrap(), Some(place));
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn an_old_turn_does_not_come_back_when_the_log_is_read_again() {
-        let (book, place) = (Book::in_memory().unwrap(), turn_place(5, None, Fixes::default()));
+        let (book, place) = (BridgeStore::in_memory().unwrap(), turn_place(5, None, Fixes::default()));
         for turn in ["turn-9", "turn-10", "turn-9"] {
             book.show_turn("hive", place, turn, 7).unwrap();
         }
@@ -485,14 +485,14 @@ mod tests {
     fn the_file_is_its_owners_alone() {
         use std::os::unix::fs::PermissionsExt as _;
         let path = std::env::temp_dir().join(format!("lastword-book-{}.sqlite", std::process::id()));
-        let book = Book::open(&path).unwrap();
+        let book = BridgeStore::open(&path).unwrap();
         book.set_cursor(7).unwrap();
         let modes = ["", "-wal"].map(|end| {
             let file = format!("{}{end}", path.display());
             std::fs::metadata(file).map(|file| file.permissions().mode() & 0o777)
         });
         drop(book);
-        let reopened = Book::open(&path).and_then(|book| book.cursor());
+        let reopened = BridgeStore::open(&path).and_then(|book| book.cursor());
         for end in ["", "-wal", "-shm"] {
             // The last two may be gone by themselves.
             let _gone = std::fs::remove_file(format!("{}{end}", path.display())).is_ok();
@@ -503,7 +503,7 @@ mod tests {
 
     #[test]
     fn what_was_dealt_with_never_goes_back() {
-        let book = Book::in_memory().unwrap();
+        let book = BridgeStore::in_memory().unwrap();
         book.decide(9, &VecDeque::new(), 30).unwrap();
         assert_eq!(book.decided(9).unwrap(), Some((Vec::new(), 30)));
         book.handle(2, 12, 12).unwrap();

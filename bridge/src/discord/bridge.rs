@@ -11,10 +11,11 @@ use lastword_proto::fact::Kind;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use super::book::Book;
-use super::cards::Desk;
+use super::book::BridgeStore;
+use super::cards::CardQueue;
 use super::commands;
 use super::follow::follow;
+use super::foreign_bots::Taker;
 use super::gateway::{Ears, Role, listen};
 use super::inbound::{Fixes, is_inside};
 use super::intake::Intake;
@@ -23,9 +24,8 @@ use super::names::{GUEST, Roster};
 use super::outbox::Outbox;
 use super::rest::{Rest, RestError};
 use super::settings::{Identity, Secret, Settings};
-use super::takers::Taker;
 use super::threads::Threads;
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 use crate::event::{Event, Report};
 
 /// Posts that wait to be dealt with; what comes beyond them is read from the channel.
@@ -40,7 +40,7 @@ const AGE_USUAL_MS: u64 = 86_400_000;
 
 /// Why a bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
-pub enum Failed {
+pub enum DiscordBridgeError {
     /// The settings can't work.
     #[error("{0}")]
     Settings(String),
@@ -65,20 +65,20 @@ pub(crate) enum Following {
 
 /// What the parts of a bridge share.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct BridgeContext {
     pub(crate) settings: Settings,
     pub(crate) roster: Roster,
-    pub(crate) book: Book,
+    pub(crate) book: BridgeStore,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) threads: Threads,
     /// The broker, as the human of the bridge.
-    pub(crate) broker: Broker,
+    pub(crate) broker: RetryingClient,
     /// The same, as humans with a token of their own.
-    pub(crate) humans: BTreeMap<u64, Broker>,
-    pub(crate) guest: Broker,
+    pub(crate) humans: BTreeMap<u64, RetryingClient>,
+    pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
     /// The cards for what waits for a human.
-    pub(crate) desk: Desk,
+    pub(crate) desk: CardQueue,
     /// Age at which a post asks nobody any more: the broker's own limit for what nobody took.
     pub(crate) age_max: Duration,
     /// Where the log ended when this bridge took its place: who takes it behind that is another.
@@ -99,7 +99,7 @@ struct Noted {
     keyed: BTreeSet<(String, String)>,
 }
 
-impl Shared {
+impl BridgeContext {
     fn noted(&self) -> std::sync::MutexGuard<'_, Noted> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -155,7 +155,7 @@ impl Shared {
 /// A bridge that is signed in.
 #[derive(Debug)]
 pub struct Bridge {
-    shared: Arc<Shared>,
+    shared: Arc<BridgeContext>,
     report: Report,
 }
 
@@ -164,25 +164,25 @@ impl Bridge {
     ///
     /// # Errors
     /// The settings can't work; the broker or Discord refuses, or does not answer.
-    pub async fn start(settings: Settings, report: Report) -> Result<Self, Failed> {
-        settings.check().map_err(Failed::Settings)?;
+    pub async fn start(settings: Settings, report: Report) -> Result<Self, DiscordBridgeError> {
+        settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
         if broker.client.agent(OWN_NAME).await?.kind != Kind::Human {
             let what = "the bridge asks in the name of humans: give it a human's token with --token-file or token_file";
-            return Err(Failed::Settings(what.to_owned()));
+            return Err(DiscordBridgeError::Settings(what.to_owned()));
         }
-        let book = Book::open(&settings.book)
-            .map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
-        let desk =
-            Desk::new(&book).map_err(|error| Failed::Settings(format!("{}: {error}", settings.book.display())))?;
+        let book = BridgeStore::open(&settings.book)
+            .map_err(|error| DiscordBridgeError::Settings(format!("{}: {error}", settings.book.display())))?;
+        let desk = CardQueue::new(&book)
+            .map_err(|error| DiscordBridgeError::Settings(format!("{}: {error}", settings.book.display())))?;
         let api = settings.api.as_deref();
         let signed_in = Rest::start(&settings.broker, api).await;
-        let own = signed_in.map_err(|error| Failed::Discord(format!("the broker's bot: {error}")))?;
+        let own = signed_in.map_err(|error| DiscordBridgeError::Discord(format!("the broker's bot: {error}")))?;
         let mut roster = Roster::new(own.user);
         let (mut agents, mut takers) = (BTreeMap::new(), BTreeMap::new());
         for bot in &settings.bots {
             no_human(&broker, &bot.agent).await?;
-            let named = |error: RestError| Failed::Discord(format!("the bot of {}: {error}", bot.agent));
+            let named = |error: RestError| DiscordBridgeError::Discord(format!("the bot of {}: {error}", bot.agent));
             match &bot.identity {
                 Identity::Ours { token } => {
                     let rest = Rest::start(token, api).await.map_err(named)?;
@@ -202,7 +202,7 @@ impl Bridge {
                     let whose = taker.client.agent(OWN_NAME).await?;
                     if whose.name != bot.agent || whose.kind == Kind::Human {
                         let what = format!("the lastword_token_file of {} is the token of {}", bot.agent, whose.name);
-                        return Err(Failed::Settings(what));
+                        return Err(DiscordBridgeError::Settings(what));
                     }
                     takers.insert(bot.agent.clone(), Taker::new(taker));
                 }
@@ -215,7 +215,7 @@ impl Bridge {
         let outbox = Arc::new(Outbox { book: book.clone(), broker: own, agents, report: report.clone() });
         let threads = Threads::new(book.clone(), Arc::clone(&outbox));
         let known = Mutex::new(Noted { humans: humans_of(&broker).await?, ..Noted::default() });
-        let shared = Shared {
+        let shared = BridgeContext {
             settings,
             roster,
             book,
@@ -239,12 +239,12 @@ impl Bridge {
     ///
     /// # Errors
     /// The broker or Discord refuses for good.
-    pub async fn run(self) -> Result<(), Failed> {
+    pub async fn run(self) -> Result<(), DiscordBridgeError> {
         let Self { shared, report } = self;
         let (posts, heard) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
-        let mut parts: JoinSet<Failed> = JoinSet::new();
+        let mut parts: JoinSet<DiscordBridgeError> = JoinSet::new();
         for taker in shared.takers.values() {
             let taker = Arc::clone(taker);
             parts.spawn(async move { taker.serve().await.into() });
@@ -260,14 +260,14 @@ impl Bridge {
             Some(ended) = parts.join_next() => return Err(over(ended)),
         }
         let intake = Intake::new(Arc::clone(&shared));
-        intake.begin().await.map_err(Failed::Discord)?;
+        intake.begin().await.map_err(DiscordBridgeError::Discord)?;
         let ears = Arc::new(Ears { posts, interactions, missed });
         // What is answered on Discord is about what was shown there: so all of that is shown first. Clicks and commands wait
         // for nothing.
         let mut following = shared.following.subscribe();
         parts.spawn(async move {
             let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
-            Failed::Discord(intake.run(heard, behind).await)
+            DiscordBridgeError::Discord(intake.run(heard, behind).await)
         });
         parts.spawn(hearing(Arc::clone(&shared), shared.settings.broker.clone(), Role::Reader, &ears, &report));
         for bot in &shared.settings.bots {
@@ -277,11 +277,11 @@ impl Bridge {
         }
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { Failed::Discord(interactions::serve(shared, clicked).await) }
+            async move { DiscordBridgeError::Discord(interactions::serve(shared, clicked).await) }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
-            async move { Desk::serve(shared).await.into() }
+            async move { CardQueue::serve(shared).await.into() }
         });
         parts.spawn({
             let shared = Arc::clone(&shared);
@@ -296,51 +296,51 @@ impl Bridge {
     }
 }
 
-fn over(ended: Result<Failed, tokio::task::JoinError>) -> Failed {
-    ended.unwrap_or_else(|error| Failed::Discord(format!("a part of the bridge was given up: {error}")))
+fn over(ended: Result<DiscordBridgeError, tokio::task::JoinError>) -> DiscordBridgeError {
+    ended.unwrap_or_else(|error| DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}")))
 }
 
 /// One bot's connection to the gateway.
 fn hearing(
-    shared: Arc<Shared>,
+    shared: Arc<BridgeContext>,
     token: Secret,
     role: Role,
     ears: &Arc<Ears>,
     report: &Report,
-) -> impl Future<Output = Failed> + Send + use<> {
+) -> impl Future<Output = DiscordBridgeError> + Send + use<> {
     let (ears, report) = (Arc::clone(ears), report.clone());
     async move {
         let url = shared.settings.gateway.clone();
-        Failed::Discord(listen(&token, url.as_deref(), role, &ears, &report).await)
+        DiscordBridgeError::Discord(listen(&token, url.as_deref(), role, &ears, &report).await)
     }
 }
 
-fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<Broker, ClientError> {
-    Broker::new(&settings.url, token.reveal(), report.clone())
+fn client(settings: &Settings, token: &Secret, report: &Report) -> Result<RetryingClient, ClientError> {
+    RetryingClient::new(&settings.url, token.reveal(), report.clone())
 }
 
 /// The broker, as each human with a token of its own.
-fn speakers(settings: &Settings, report: &Report) -> Result<BTreeMap<u64, Broker>, ClientError> {
+fn speakers(settings: &Settings, report: &Report) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
     let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
     tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
 }
 
-async fn age_max(broker: &Broker) -> Result<Duration, ClientError> {
+async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {
     let limits = broker.client.limits().await?.items;
     let ms = limits.iter().find(|limit| limit.name == AGE_LIMIT).map_or(AGE_USUAL_MS, |limit| limit.value);
     Ok(Duration::from_millis(ms))
 }
 
 /// The names of those who are humans.
-async fn humans_of(broker: &Broker) -> Result<BTreeSet<String>, ClientError> {
+async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientError> {
     let everybody = broker.client.agents().await?.items;
     Ok(everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect())
 }
 
 /// A bot never speaks as a human, whatever the settings call it.
-async fn no_human(broker: &Broker, name: &str) -> Result<(), Failed> {
+async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client.agent(name).await {
-        Ok(known) if known.kind == Kind::Human => Err(Failed::Settings(format!(
+        Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
             "{name} is a human, and a bot can't be one: give the bot an agent of its own"
         ))),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
@@ -350,28 +350,29 @@ async fn no_human(broker: &Broker, name: &str) -> Result<(), Failed> {
 }
 
 /// One Discord user is one bot of one agent.
-fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), Failed> {
+fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), DiscordBridgeError> {
     match roster.get(user) {
-        Some(member) => {
-            Err(Failed::Settings(format!("{} and {agent} are the same bot: its user is {user}", member.agent)))
-        }
+        Some(member) => Err(DiscordBridgeError::Settings(format!(
+            "{} and {agent} are the same bot: its user is {user}",
+            member.agent
+        ))),
         None => Ok(()),
     }
 }
 
 /// An agent whose bot is ours is run by somebody, who has its token.
-async fn registered(broker: &Broker, name: &str) -> Result<(), Failed> {
+async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client.agent(name).await {
         Ok(_) => Ok(()),
-        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => {
-            Err(Failed::Settings(format!("there is no agent {name}: `lastword agent add {name}` registers it")))
-        }
+        Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Err(
+            DiscordBridgeError::Settings(format!("there is no agent {name}: `lastword agent add {name}` registers it")),
+        ),
         Err(error) => Err(error.into()),
     }
 }
 
 /// A token of an agent that nobody else acts as: registered, or renewed.
-async fn agent_token(broker: &Broker, name: &str) -> Result<Secret, ClientError> {
+async fn agent_token(broker: &RetryingClient, name: &str) -> Result<Secret, ClientError> {
     let new = NewAgent {
         name: name.to_owned(),
         actions: Vec::new(),

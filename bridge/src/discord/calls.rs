@@ -6,8 +6,8 @@ use lastword_proto::{Code, header};
 use serde_json::Value;
 
 use super::inbound::{Act, Voice};
+use super::model::Post;
 use super::names::GUEST;
-use super::seen::Post;
 
 /// What the broker is asked, under the key of the post from which it comes.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub(crate) enum Call {
 
 /// What is left to do when an act is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Then {
+pub(crate) enum NextStep {
     /// What comes after it.
     GoOn,
     /// Nothing.
@@ -60,23 +60,23 @@ pub(crate) fn call(act: &Act) -> Option<Call> {
 }
 
 /// What the refusal of a call leads to; `old` is a post that means less by now than at an earlier try.
-pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) -> Then {
+pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) -> NextStep {
     // Beyond the limit of turns a room stays silent: its one warning was posted.
     if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
-        return Then::Stop;
+        return NextStep::Stop;
     }
     // It was done when it was not old yet.
     if old && problem.code == Code::IdempotencyConflict {
-        return Then::Stop;
+        return NextStep::Stop;
     }
     match call {
         // What is no message is a post like any other, and counts where it stands (R1).
         Call::Send { voice, text } if !matches!(voice, Voice::Human(_)) => {
             let counted = Act::Post { voice: voice.clone(), body: text.clone() };
-            Then::Also(vec![counted, explanation(post, voice, problem)])
+            NextStep::Also(vec![counted, explanation(post, voice, problem)])
         }
-        Call::Send { voice, .. } | Call::Post { voice, .. } => Then::Also(vec![explanation(post, voice, problem)]),
-        Call::Finish { .. } => Then::GoOn,
+        Call::Send { voice, .. } | Call::Post { voice, .. } => NextStep::Also(vec![explanation(post, voice, problem)]),
+        Call::Finish { .. } => NextStep::GoOn,
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use serde_json::json;
 
     use super::super::den::{ANN, DEN, HIVE};
-    use super::super::seen::tests::post;
+    use super::super::model::tests::post;
     use super::*;
 
     const TEXT: &str = "[FROM:hive][TO:kilo][TYPE:STATUS][REF:X-1][DEPTH:0] halfway";
@@ -162,12 +162,16 @@ mod tests {
     fn what_a_refused_message_leads_to_counts_it_first_and_is_said_once() {
         let post = post(1_000, DEN, HIVE, true, TEXT);
         let call = call(&submit()).unwrap();
-        let Then::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
+        let NextStep::Also(more) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
         let [Act::Post { body, .. }, hint @ Act::Hint { text, .. }] = more.as_slice() else { panic!("{more:?}") };
         assert!(body == TEXT && text.starts_with("hive: not passed on. "));
-        let Then::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
+        let NextStep::Also(again) = refused(&call, &post, false, &problem(Code::SelfSend)) else { panic!("it counts") };
         assert_eq!(&again[1], hint, "the same reason is the same hint");
-        assert_eq!(refused(&call, &post, false, &problem(Code::TurnsSoft)), Then::Stop, "its one warning was posted");
+        assert_eq!(
+            refused(&call, &post, false, &problem(Code::TurnsSoft)),
+            NextStep::Stop,
+            "its one warning was posted"
+        );
     }
 
     #[test]
@@ -176,8 +180,8 @@ mod tests {
         let act = Act::Say { user: ANN, mentions: Vec::new(), about: None, opens: false, body: "look".into() };
         let call = call(&act).unwrap();
         let conflict = problem(Code::IdempotencyConflict);
-        assert_eq!(refused(&call, &post, true, &conflict), Then::Stop);
-        assert!(matches!(refused(&call, &post, false, &conflict), Then::Also(_)));
+        assert_eq!(refused(&call, &post, true, &conflict), NextStep::Stop);
+        assert!(matches!(refused(&call, &post, false, &conflict), NextStep::Also(_)));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 mod desk;
 mod kept;
 
-pub(crate) use desk::Desk;
+pub(crate) use desk::CardQueue;
 
 use lastword_client::wire::{ApprovalView, EscalationView, parse_rfc3339};
 use lastword_proto::fact::{Decision, EscalationCause};

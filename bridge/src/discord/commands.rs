@@ -11,10 +11,10 @@ use lastword_client::{ClientError, Target};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::bridge::Shared;
+use super::bridge::BridgeContext;
 use super::interactions::{FOR_ONE, Interaction, failure, within};
 use super::rest::{Method, RestError};
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 
 /// How the command is called.
 pub(crate) const NAME: &str = "lastword";
@@ -53,7 +53,7 @@ fn definition() -> Value {
 }
 
 /// Tells the guilds of our channels of the command. It is known there at once; until Discord takes it, this tries again.
-pub(crate) async fn register(shared: &Shared) {
+pub(crate) async fn register(shared: &BridgeContext) {
     let mut told = std::collections::BTreeSet::new();
     for channel in &shared.settings.channels {
         let rest = &shared.outbox.broker;
@@ -83,7 +83,7 @@ pub(crate) async fn register(shared: &Shared) {
 
 /// Carries out a command of an allowed human.
 pub(crate) async fn run(
-    shared: &Shared,
+    shared: &BridgeContext,
     interaction: &Interaction,
     name: &str,
     options: &BTreeMap<String, String>,
@@ -130,7 +130,7 @@ fn name_of(target: &Target<'_>) -> String {
     }
 }
 
-async fn stop(broker: &Broker, target: &Target<'_>) -> Result<String, ClientError> {
+async fn stop(broker: &RetryingClient, target: &Target<'_>) -> Result<String, ClientError> {
     within(broker, broker.client.stop(*target)).await?;
     let what = name_of(target);
     Ok(format!(
@@ -138,7 +138,7 @@ async fn stop(broker: &Broker, target: &Target<'_>) -> Result<String, ClientErro
     ))
 }
 
-async fn resume(broker: &Broker, target: &Target<'_>) -> Result<String, ClientError> {
+async fn resume(broker: &RetryingClient, target: &Target<'_>) -> Result<String, ClientError> {
     within(broker, broker.client.resume(*target)).await?;
     Ok(format!("▶️ Resumed {}.", name_of(target)))
 }

@@ -10,14 +10,14 @@ use lastword_proto::names::{AgentName, Ref, RequestId};
 use lastword_proto::wire::Problem;
 use lastword_proto::{Core, Effect, Input, Out, Principal, Reply, header};
 
-use super::book::Book;
-use super::calls::{Call, Then, call, refused};
+use super::book::BridgeStore;
+use super::calls::{Call, NextStep, call, refused};
 use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside, turn_place};
+use super::model::Post;
+use super::model::tests::post;
 use super::names::{GUEST, Roster, key, room};
 use super::outbound::{Poster, warnings};
 use super::runs::Run;
-use super::seen::Post;
-use super::seen::tests::post;
 use super::settings::BotPolicy;
 
 /// The broker's bot.
@@ -41,7 +41,7 @@ pub(crate) const THREAD: u64 = 150;
 pub(crate) const OUTSIDE: u64 = 200;
 
 /// The channel, and the core.
-pub(crate) struct Den {
+pub(crate) struct TestChannel {
     core: Core,
     pub(crate) now_ms: u64,
     roster: Roster,
@@ -50,7 +50,7 @@ pub(crate) struct Den {
     pub(crate) trusted: BTreeSet<u64>,
     /// What the thread is about.
     pub(crate) thread: Option<Thread>,
-    book: Book,
+    book: BridgeStore,
     /// What is posted is read only long after.
     pub(crate) old: bool,
     /// Warnings, by whom, where, and in which words.
@@ -59,7 +59,7 @@ pub(crate) struct Den {
     pub(crate) facts: Vec<Fact>,
 }
 
-impl Den {
+impl TestChannel {
     pub(crate) fn new(fixes: Fixes) -> Self {
         let mut roster = Roster::new(BROKER);
         roster.add(KILO, "kilo", true);
@@ -73,7 +73,7 @@ impl Den {
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             thread: None,
-            book: Book::in_memory().unwrap(),
+            book: BridgeStore::in_memory().unwrap(),
             old: false,
             warned: Vec::new(),
             facts: Vec::new(),
@@ -199,7 +199,7 @@ impl Den {
         };
         let Some(Reply::Refused { refusal, .. }) = reply else { return };
         let problem = Problem::new(&refusal);
-        if let Then::Also(more) = refused(&call, post, self.old, &problem) {
+        if let NextStep::Also(more) = refused(&call, post, self.old, &problem) {
             more.iter().for_each(|act| self.perform(post, act));
         }
     }

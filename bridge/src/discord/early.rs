@@ -7,13 +7,13 @@ use lastword_proto::Code;
 use lastword_proto::fsm::RequestState;
 use rusqlite::{OptionalExtension as _, params};
 
-use super::book::{Book, Kept, lost};
-use super::bridge::Shared;
+use super::book::{BridgeStore, Kept, lost};
+use super::bridge::BridgeContext;
+use super::model::Post;
 use super::names::key;
-use super::seen::Post;
 
 /// The request that waits for this agent, and of which the post replied to is the origin.
-pub(crate) async fn waiting(shared: &Shared, agent: &str, post: &Post) -> Result<Option<String>, ClientError> {
+pub(crate) async fn waiting(shared: &BridgeContext, agent: &str, post: &Post) -> Result<Option<String>, ClientError> {
     let Some(origin) = post.replied_post() else { return Ok(None) };
     let book = &shared.book;
     if book.is_known(origin).map_err(lost)? {
@@ -36,12 +36,17 @@ pub(crate) async fn waiting(shared: &Shared, agent: &str, post: &Post) -> Result
 }
 
 /// Whether a request waits for its turn.
-pub(crate) async fn waits(shared: &Shared, request: &str) -> Result<bool, ClientError> {
+pub(crate) async fn waits(shared: &BridgeContext, request: &str) -> Result<bool, ClientError> {
     Ok(state(shared, request).await?.is_some_and(|found| found.state == RequestState::RequestSent))
 }
 
 /// Ends a turn that opens with the answer that was given before, where there is one; says whether there is.
-pub(crate) async fn finish(shared: &Shared, agent: &str, turn: &str, request: &str) -> Result<bool, ClientError> {
+pub(crate) async fn finish(
+    shared: &BridgeContext,
+    agent: &str,
+    turn: &str,
+    request: &str,
+) -> Result<bool, ClientError> {
     let Some(answer) = shared.book.early(request).map_err(lost)? else { return Ok(false) };
     let Some(taker) = shared.takers.get(agent) else { return Ok(false) };
     // Where it is over, this was done before, or the turn of the next attempt ends with it.
@@ -53,7 +58,7 @@ pub(crate) async fn finish(shared: &Shared, agent: &str, turn: &str, request: &s
     Ok(true)
 }
 
-async fn state(shared: &Shared, request: &str) -> Result<Option<RequestView>, ClientError> {
+async fn state(shared: &BridgeContext, request: &str) -> Result<Option<RequestView>, ClientError> {
     let broker = &shared.broker;
     match broker.persist(|| broker.client.request_state(request)).await {
         Ok(found) => Ok(Some(found)),
@@ -65,7 +70,7 @@ async fn state(shared: &Shared, request: &str) -> Result<Option<RequestView>, Cl
     }
 }
 
-impl Book {
+impl BridgeStore {
     /// The requests that a human's own post put before foreign bots.
     pub(crate) fn asked_by(&self, post: u64) -> Kept<Vec<String>> {
         let db = self.db();

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use super::book::{Place, lost};
-use super::bridge::{Following, Shared};
+use super::bridge::{BridgeContext, Following};
 use super::early;
 use super::inbound::{Fixes, turn_place};
 use super::names::{GUEST, lineage, post_of};
@@ -35,7 +35,7 @@ const SIGN_DONE: &str = "✅";
 const SIGN_FAILED: &str = "❌";
 
 /// Follows, through every loss of the connection. Ends only where the broker refuses.
-pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
+pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
     let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     let mut after = None;
     loop {
@@ -49,7 +49,7 @@ pub(crate) async fn follow(shared: Arc<Shared>) -> ClientError {
 }
 
 /// One connection's worth of events: at first what is in the log, and then what happens.
-async fn listen(shared: &Shared, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
+async fn listen(shared: &BridgeContext, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
     let client = &shared.broker.client;
     let cursor = match *after {
         Some(after) => after,
@@ -70,7 +70,7 @@ async fn listen(shared: &Shared, after: &mut Option<u64>, backoff: &mut Backoff)
 }
 
 /// Where to begin: what was said before the bridge was there is not shown.
-async fn begin_at(shared: &Shared) -> Result<u64, ClientError> {
+async fn begin_at(shared: &BridgeContext) -> Result<u64, ClientError> {
     if let Some(cursor) = shared.book.cursor().map_err(lost)? {
         return Ok(cursor);
     }
@@ -80,7 +80,7 @@ async fn begin_at(shared: &Shared) -> Result<u64, ClientError> {
 }
 
 async fn show_all(
-    shared: &Shared,
+    shared: &BridgeContext,
     events: &mut Events,
     after: &mut Option<u64>,
     backoff: &mut Backoff,
@@ -107,7 +107,7 @@ async fn show_all(
 }
 
 /// Shows one event; says whether something may have been posted.
-async fn show(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     match event.kind.as_str() {
         "accepted" => match &event.message {
             Some(message) => accepted(shared, event, message).await,
@@ -145,7 +145,7 @@ fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
     event.data.get(name).and_then(Value::as_str)
 }
 
-async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
+async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
     let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| {
         // A key is the sender's to choose: only these send what is on Discord already.
         let there = shared.is_human(&message.from) || shared.roster.foreign(&message.from).is_some();
@@ -171,15 +171,21 @@ async fn accepted(shared: &Shared, event: &Event, message: &StoredMessage) -> Re
     Ok(true)
 }
 
-async fn send(shared: &Shared, event: &Event, message: &StoredMessage, thread: u64, posting: &Posting) -> Option<u64> {
+async fn send(
+    shared: &BridgeContext,
+    event: &Event,
+    message: &StoredMessage,
+    thread: u64,
+    posting: &Posting,
+) -> Option<u64> {
     let reply = origin(shared, message).filter(|_| message.kind == MessageType::Response);
     let reply = reply.filter(|(channel, _)| *channel == thread).map(|(_, post)| post);
     shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await
 }
 
 /// The thread that shows a message's conversation, opened where that is ours to do.
-async fn place(shared: &Shared, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
-    let Shared { threads, broker, .. } = shared;
+async fn place(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
+    let BridgeContext { threads, broker, .. } = shared;
     let known = match message.parent_ref.as_deref() {
         // Nothing is asked about a conversation that came from no other.
         None => threads.place(&message.reference, None).map_err(lost)?,
@@ -199,7 +205,7 @@ async fn place(shared: &Shared, message: &StoredMessage) -> Result<Option<u64>, 
 }
 
 /// A conversation that began elsewhere gets a post and a thread in the home channel, where there is one.
-async fn begin(shared: &Shared, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
+async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
     let Some(home) = shared.settings.home else { return Ok(None) };
     let root = lineage(&message.reference).last().unwrap_or(&message.reference).to_owned();
     let line = format!("**{root}** · {} → {}: {}", message.from, message.to, title(&message.body, OPENING_CHARS_MAX));
@@ -213,7 +219,7 @@ async fn begin(shared: &Shared, message: &StoredMessage) -> Result<Option<Place>
 }
 
 /// A delivery: to a foreign bot it is posted, with its mention; one of ours is seen to be at work.
-async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     let (Some(agent), Some(turn), Some(id)) = (event.agent.as_deref(), text(event, "turn"), text(event, "message"))
     else {
         return Ok(false);
@@ -262,7 +268,7 @@ async fn given(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
 }
 
 /// Signs that cost nothing when they are lost.
-async fn at_work(shared: &Shared, agent: &str, message: &StoredMessage, thread: u64) {
+async fn at_work(shared: &BridgeContext, agent: &str, message: &StoredMessage, thread: u64) {
     let Some(rest) = shared.outbox.agents.get(agent) else { return };
     let _typing = rest.typing(thread).await.is_ok();
     if let Some((channel, post)) = origin(shared, message) {
@@ -271,7 +277,7 @@ async fn at_work(shared: &Shared, agent: &str, message: &StoredMessage, thread: 
 }
 
 /// Under the post that asked: how it ended.
-async fn settle(shared: &Shared, message: &StoredMessage) {
+async fn settle(shared: &BridgeContext, message: &StoredMessage) {
     let (Some(rest), Some(status)) = (shared.outbox.agents.get(&message.from), message.status) else { return };
     if let Some((channel, post)) = origin(shared, message) {
         let good = status == lastword_proto::AnswerStatus::Completed;
@@ -280,14 +286,14 @@ async fn settle(shared: &Shared, message: &StoredMessage) {
 }
 
 /// The human's post from which the request of a message came, and its channel.
-fn origin(shared: &Shared, message: &StoredMessage) -> Option<(u64, u64)> {
+fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)> {
     let post = message.request_id.as_deref().and_then(post_of)?;
     let place = shared.book.placed(&message.reference).ok()??;
     // The post from which the thread was started is in the channel; any later one is in the thread.
     if place.origin == post { Some((place.channel, post)) } else { Some((place.thread?, post)) }
 }
 
-async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     let turns = event.data.get("turns").and_then(Value::as_u64).unwrap_or_default();
     if !warns(&event.kind, turns, Fixes::default()) {
         return Ok(false);
@@ -311,7 +317,7 @@ async fn warned(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
 }
 
 /// What an agent or a human posted in a room that is a channel, but not there.
-async fn posted(shared: &Shared, event: &Event) -> Result<bool, ClientError> {
+async fn posted(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body"))
     else {
         return Ok(false);

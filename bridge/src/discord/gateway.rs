@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
 
 use super::interactions;
-use super::seen::Post;
+use super::model::Post;
 use super::settings::Secret;
 use crate::event::{Event, Report};
 

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use lastword_proto::header;
 use serde::{Deserialize, Serialize};
 
+use super::model::Post;
 use super::names::{Roster, reference};
 use super::runs::Run;
-use super::seen::Post;
 use super::settings::BotPolicy;
 
 /// What stands for a bot's post in which there are no words.
@@ -334,7 +334,7 @@ pub(crate) fn looks_like_header(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::super::den::{ANN, BOB, DEN, HIVE, KILO, STRANGER};
-    use super::super::seen::tests::{post, reply_to};
+    use super::super::model::tests::{post, reply_to};
     use super::*;
 
     fn roster() -> Roster {

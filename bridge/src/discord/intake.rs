@@ -12,18 +12,18 @@ use lastword_proto::{Code, Time, header};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::behind::Behind;
+use super::backfill::Behind;
 use super::book::{Place, lost};
-use super::bridge::Shared;
-use super::calls::{self, Call, Done, Then, call, doubles, refused};
+use super::bridge::BridgeContext;
+use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
 use super::early;
 use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
+use super::model::{Post, first_id, moment};
 use super::names::{GUEST, hint_name, key, lineage, room, short};
 use super::outbound::Posting;
 use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
-use super::seen::{Post, first_id, moment};
-use crate::broker::{Backoff, Broker};
+use crate::broker::{Backoff, RetryingClient};
 
 /// Pause before a call is tried again, at first and at last.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -35,7 +35,7 @@ const SATURATED_TRIES_MAX: u32 = 5;
 
 /// Hears posts, and makes calls of them.
 pub(crate) struct Intake {
-    shared: Arc<Shared>,
+    shared: Arc<BridgeContext>,
     /// Posts of which another part may come, by channel, and until when.
     tails: BTreeMap<u64, (Run, Instant)>,
     /// Humans may have to be told of posts that were too old.
@@ -43,7 +43,7 @@ pub(crate) struct Intake {
 }
 
 impl Intake {
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+    pub(crate) fn new(shared: Arc<BridgeContext>) -> Self {
         Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true) }
     }
 
@@ -76,7 +76,7 @@ impl Intake {
 
     /// Where to begin in channels that are new: what was said before the bridge was there is not for it.
     pub(crate) async fn begin(&self) -> Result<(), String> {
-        let Shared { settings, book, outbox, .. } = &*self.shared;
+        let BridgeContext { settings, book, outbox, .. } = &*self.shared;
         for channel in settings.channels.iter().copied() {
             let since = match book.handled(channel).map_err(|error| error.to_string())? {
                 Some(post) => post,
@@ -192,9 +192,9 @@ impl Intake {
         }
         while let Some(act) = acts.pop_front() {
             match self.perform(first, &act, tried).await? {
-                Then::GoOn => {}
-                Then::Stop => break,
-                Then::Also(more) => {
+                NextStep::GoOn => {}
+                NextStep::Stop => break,
+                NextStep::Also(more) => {
                     more.into_iter().rev().for_each(|act| acts.push_front(act));
                     // What was refused counts once: it is not tried again.
                     self.note(first, &acts).await?;
@@ -238,7 +238,7 @@ impl Intake {
         if !self.late.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
-        let Shared { book, outbox, age_max, .. } = &*self.shared;
+        let BridgeContext { book, outbox, age_max, .. } = &*self.shared;
         for (channel, posts, last) in book.missed().map_err(lost)? {
             if self.tails.contains_key(&channel) {
                 self.late.store(true, Ordering::Relaxed);
@@ -315,7 +315,7 @@ impl Intake {
 
     /// Does it; says what is left to do. `tried` is where the log ended before an earlier try, 0 where
     /// nobody knows.
-    async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<Then, ClientError> {
+    async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<NextStep, ClientError> {
         let Some(call) = call(act) else {
             match act {
                 Act::Hint { about, text } => self.hint(post, about, text).await,
@@ -326,14 +326,14 @@ impl Intake {
                 Act::Early { agent, request, answer } => return self.answer_early(post, agent, request, answer).await,
                 Act::Post { .. } | Act::Submit { .. } | Act::Finish { .. } | Act::Say { .. } => {}
             }
-            return Ok(Then::GoOn);
+            return Ok(NextStep::GoOn);
         };
         let before = match tried.filter(|head| *head > 0 && doubles(act)) {
             Some(head) => self.done(act, head).await?,
             None => None,
         };
         let sent = match (before, &call) {
-            (Some(Done::All), _) => return Ok(Then::GoOn),
+            (Some(Done::All), _) => return Ok(NextStep::GoOn),
             (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
             (None, Call::Post { voice, said }) => {
                 if let Act::Say { mentions, about, opens, .. } = act {
@@ -345,34 +345,40 @@ impl Intake {
             (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
         };
         let problem = sent.as_ref().err().and_then(ClientError::problem);
-        Ok(problem.map_or(Then::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
+        Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
     }
 
-    async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<Then, ClientError> {
-        let Some(taker) = self.shared.takers.get(agent) else { return Ok(Then::GoOn) };
+    async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<NextStep, ClientError> {
+        let Some(taker) = self.shared.takers.get(agent) else { return Ok(NextStep::GoOn) };
         let ended = taker.finish(turn, answer).await;
         self.shared.book.end_turn(turn).map_err(lost)?;
         Ok(match ended {
-            Ok(()) => Then::GoOn,
+            Ok(()) => NextStep::GoOn,
             Err(reason) => {
                 let (about, text) = (format!("{agent}:late"), format!("{agent}: {reason}"));
-                Then::Also(vec![Act::Hint { about, text }])
+                NextStep::Also(vec![Act::Hint { about, text }])
             }
         })
     }
 
     /// Notes an answer for the turn that is to open, or hands it in where that has opened meanwhile.
-    async fn answer_early(&self, post: &Post, agent: &str, request: &str, answer: &str) -> Result<Then, ClientError> {
+    async fn answer_early(
+        &self,
+        post: &Post,
+        agent: &str,
+        request: &str,
+        answer: &str,
+    ) -> Result<NextStep, ClientError> {
         let shared = &self.shared;
         shared.book.answer_early(request, answer).map_err(lost)?;
         if early::waits(shared, request).await? {
-            return Ok(Then::GoOn);
+            return Ok(NextStep::GoOn);
         }
         // Whoever followed the log past the opening may not have seen the answer.
         self.catch_up_with_log().await?;
-        let Some(turn) = self.turn(post).await? else { return Ok(Then::GoOn) };
+        let Some(turn) = self.turn(post).await? else { return Ok(NextStep::GoOn) };
         let (agent, answer) = (agent.to_owned(), answer.to_owned());
-        Ok(Then::Also(vec![Act::Finish { agent, turn, answer }]))
+        Ok(NextStep::Also(vec![Act::Finish { agent, turn, answer }]))
     }
 
     /// Notes what a human's word is about, before it is passed on.
@@ -451,7 +457,7 @@ impl Intake {
         Ok(name)
     }
 
-    fn broker(&self, voice: &Voice) -> &Broker {
+    fn broker(&self, voice: &Voice) -> &RetryingClient {
         match voice {
             Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
             Voice::Guest => &self.shared.guest,
@@ -475,7 +481,7 @@ impl Intake {
 
 /// Repeats a call until it is answered. A refusal is an answer, whatever may be possible later: what waits behind the
 /// post would wait with it. A full broker alone is tried again, a few times.
-async fn deliver<T, F>(broker: &Broker, mut call: impl FnMut() -> F) -> Result<T, ClientError>
+async fn deliver<T, F>(broker: &RetryingClient, mut call: impl FnMut() -> F) -> Result<T, ClientError>
 where
     F: Future<Output = Result<T, ClientError>>,
 {

@@ -12,13 +12,13 @@ use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 
-use super::bridge::Shared;
+use super::bridge::BridgeContext;
 use super::cards::{Button, WORDS, form};
 use super::commands;
 use super::outbound::header;
 use super::rest::{Method, RestError};
 use super::text::{MESSAGE_CHARS_MAX, split};
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 
 /// Longest wait for the broker, of which the one who clicked sees nothing yet.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -118,7 +118,7 @@ pub(crate) fn is_harmless(value: &Value) -> bool {
 }
 
 /// Serves, each in a task of its own. Ends with the gateway.
-pub(crate) async fn serve(shared: Arc<Shared>, mut told: Receiver<Value>) -> String {
+pub(crate) async fn serve(shared: Arc<BridgeContext>, mut told: Receiver<Value>) -> String {
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
@@ -134,7 +134,7 @@ pub(crate) async fn serve(shared: Arc<Shared>, mut told: Receiver<Value>) -> Str
     }
 }
 
-async fn one(shared: &Shared, interaction: &Interaction) {
+async fn one(shared: &BridgeContext, interaction: &Interaction) {
     let done = match &interaction.deed {
         Deed::Other => Ok(()),
         Deed::Click(Button::Envelope { id }) => envelope(shared, interaction, id).await,
@@ -162,25 +162,25 @@ async fn one(shared: &Shared, interaction: &Interaction) {
 }
 
 impl Interaction {
-    async fn answer(&self, shared: &Shared, kind: u8, data: Value) -> Result<(), RestError> {
+    async fn answer(&self, shared: &BridgeContext, kind: u8, data: Value) -> Result<(), RestError> {
         let body = json!({ "type": kind, "data": data });
         let path = format!("interactions/{}/{}/callback", self.id, self.token);
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
     }
 
     /// Answers at once.
-    pub(crate) async fn say(&self, shared: &Shared, text: &str, flags: u64) -> Result<(), RestError> {
+    pub(crate) async fn say(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
         let data = json!({ "content": text, "flags": flags, "allowed_mentions": { "parse": [] } });
         self.answer(shared, MESSAGE, data).await
     }
 
     /// Says that the answer comes: Discord waits three seconds for a word.
-    pub(crate) async fn wait(&self, shared: &Shared, flags: u64) -> Result<(), RestError> {
+    pub(crate) async fn wait(&self, shared: &BridgeContext, flags: u64) -> Result<(), RestError> {
         self.answer(shared, LATER, json!({ "flags": flags })).await
     }
 
     /// The answer that was to come.
-    pub(crate) async fn tell(&self, shared: &Shared, text: &str, flags: u64) -> Result<(), RestError> {
+    pub(crate) async fn tell(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
         let mut parts = split(text, MESSAGE_CHARS_MAX);
         parts.truncate(ANSWER_PARTS_MAX);
         for (number, part) in parts.iter().enumerate() {
@@ -196,7 +196,7 @@ impl Interaction {
     }
 
     /// A word to the one who clicked alone, beside the card.
-    async fn whisper(&self, shared: &Shared, text: &str) -> Result<(), RestError> {
+    async fn whisper(&self, shared: &BridgeContext, text: &str) -> Result<(), RestError> {
         let body = json!({ "content": text, "flags": FOR_ONE, "allowed_mentions": { "parse": [] } });
         let path = format!("webhooks/{}/{}", self.application, self.token);
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
@@ -204,20 +204,20 @@ impl Interaction {
 
     /// Whether it was done on the card that we know under this id. The same bot may once have served another workspace, in
     /// which the id was something else. A form may come without the card from which it was opened.
-    fn is_of_card(&self, shared: &Shared, id: &str) -> bool {
+    fn is_of_card(&self, shared: &BridgeContext, id: &str) -> bool {
         let known = shared.book.card(id).ok().flatten();
         known.is_some_and(|card| card.post.is_none() || self.post.is_none() || card.post == self.post)
     }
 
     /// The broker, as whoever clicked: by a token of their own, or the bridge's.
-    pub(crate) fn broker<'a>(&self, shared: &'a Shared) -> &'a Broker {
+    pub(crate) fn broker<'a>(&self, shared: &'a BridgeContext) -> &'a RetryingClient {
         shared.humans.get(&self.user).unwrap_or(&shared.broker)
     }
 }
 
 /// A call that is given so long, and no second try: whoever clicked can click again.
 pub(crate) async fn within<T>(
-    broker: &Broker,
+    broker: &RetryingClient,
     call: impl Future<Output = Result<T, ClientError>>,
 ) -> Result<T, ClientError> {
     broker.within(PATIENCE, call).await
@@ -231,7 +231,7 @@ pub(crate) fn failure(error: &ClientError) -> String {
     }
 }
 
-async fn envelope(shared: &Shared, interaction: &Interaction, id: &str) -> Result<(), RestError> {
+async fn envelope(shared: &BridgeContext, interaction: &Interaction, id: &str) -> Result<(), RestError> {
     let text = match within(&shared.broker, shared.broker.client.message(id)).await {
         Ok(message) => format!("`{}`\n-# {} · hop {}", header(&message), message.id, message.hops),
         Err(error) => failure(&error),
@@ -241,7 +241,7 @@ async fn envelope(shared: &Shared, interaction: &Interaction, id: &str) -> Resul
 
 /// Decides or answers, and has the card say so. Who comes second is told who came first.
 async fn settle(
-    shared: &Shared,
+    shared: &BridgeContext,
     interaction: &Interaction,
     button: &Button,
     words: Option<&String>,
@@ -262,7 +262,7 @@ async fn settle(
     }
 }
 
-async fn decide(broker: &Broker, button: &Button, words: Option<&String>) -> Result<(), ClientError> {
+async fn decide(broker: &RetryingClient, button: &Button, words: Option<&String>) -> Result<(), ClientError> {
     let decided = |decision, digest: Option<&String>| DecideApproval {
         decision,
         comment: words.cloned(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::inbound::{Fix, Fixes};
-use super::seen::Post;
+use super::model::Post;
 
 /// The agent that speaks for bots and webhooks that are nobody here.
 pub(crate) const GUEST: &str = "discord-guest";
@@ -142,7 +142,7 @@ pub(crate) fn lineage(reference: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::tests::post;
+    use super::super::model::tests::post;
     use super::*;
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn two_hints_about_one_post_have_two_nonces_that_discord_takes() {
-        let book = super::super::book::Book::in_memory().unwrap();
+        let book = super::super::book::BridgeStore::in_memory().unwrap();
         let nonce = |post, about| book.nonce(&hint_name(post, about), 0);
         let posts = [7, 175_928_847_299_117_063, u64::MAX];
         let all = posts.map(|post| ["4:late", "4:this header can't be read"].map(|about| nonce(post, about)));

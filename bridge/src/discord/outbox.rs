@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::book::{Book, Tried};
+use super::book::{BridgeStore, Tried};
 use super::cards::Button;
 use super::outbound::{Poster, Posting};
 use super::rest::{PAGE, Rest, RestError};
@@ -22,7 +22,7 @@ const HISTORY_PAGES_MAX: usize = 20;
 /// Where posts go out.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    pub(crate) book: Book,
+    pub(crate) book: BridgeStore,
     /// The broker's own bot.
     pub(crate) broker: Rest,
     pub(crate) agents: BTreeMap<String, Rest>,

@@ -1,14 +1,14 @@
 //! Discord's REST calls, as one bot.
 
-mod line;
+mod bot_client;
 
 use std::fmt;
 
 use serde_json::{Value, json};
 pub(crate) use twilight_http_ratelimiting::Method;
 
-use self::line::Line;
-use super::seen::{Channel, Post};
+use self::bot_client::BotClient;
+use super::model::{Channel, Post};
 use super::settings::Secret;
 
 /// Most posts that one call lists.
@@ -20,7 +20,7 @@ const CODE_THREAD_EXISTS: u64 = 160_004;
 
 /// Discord, as one bot.
 pub(crate) struct Rest {
-    line: Line,
+    bot_client: BotClient,
     /// Its Discord user.
     pub(crate) user: u64,
 }
@@ -70,7 +70,7 @@ impl fmt::Display for RestError {
 impl Rest {
     /// Signs in.
     pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
-        let mut rest = Self { line: Line::new(token, api)?, user: 0 };
+        let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
         rest.user = me["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_default();
         Ok(rest)
@@ -78,12 +78,12 @@ impl Rest {
 
     /// One call; its answer as JSON, nothing where there is none. One that is refused with 429 is made again, later.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
-        self.line.call(method, path, body).await
+        self.bot_client.call(method, path, body).await
     }
 
     /// What time it is on Discord, in milliseconds since 1970.
     pub(crate) fn now_ms(&self) -> Option<u64> {
-        self.line.now_ms()
+        self.bot_client.now_ms()
     }
 
     /// A channel or thread.

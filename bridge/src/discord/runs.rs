@@ -1,7 +1,7 @@
 //! Posts of one author that are one answer: Discord cuts at 2,000 characters, so a long one comes in parts.
 
 use super::inbound::{Fix, Fixes, looks_like_header};
-use super::seen::Post;
+use super::model::Post;
 
 /// A part that another may follow is at least so long: nobody cuts earlier than this.
 const PART_CHARS_MIN: usize = 1_000;
@@ -67,7 +67,7 @@ pub(crate) const GAP: std::time::Duration = std::time::Duration::from_millis(GAP
 
 #[cfg(test)]
 mod tests {
-    use super::super::seen::tests::post;
+    use super::super::model::tests::post;
     use super::*;
 
     #[test]

@@ -8,12 +8,12 @@ use lastword_client::ClientError;
 use lastword_proto::Code;
 use tokio::time::Instant;
 
-use super::book::{Book, Place, lost};
+use super::book::{BridgeStore, Place, lost};
 use super::names::lineage;
 use super::outbox::Outbox;
 use super::rest::RestError;
 use super::text::title;
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 
 /// Longest name of a thread.
 const NAME_CHARS_MAX: usize = 100;
@@ -26,7 +26,7 @@ const REFUSED: Duration = Duration::from_secs(600);
 /// Where conversations are shown.
 #[derive(Debug)]
 pub(crate) struct Threads {
-    book: Book,
+    book: BridgeStore,
     outbox: Arc<Outbox>,
     refused: Refusals,
 }
@@ -48,7 +48,7 @@ impl Refusals {
 }
 
 impl Threads {
-    pub(crate) fn new(book: Book, outbox: Arc<Outbox>) -> Self {
+    pub(crate) fn new(book: BridgeStore, outbox: Arc<Outbox>) -> Self {
         Self { book, outbox, refused: Refusals::default() }
     }
 
@@ -66,7 +66,7 @@ impl Threads {
     /// a REF of its own does not tell from where it came.
     pub(crate) async fn find(
         &self,
-        broker: &Broker,
+        broker: &RetryingClient,
         reference: &str,
         parent: Option<&str>,
     ) -> Result<Option<Place>, ClientError> {

@@ -2,12 +2,12 @@
 
 use lastword_proto::fact::Fact;
 
-use super::den::{ANN, BOB, BROKER, DEN, Den, HIVE, KILO, OUTSIDE, STRANGER, THREAD};
+use super::den::{ANN, BOB, BROKER, DEN, HIVE, KILO, OUTSIDE, STRANGER, THREAD, TestChannel};
 use super::inbound::{Act, Fix, Fixes, Thread};
+use super::model::tests::reply_to;
 use super::names::key;
 use super::outbound::Poster;
 use super::runs::Run;
-use super::seen::tests::reply_to;
 use super::settings::BotPolicy;
 
 /// It holds, and does not without the fix.
@@ -21,7 +21,7 @@ const ENVELOPE: &str = "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] once m
 #[test]
 fn bug_466_own_posts_count_in_an_alternation() {
     needs(Fix::OwnPostsCount, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         for n in 0..12 {
             // Another program posts with the token of one of ours.
             den.posts(KILO, &format!("ping {n}"));
@@ -34,7 +34,7 @@ fn bug_466_own_posts_count_in_an_alternation() {
 #[test]
 fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
     needs(Fix::HumansAreHeard, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         for n in 0..105 {
             den.posts(HIVE, &format!("message {n}"));
         }
@@ -47,14 +47,14 @@ fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
 #[test]
 fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
     needs(Fix::HumansAreHeard, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.thread = Some(Thread { reference: "X-1".into(), agent: None });
         for _ in 0..105 {
             // Slow enough for the windows of a pair (G1) and of refusals (G2), behind which nothing counts.
             den.now_ms += 6_000;
             den.hear_as(HIVE, THREAD, ENVELOPE, false);
         }
-        let stopped = |den: &Den| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
+        let stopped = |den: &TestChannel| den.facts.iter().any(|fact| matches!(fact, Fact::LatchSet { .. }));
         assert!(stopped(&den) && den.turns_on("X-1") > 100, "it was never locked: {}", den.turns_on("X-1"));
         den.hear_as(ANN, THREAD, "go on", false);
         den.facts.clear();
@@ -67,7 +67,7 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
 #[test]
 fn bug_481_what_a_policy_keeps_out_is_counted_before() {
     needs(Fix::CountedBeforePolicy, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.policy = BotPolicy::Off;
         (0..20).for_each(|_| drop(den.posts(HIVE, ENVELOPE)));
         den.turns() == 20 && den.warned.len() == 1
@@ -77,7 +77,7 @@ fn bug_481_what_a_policy_keeps_out_is_counted_before() {
 #[test]
 fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
     needs(Fix::CountedBeforeTrust, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.trusted = [KILO].into();
         for n in 0..10 {
             den.posts(HIVE, &format!("ping {n}"));
@@ -90,12 +90,12 @@ fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
 #[test]
 fn bug_484_there_is_one_warning_and_not_one_a_message() {
     needs(Fix::OneFactOneWarning, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         den.warned.len() == 1
     });
     needs(Fix::WarningsAreEchoes, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         den.turns() == 30
     });
@@ -104,7 +104,7 @@ fn bug_484_there_is_one_warning_and_not_one_a_message() {
 #[test]
 fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
     needs(Fix::OnlyWordsAreWords, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         for round in 0..4 {
             (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {round} {n}"))));
             // A pin, a join, "thread created", an empty post, and somebody else.
@@ -123,13 +123,13 @@ fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
 #[test]
 fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
     needs(Fix::OnlyWhereItTakesPart, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..25).for_each(|n| drop(den.hear_as(HIVE, OUTSIDE, &format!("message {n}"), false)));
         den.warned.is_empty()
     });
     // The room of such a channel may be there all the same, and its limit is crossed without a post on Discord.
     needs(Fix::OnlyWhereItTakesPart, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..25).for_each(|n| den.says_in_room("kilo", OUTSIDE, &format!("message {n}")));
         den.facts.iter().any(|fact| matches!(fact, Fact::Warned { .. })) && den.warned.is_empty()
     });
@@ -138,7 +138,7 @@ fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
 #[test]
 fn bug_530_the_brokers_bot_warns_and_no_other() {
     needs(Fix::BrokerWarns, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         matches!(den.warned.as_slice(), [(Poster::Broker, DEN, _)])
     });
@@ -147,7 +147,7 @@ fn bug_530_the_brokers_bot_warns_and_no_other() {
 #[test]
 fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
     needs(Fix::OneKey, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.shows_turn("hive", THREAD, "turn-1");
         let acts = den.hear_as(HIVE, THREAD, "done", false);
         matches!(acts.as_slice(), [Act::Finish { turn, .. }] if turn == "turn-1")
@@ -157,7 +157,7 @@ fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
 #[test]
 fn bug_604_the_list_of_humans_keeps_no_bot_out() {
     needs(Fix::ListsApart, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.posts(HIVE, "hello");
         den.admitted("hive") == 1
     });
@@ -166,7 +166,7 @@ fn bug_604_the_list_of_humans_keeps_no_bot_out() {
 #[test]
 fn bug_727_a_notice_makes_nobody_a_participant() {
     needs(Fix::NoticesInvolveNobody, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let answer = den.draft(ANN, "thanks for the warning");
         let acts = den.hear(&Run::of(reply_to(answer, BROKER)), false);
@@ -177,7 +177,7 @@ fn bug_727_a_notice_makes_nobody_a_participant() {
 #[test]
 fn bug_843_a_warning_says_the_number_that_holds() {
     needs(Fix::NumbersOfTheBroker, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         (0..100).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let numbers =
             [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
@@ -192,7 +192,7 @@ fn bug_843_a_warning_says_the_number_that_holds() {
 #[test]
 fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
     needs(Fix::LiteralMentions, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.policy = BotPolicy::Mentions;
         let answer = den.draft(HIVE, ENVELOPE);
         let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
@@ -203,7 +203,7 @@ fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
 #[test]
 fn what_was_posted_long_ago_asks_nobody_and_counts() {
     needs(Fix::OldAsksNobody, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         den.old = true;
         den.posts(ANN, &format!("<@{KILO}> deploy"));
         den.posts(HIVE, ENVELOPE);
@@ -215,7 +215,7 @@ fn what_was_posted_long_ago_asks_nobody_and_counts() {
 #[test]
 fn a_long_answer_in_parts_counts_once() {
     needs(Fix::PartsAreOnePost, |fixes| {
-        let mut den = Den::new(fixes);
+        let mut den = TestChannel::new(fixes);
         let long = "x".repeat(1_900);
         let mut run = Run::of(den.draft(HIVE, &long));
         for part in [long.as_str(), "the end"] {
@@ -231,7 +231,7 @@ fn a_long_answer_in_parts_counts_once() {
 
 #[test]
 fn a_post_that_comes_twice_is_one() {
-    let mut den = Den::new(Fixes::default());
+    let mut den = TestChannel::new(Fixes::default());
     let post = den.draft(HIVE, "hello");
     (0..3).for_each(|_| drop(den.hear(&Run::of(post.clone()), false)));
     assert_eq!((den.turns(), den.admitted("hive")), (1, 1));

@@ -65,7 +65,7 @@ enum What {
 
 /// One line of the report.
 #[derive(Debug, Serialize)]
-struct Line {
+struct ReportRow {
     what: &'static str,
     in_flight: usize,
     #[serde(flatten)]
@@ -79,7 +79,7 @@ struct Line {
 #[derive(Debug, Default, Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    load: Vec<Line>,
+    load: Vec<ReportRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     peers: Vec<PeerRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -147,7 +147,7 @@ async fn loads(
     cx: &Context,
     dir: &Path,
     peers: Option<&Connected>,
-) -> Result<(Vec<Line>, Vec<PeerRow>), Failure> {
+) -> Result<(Vec<ReportRow>, Vec<PeerRow>), Failure> {
     let load = |in_flight| args.load(in_flight);
     let server = started(&dir.join("load")).await?;
     let bar = super::verify::bar(&cx.out);
@@ -156,18 +156,24 @@ async fn loads(
     for in_flight in [1, 128] {
         let bare = bare_file(dir, load(in_flight)).await?;
         let base = bare.per_second;
-        lines.push(Line::new("bare file: append, fdatasync", in_flight, bare, 1.0, base));
+        lines.push(ReportRow::new("bare file: append, fdatasync", in_flight, bare, 1.0, base));
         bar.inc(1);
         let whole = in_process(&server, load(in_flight)).await?;
-        lines.push(Line::new("in process: send, take, finish", in_flight, whole, 3.0, base));
+        lines.push(ReportRow::new("in process: send, take, finish", in_flight, whole, 3.0, base));
         bar.inc(1);
         if let Some(peers) = peers {
             beside.extend(peers.rows(&server, load(in_flight), base).await?);
         }
     }
     let base = lines[2].measured.per_second;
-    lines.push(Line::new("HTTP: send", 64, send_http(&server, load(64)).await?, 1.0, base));
-    lines.push(Line::new("HTTP: send, inbox, finish, answer", 64, exchange_http(&server, load(64)).await?, 3.0, base));
+    lines.push(ReportRow::new("HTTP: send", 64, send_http(&server, load(64)).await?, 1.0, base));
+    lines.push(ReportRow::new(
+        "HTTP: send, inbox, finish, answer",
+        64,
+        exchange_http(&server, load(64)).await?,
+        3.0,
+        base,
+    ));
     bar.finish_and_clear();
     server.shutdown().await;
     Ok((lines, beside))
@@ -187,7 +193,7 @@ impl Args {
 
 impl Report {
     fn words(&self, out: &Out) -> String {
-        let load: Vec<_> = self.load.iter().map(Line::cells).collect();
+        let load: Vec<_> = self.load.iter().map(ReportRow::cells).collect();
         let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
         let load = (!load.is_empty()).then(|| table(&head, &load, out));
         let peers: Vec<_> = self.peers.iter().map(PeerRow::cells).collect();
@@ -221,7 +227,7 @@ impl PeerRow {
     }
 }
 
-impl Line {
+impl ReportRow {
     fn new(what: &'static str, in_flight: usize, measured: Measured, durable: f64, bare: f64) -> Self {
         let durable_per_second = measured.per_second * durable;
         Self { what, in_flight, ratio_to_bare_file: durable_per_second / bare, durable_per_second, measured }

@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let named = args.name.clone();
     let member = member(args)?;
     let settings = member.settings()?;
-    settings.check().map_err(lastword_bridge::Failed::from)?;
+    settings.check().map_err(lastword_bridge::RunnerError::from)?;
     let (url, token) = cx.access(Authority::Act)?;
     let token = match named {
         Some(_) => member.enrol(&Client::new(&url, Some(Token::new(&token)?))?, None).await?,

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use lastword_server::clock::Source;
-use lastword_server::{Config, Failed, Server, StartError, reachable};
+use lastword_server::{BrokerFailure, Config, Server, StartError, reachable};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
@@ -131,7 +131,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
 }
 
 /// The broker ended by itself: by a bug of ours, or because the log could not be written.
-fn stopped(failed: &Failed) -> Failure {
+fn stopped(failed: &BrokerFailure) -> Failure {
     let message = format!("the server stopped: {}", failed.reason);
     if failed.bug {
         Failure::bug(message).hint("this is a bug in lastword; what was acknowledged is in the log")
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_bug_of_ours_ends_the_server_with_another_code_than_a_full_disk() {
         for (bug, exit) in [(true, Exit::Bug), (false, Exit::Unavailable)] {
-            let failure = stopped(&Failed { reason: "why".into(), bug });
+            let failure = stopped(&BrokerFailure { reason: "why".into(), bug });
             assert_eq!((failure.exit, failure.message.as_str()), (exit, "the server stopped: why"));
         }
     }

@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Context;
 use crate::failure::Failure;
 use crate::session::Authority;
-use crate::top::{Feed, Model, Order, Screen, Seen, Update, carry_out, draw, press, wall_clock};
+use crate::top::{Model, ModelUpdater, Order, Screen, Seen, Update, carry_out, draw, press, wall_clock};
 
 /// News that may wait to be shown.
 const NEWS_MAX: usize = 64;
@@ -41,7 +41,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     let (news, fresh) = mpsc::channel(NEWS_MAX);
     let (want, wanted) = watch::channel(None);
     let (again, asked) = mpsc::channel(1);
-    let feed = Feed::new(news, wanted, asked);
+    let feed = ModelUpdater::new(news, wanted, asked);
     tokio::select! {
         () = feed.run(cx) => Ok(()),
         ended = show(cx, model, fresh, &want, &again) => ended,

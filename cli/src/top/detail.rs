@@ -1,15 +1,15 @@
 //! One row in full.
 
 use lastword_client::wire::call::{Argument, arguments};
-use lastword_client::wire::{AgentView, ApprovalView, Distance, EscalationView, IncidentView, Standing};
+use lastword_client::wire::{AgentView, ApprovalView, ConversationStatus, Distance, EscalationView, IncidentView};
 
 use super::model::Model;
 use super::rows::{Item, age, share, standing};
-use crate::out::{Line, Tone, escape, escape_line};
+use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::{render, tree};
 
 /// The lines of the selected row; all foreign text in them is escaped.
-pub(super) fn lines(model: &Model) -> Vec<Line> {
+pub(super) fn lines(model: &Model) -> Vec<StyledLine> {
     match model.current() {
         None => vec![faint("nothing is selected")],
         Some(Item::Approval(view)) => approval(view, model.now_ms),
@@ -23,22 +23,22 @@ pub(super) fn lines(model: &Model) -> Vec<Line> {
     }
 }
 
-fn faint(text: &str) -> Line {
+fn faint(text: &str) -> StyledLine {
     vec![(Tone::Faint, text.to_owned())]
 }
 
 /// A name, and what it has.
-fn row(name: &str, value: &str) -> Line {
+fn row(name: &str, value: &str) -> StyledLine {
     vec![(Tone::Faint, format!("{name:<11}")), (Tone::Plain, escape_line(value))]
 }
 
 /// Lines of a text that is escaped.
-fn block(lines: &mut Vec<Line>, text: &str) {
+fn block(lines: &mut Vec<StyledLine>, text: &str) {
     lines.extend(text.lines().map(|line| vec![(Tone::Plain, format!("  {}", line.replace('\t', "    ")))]));
 }
 
 /// The call as it would be made: what it is about first, its other arguments, and the digest that an approval binds.
-fn approval(view: &ApprovalView, now_ms: u64) -> Vec<Line> {
+fn approval(view: &ApprovalView, now_ms: u64) -> Vec<StyledLine> {
     let (left, tone) = Item::Approval(view).cells(now_ms).swap_remove(4);
     let mut lines = vec![vec![
         (Tone::Strong, format!("{} would call {}", escape_line(&view.agent), escape_line(&view.tool))),
@@ -46,7 +46,7 @@ fn approval(view: &ApprovalView, now_ms: u64) -> Vec<Line> {
     ]];
     let parts = arguments(&view.arguments);
     let (subjects, others): (Vec<_>, Vec<_>) = parts.iter().partition(|part| part.is_subject());
-    let show = |lines: &mut Vec<Line>, part: &Argument| {
+    let show = |lines: &mut Vec<StyledLine>, part: &Argument| {
         lines.push(faint(&part.name));
         block(lines, &part.text);
     };
@@ -62,12 +62,12 @@ fn approval(view: &ApprovalView, now_ms: u64) -> Vec<Line> {
         lines.push(row("policy", &format!("{rule}{tier}")));
     }
     others.into_iter().for_each(|part| show(&mut lines, part));
-    lines.push(Line::new());
+    lines.push(StyledLine::new());
     lines.push(faint("a allows this very call, once · r refuses it, with a reason"));
     lines
 }
 
-fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
+fn escalation(view: &EscalationView, now_ms: u64) -> Vec<StyledLine> {
     let mut lines = vec![
         vec![
             (Tone::Strong, format!("{} asks", escape_line(&view.agent))),
@@ -90,7 +90,7 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
             vec![(Tone::Strong, format!("  {}", escape_line(&lift.text))), (Tone::Faint, format!("  {}", lift.id))]
         }));
     }
-    lines.push(Line::new());
+    lines.push(StyledLine::new());
     if !view.lifts.is_empty() {
         lines.push(faint("L gives it and lets the task go on; words extend nothing"));
     }
@@ -98,7 +98,7 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<Line> {
     lines
 }
 
-fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
+fn incident(view: &IncidentView, now_ms: u64) -> Vec<StyledLine> {
     let parked = if view.parked.is_empty() { "nothing".to_owned() } else { view.parked.join(" ") };
     let next = match view.reference {
         Some(_) => "u lifts it and lets the work go on · s stops the conversation",
@@ -114,13 +114,13 @@ fn incident(view: &IncidentView, now_ms: u64) -> Vec<Line> {
         row("code", &format!("{} ({}): {}", view.code, view.code.rule(), view.code.title())),
         row("numbers", &format!("{} of {}", view.current, view.limit)),
         row("parked", &parked),
-        Line::new(),
+        StyledLine::new(),
         faint(next),
     ]
 }
 
-fn agent(view: &AgentView) -> Vec<Line> {
-    let (state, tone) = standing(Standing::of(view.state, false, true));
+fn agent(view: &AgentView) -> Vec<StyledLine> {
+    let (state, tone) = standing(ConversationStatus::of(view.state, false, true));
     let list = |items: &[String]| if items.is_empty() { "-".to_owned() } else { items.join(", ") };
     let mut lines = vec![
         vec![
@@ -143,7 +143,7 @@ fn agent(view: &AgentView) -> Vec<Line> {
     lines
 }
 
-fn window(distance: &Distance) -> Line {
+fn window(distance: &Distance) -> StyledLine {
     let (text, tone) = share(distance);
     vec![(Tone::Plain, format!("  {:<22}", distance.name)), (tone, text)]
 }

@@ -7,9 +7,9 @@ use ratatui::text::{Line as Text, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph, Row, Table, TableState, Wrap};
 
 use super::detail;
-use super::model::{Link, Mode, Model, Order, Purpose, Seen, Tab, Told};
+use super::model::{ActionResult, Mode, Model, Order, Purpose, Seen, ServerConnection, Tab};
 use super::rows::Item;
-use crate::out::{Line, Tone, cut, escape_line};
+use crate::out::{StyledLine, Tone, cut, escape_line};
 
 const HELP: &str = "\
 Tab, 1 2 3       inbox, conversations, agents
@@ -57,7 +57,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     let [title, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
     frame.render_widget(Paragraph::new(heading(model, title.width)), title);
-    let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _));
+    let full = !matches!(model.mode, Mode::List | Mode::Help | Mode::StyledLine(Purpose::Filter, _));
     let seen = if model.is_wide() {
         let [left, right] = Layout::horizontal([Constraint::Percentage(48), Constraint::Percentage(52)]).areas(body);
         let seen = list(frame, model, left);
@@ -97,7 +97,7 @@ fn style(model: &Model, tone: Tone) -> Style {
     }
 }
 
-fn text(model: &Model, line: Line) -> Text<'static> {
+fn text(model: &Model, line: StyledLine) -> Text<'static> {
     let span = |(tone, text): (Tone, String)| Span::styled(text, style(model, tone));
     line.into_iter().map(span).collect()
 }
@@ -113,11 +113,11 @@ fn heading(model: &Model, columns: u16) -> Text<'static> {
         line.push((if waits { Tone::Bad } else { Tone::Plain }, label));
     }
     let link = match &model.link {
-        Link::Connecting => (Tone::Faint, "connecting …".to_owned()),
-        Link::Live => (Tone::Good, format!("live {}", model.url.trim_start_matches("http://"))),
-        Link::Lost(_) => (Tone::Bad, "reconnecting …".to_owned()),
+        ServerConnection::Connecting => (Tone::Faint, "connecting …".to_owned()),
+        ServerConnection::Live => (Tone::Good, format!("live {}", model.url.trim_start_matches("http://"))),
+        ServerConnection::Lost(_) => (Tone::Bad, "reconnecting …".to_owned()),
     };
-    let width = |line: &Line| line.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
+    let width = |line: &StyledLine| line.iter().map(|(_, text)| text.chars().count()).sum::<usize>();
     let room = usize::from(columns).saturating_sub(width(&line) + link.1.chars().count());
     line.push((Tone::Plain, " ".repeat(room.max(1))));
     line.push(link);
@@ -176,15 +176,19 @@ fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> 
 }
 
 /// What stands where a list is empty.
-fn nothing(model: &Model) -> Line {
+fn nothing(model: &Model) -> StyledLine {
     let words = match (&model.link, model.tab) {
-        (Link::Connecting, _) => "connecting …".to_owned(),
+        (ServerConnection::Connecting, _) => "connecting …".to_owned(),
         _ if !model.filter.is_empty() => format!("no row has {:?}; Esc shows all", escape_line(&model.filter)),
-        (Link::Live | Link::Lost(_), Tab::Inbox) => {
+        (ServerConnection::Live | ServerConnection::Lost(_), Tab::Inbox) => {
             "nothing waits for a human: no held call, no question, nothing latched".to_owned()
         }
-        (Link::Live | Link::Lost(_), Tab::Conversations) => "no conversation yet: `lastword ask` starts one".to_owned(),
-        (Link::Live | Link::Lost(_), Tab::Agents) => "nobody is registered: `lastword agent add NAME`".to_owned(),
+        (ServerConnection::Live | ServerConnection::Lost(_), Tab::Conversations) => {
+            "no conversation yet: `lastword ask` starts one".to_owned()
+        }
+        (ServerConnection::Live | ServerConnection::Lost(_), Tab::Agents) => {
+            "nobody is registered: `lastword agent add NAME`".to_owned()
+        }
     };
     vec![(Tone::Faint, words)]
 }
@@ -192,14 +196,15 @@ fn nothing(model: &Model) -> Line {
 fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     let borders = match model.mode {
         _ if model.is_wide() => Borders::LEFT,
-        Mode::List | Mode::Help | Mode::Line(Purpose::Filter, _) => Borders::TOP,
-        Mode::Detail | Mode::Line(..) | Mode::Confirm(..) => Borders::NONE,
+        Mode::List | Mode::Help | Mode::StyledLine(Purpose::Filter, _) => Borders::TOP,
+        Mode::Detail | Mode::StyledLine(..) | Mode::Confirm(..) => Borders::NONE,
     };
     let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
     let inner = block.inner(area);
     // The lines of a tree begin with its rail, which what went on below would break.
-    let in_tree = |line: &Line| matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']));
-    let fit = |line: Line| if in_tree(&line) { cut(line, inner.width.into()) } else { line };
+    let in_tree =
+        |line: &StyledLine| matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']));
+    let fit = |line: StyledLine| if in_tree(&line) { cut(line, inner.width.into()) } else { line };
     let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, fit(line))).collect();
     // Every character of a call that is decided on can be read, so long lines go on below.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
@@ -224,16 +229,18 @@ fn help(frame: &mut Frame<'_>, model: &Model, body: Rect) {
 
 fn footing(model: &Model, seen: Seen) -> Text<'static> {
     let line = match (&model.mode, &model.told, &model.link) {
-        (Mode::Line(purpose, typed), ..) => prompt(purpose, typed),
+        (Mode::StyledLine(purpose, typed), ..) => prompt(purpose, typed),
         (Mode::Confirm(question, order), ..) => match unread(model, seen, order) {
             Some(words) => vec![(Tone::Warn, words)],
             None => vec![(Tone::Warn, question.clone()), (Tone::Strong, " [y/N]".to_owned())],
         },
-        (_, Some(Told::Done(words)), _) => vec![(Tone::Good, words.clone())],
-        (_, Some(Told::Failed(words)), _) => vec![(Tone::Bad, words.clone())],
-        (_, None, Link::Lost(reason)) => vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))],
+        (_, Some(ActionResult::Done(words)), _) => vec![(Tone::Good, words.clone())],
+        (_, Some(ActionResult::Failed(words)), _) => vec![(Tone::Bad, words.clone())],
+        (_, None, ServerConnection::Lost(reason)) => {
+            vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))]
+        }
         (Mode::Help, ..) => vec![(Tone::Faint, "any key leaves the help".to_owned())],
-        (Mode::List | Mode::Detail, None, Link::Connecting | Link::Live) => hints(model),
+        (Mode::List | Mode::Detail, None, ServerConnection::Connecting | ServerConnection::Live) => hints(model),
     };
     text(model, line)
 }
@@ -260,7 +267,7 @@ fn unread(model: &Model, seen: Seen, order: &Order) -> Option<String> {
     }
 }
 
-fn prompt(purpose: &Purpose, typed: &str) -> Line {
+fn prompt(purpose: &Purpose, typed: &str) -> StyledLine {
     let label = match purpose {
         Purpose::Filter => "filter: ".to_owned(),
         Purpose::Reject(id) => format!("reject {id}, because: "),
@@ -270,7 +277,7 @@ fn prompt(purpose: &Purpose, typed: &str) -> Line {
     vec![(Tone::Warn, label), (Tone::Plain, escape_line(typed)), (Tone::Strong, "▏".to_owned())]
 }
 
-fn hints(model: &Model) -> Line {
+fn hints(model: &Model) -> StyledLine {
     let keys = match (&model.mode, model.current()) {
         (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
         (_, Some(Item::Escalation(view))) if !view.lifts.is_empty() => "L give more · e answer · s stop",
@@ -361,7 +368,7 @@ mod tests {
     #[test]
     fn it_says_that_it_is_reconnecting_and_goes_on_showing_what_was() {
         let mut model = samples::model();
-        model.link = Link::Lost("no answer from http://127.0.0.1:7171".into());
+        model.link = ServerConnection::Lost("no answer from http://127.0.0.1:7171".into());
         check("reconnecting.txt", &format!("{}\n", text(&painted(&mut model, 80, 12))));
     }
 

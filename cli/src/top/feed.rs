@@ -12,7 +12,7 @@ use lastword_proto::fact::Decision;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::model::{Link, Model, Order, Subject, Verb};
+use super::model::{Model, Order, ServerConnection, Subject, Verb};
 use crate::commands::Context;
 use crate::failure::Failure;
 use crate::session::Authority;
@@ -30,7 +30,7 @@ const CONVERSATIONS_MAX: usize = 200;
 #[derive(Debug)]
 pub(crate) enum Update {
     /// How the server is reached now.
-    Link(Link, String),
+    ServerConnection(ServerConnection, String),
     /// Questions to humans.
     Escalations(Page<EscalationView>),
     /// Held calls.
@@ -50,7 +50,7 @@ impl Update {
     pub(crate) fn apply(self, model: &mut Model) {
         let lists = &mut model.lists;
         match self {
-            Self::Link(link, url) => (model.link, model.url) = (link, url),
+            Self::ServerConnection(link, url) => (model.link, model.url) = (link, url),
             Self::Escalations(page) => lists.escalations = page.items,
             Self::Approvals(page) => lists.approvals = page.items,
             Self::Incidents(page) => lists.incidents = page.items,
@@ -113,7 +113,7 @@ fn changed(kind: &str) -> &'static [List] {
 }
 
 /// The task that keeps the model up to date.
-pub(crate) struct Feed {
+pub(crate) struct ModelUpdater {
     news: mpsc::Sender<Update>,
     wanted: watch::Receiver<Option<String>>,
     again: mpsc::Receiver<()>,
@@ -122,7 +122,7 @@ pub(crate) struct Feed {
 /// Nobody takes the news any more.
 struct Gone;
 
-impl Feed {
+impl ModelUpdater {
     /// One that gives its news here, tells the conversation that is wanted in full, and fetches all anew when asked.
     pub(crate) const fn new(
         news: mpsc::Sender<Update>,
@@ -136,7 +136,7 @@ impl Feed {
     pub(crate) async fn run(mut self, cx: &Context) {
         loop {
             let Err(failure) = self.follow(cx).await else { return };
-            let lost = Update::Link(Link::Lost(failure.message), cx.server_url());
+            let lost = Update::ServerConnection(ServerConnection::Lost(failure.message), cx.server_url());
             if self.tell(lost).await.is_err() {
                 return;
             }
@@ -158,7 +158,9 @@ impl Feed {
                 Err(Stop::Gone) => return Ok(()),
                 Err(Stop::Failed(error)) => return Err(error.into()),
             };
-            if !live && self.tell(Update::Link(Link::Live, client.url().to_owned())).await.is_err() {
+            if !live
+                && self.tell(Update::ServerConnection(ServerConnection::Live, client.url().to_owned())).await.is_err()
+            {
                 return Ok(());
             }
             live = true;

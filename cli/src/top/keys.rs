@@ -3,7 +3,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::model::{Mode, Model, Order, Purpose, Subject, Tab, Told, Verb};
+use super::model::{ActionResult, Mode, Model, Order, Purpose, Subject, Tab, Verb};
 use super::rows::Item;
 use crate::out::escape_line;
 
@@ -20,7 +20,7 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Option<Order> {
     match std::mem::take(&mut model.mode) {
         Mode::List => list(model, key.code),
         Mode::Detail => detail(model, key.code),
-        Mode::Line(purpose, text) => line(model, key.code, purpose, text),
+        Mode::StyledLine(purpose, text) => line(model, key.code, purpose, text),
         Mode::Confirm(question, order) => confirm(model, key.code, question, order),
         // Any key leaves it.
         Mode::Help => None,
@@ -82,7 +82,7 @@ fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
         KeyCode::Char('2') => model.turn_to(Tab::Conversations),
         KeyCode::Char('3') => model.turn_to(Tab::Agents),
         KeyCode::Char('?') | KeyCode::F(1) => model.mode = Mode::Help,
-        KeyCode::Char('/') => model.mode = Mode::Line(Purpose::Filter, model.filter.clone()),
+        KeyCode::Char('/') => model.mode = Mode::StyledLine(Purpose::Filter, model.filter.clone()),
         KeyCode::Char('a') => approve(model),
         KeyCode::Char('r') => reject(model),
         KeyCode::Char('e' | 'A') => answer(model),
@@ -117,14 +117,14 @@ fn reject(model: &mut Model) {
     let Some(Item::Approval(view)) = model.current() else {
         return not_here(model, "select a held call to reject it");
     };
-    model.mode = Mode::Line(Purpose::Reject(view.id.clone()), String::new());
+    model.mode = Mode::StyledLine(Purpose::Reject(view.id.clone()), String::new());
 }
 
 fn answer(model: &mut Model) {
     let Some(Item::Escalation(view)) = model.current() else {
         return not_here(model, "select a question to answer it");
     };
-    model.mode = Mode::Line(Purpose::Answer(view.id.clone(), view.options.clone()), String::new());
+    model.mode = Mode::StyledLine(Purpose::Answer(view.id.clone(), view.options.clone()), String::new());
 }
 
 /// Asks before it gives more: the first that the broker offers, or the one behind the one that was asked about.
@@ -169,14 +169,14 @@ fn control(model: &mut Model, verb: Verb) {
 }
 
 fn not_here(model: &mut Model, why: &str) {
-    model.told = Some(Told::Failed(why.to_owned()));
+    model.told = Some(ActionResult::Failed(why.to_owned()));
 }
 
 fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> Option<Order> {
     match key {
         KeyCode::Char('y' | 'Y') if model.is_ready(&order) => return Some(order),
         KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
-            model.told = Some(Told::Failed("not done".to_owned()));
+            model.told = Some(ActionResult::Failed("not done".to_owned()));
         }
         KeyCode::Char('L') if matches!(order, Order::Lift { .. }) => {
             let Order::Lift { lift: id, .. } = &order else { return None };
@@ -216,7 +216,7 @@ fn line(model: &mut Model, key: KeyCode, purpose: Purpose, mut text: String) -> 
     if purpose == Purpose::Filter {
         model.filter.clone_from(&text);
     }
-    model.mode = Mode::Line(purpose, text);
+    model.mode = Mode::StyledLine(purpose, text);
     None
 }
 
@@ -231,8 +231,8 @@ fn enter(model: &mut Model, purpose: Purpose, text: String) -> Option<Order> {
         Purpose::Filter => None,
         Purpose::Reject(id) => Some(Order::Reject { id, reason: text }),
         Purpose::Answer(id, options) if text.trim().is_empty() => {
-            model.told = Some(Told::Failed("an answer needs words".to_owned()));
-            model.mode = Mode::Line(Purpose::Answer(id, options), text);
+            model.told = Some(ActionResult::Failed("an answer needs words".to_owned()));
+            model.mode = Mode::StyledLine(Purpose::Answer(id, options), text);
             None
         }
         Purpose::Answer(id, _) => Some(Order::Answer { id, text }),
@@ -334,7 +334,7 @@ mod tests {
             ("3<enter>2", Tab::Conversations, Mode::List),
             ("?", Tab::Inbox, Mode::Help),
             ("?x", Tab::Inbox, Mode::List),
-            ("/a", Tab::Inbox, Mode::Line(Purpose::Filter, "a".into())),
+            ("/a", Tab::Inbox, Mode::StyledLine(Purpose::Filter, "a".into())),
             ("/zzz<enter><enter>", Tab::Inbox, Mode::List),
         ] {
             let (model, _) = pressed(keys);

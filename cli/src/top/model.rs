@@ -38,7 +38,7 @@ impl Tab {
 
 /// How the server is reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Link {
+pub(crate) enum ServerConnection {
     /// Not yet.
     #[default]
     Connecting,
@@ -57,7 +57,7 @@ pub(crate) enum Mode {
     /// One row, in full.
     Detail,
     /// A line that is being typed.
-    Line(Purpose, String),
+    StyledLine(Purpose, String),
     /// A question, and what is done at yes.
     Confirm(String, Order),
     /// The keys.
@@ -171,14 +171,14 @@ pub(crate) struct Seen {
 pub(crate) struct Model {
     pub(crate) url: String,
     pub(crate) lists: Lists,
-    pub(crate) link: Link,
+    pub(crate) link: ServerConnection,
     pub(crate) color: bool,
     /// The wall clock, in ms since the Unix epoch.
     pub(crate) now_ms: u64,
     /// The conversation that is told in full, as last fetched.
     pub(crate) conversation: Option<ConversationView>,
     /// What came of the last order.
-    pub(crate) told: Option<Told>,
+    pub(crate) told: Option<ActionResult>,
     pub(super) tab: Tab,
     pub(super) mode: Mode,
     pub(super) filter: String,
@@ -194,7 +194,7 @@ pub(crate) struct Model {
 
 /// What came of an order, or why a key did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Told {
+pub(crate) enum ActionResult {
     /// It was done.
     Done(String),
     /// It was not.
@@ -307,11 +307,11 @@ impl Model {
 
     /// An order was carried out.
     pub(crate) fn done(&mut self, text: &str) {
-        self.told = Some(Told::Done(escape_line(text)));
+        self.told = Some(ActionResult::Done(escape_line(text)));
     }
 
     /// An order was not carried out.
     pub(crate) fn failed(&mut self, text: &str) {
-        self.told = Some(Told::Failed(escape_line(text)));
+        self.told = Some(ActionResult::Failed(escape_line(text)));
     }
 }

@@ -2,7 +2,8 @@
 
 use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{
-    AgentView, ApprovalView, ConversationSummary, Distance, EscalationView, IncidentView, Standing, parse_rfc3339,
+    AgentView, ApprovalView, ConversationStatus, ConversationSummary, Distance, EscalationView, IncidentView,
+    parse_rfc3339,
 };
 use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState};
@@ -137,7 +138,7 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     };
     vec![
         (escape_line(&view.name), Tone::Plain),
-        standing(Standing::of(view.state, false, true)),
+        standing(ConversationStatus::of(view.state, false, true)),
         (link.to_owned(), look),
         (view.queued.to_string(), if view.queued == 0 { Tone::Faint } else { Tone::Plain }),
         turn,
@@ -149,12 +150,12 @@ fn agent(view: &AgentView) -> Vec<Cell> {
 }
 
 /// How a conversation stands, as a word.
-pub(crate) fn standing(standing: Standing) -> Cell {
+pub(crate) fn standing(standing: ConversationStatus) -> Cell {
     let look = match standing {
-        Standing::Stopped | Standing::Latched => Tone::Bad,
-        Standing::Paused => Tone::Warn,
-        Standing::Active => Tone::Good,
-        Standing::Idle => Tone::Faint,
+        ConversationStatus::Stopped | ConversationStatus::Latched => Tone::Bad,
+        ConversationStatus::Paused => Tone::Warn,
+        ConversationStatus::Active => Tone::Good,
+        ConversationStatus::Idle => Tone::Faint,
     };
     (standing.word().to_owned(), look)
 }

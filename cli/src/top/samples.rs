@@ -4,7 +4,7 @@ use lastword_client::wire::{ConversationView, parse_rfc3339};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::model::{Link, Lists, Model};
+use super::model::{Lists, Model, ServerConnection};
 
 fn of<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -108,7 +108,7 @@ pub(crate) fn model() -> Model {
     };
     Model {
         lists,
-        link: Link::Live,
+        link: ServerConnection::Live,
         now_ms: parse_rfc3339("2026-01-31T09:05:00Z").unwrap().0,
         conversation: Some(conversation()),
         ..Model::new("http://127.0.0.1:7171", true)

@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::Mishap;
 
 #[test]
 fn a_human_mentions_an_agent_and_its_answer_is_posted_in_a_thread() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> fix the login form", town.kilo));
     let thread = town.world.wait_thread(asked);
@@ -19,7 +19,7 @@ fn a_human_mentions_an_agent_and_its_answer_is_posted_in_a_thread() {
 
 #[test]
 fn a_bot_that_lives_on_discord_is_asked_there_and_what_it_posts_is_its_answer() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
     let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "which colour" >/dev/null; else cat; fi"#;
     let _kilo = crate::running::Running::start(&town.server, "kilo", &["--env", &program, "--", "sh", "-c", script]);
@@ -35,7 +35,7 @@ fn a_bot_that_lives_on_discord_is_asked_there_and_what_it_posts_is_its_answer() 
 
 #[test]
 fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_them_go_on() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     for n in 0..30 {
         town.world.posts(town.hive, town.channel, &format!("message {n}"));
     }
@@ -61,7 +61,7 @@ fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_
 #[test]
 fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
     // More than one page of Discord's history; the broker judges each of them.
-    let mut town = Town::limited("refused_writes_max = 1000\n", "");
+    let mut town = TestGuild::limited("refused_writes_max = 1000\n", "");
     town.bridge();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     town.world.posts(town.hive, town.channel, "one");
@@ -98,7 +98,7 @@ fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
 
 #[test]
 fn what_was_asked_a_day_before_the_end_of_an_outage_is_not_passed_on_and_its_humans_are_told_once() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     town.kill();
     let world = &town.world;
@@ -128,7 +128,7 @@ fn what_was_asked_a_day_before_the_end_of_an_outage_is_not_passed_on_and_its_hum
 
 #[test]
 fn a_long_answer_of_a_foreign_bot_is_one_answer_and_a_long_one_of_ours_is_posted_in_parts() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["sh", "-c", "echo '```rust'; yes 'let number = 1;' | head -300; echo '```'"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> write", town.kilo));
     let thread = town.world.wait_thread(asked);
@@ -153,7 +153,7 @@ fn a_long_answer_of_a_foreign_bot_is_one_answer_and_a_long_one_of_ours_is_posted
 
 #[test]
 fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let header = "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] hello";
     town.world.posts(town.hive, town.channel, header);
     let sent = town.until("accepted", |event| event["ref"] == "X-1");
@@ -179,7 +179,7 @@ fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once()
 
 #[test]
 fn no_token_is_said_at_any_level_of_the_log() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     town.bridge_with(&[("LASTWORD_LOG", "trace")]);
     let _kilo = town.runs("kilo", &["echo", "done"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> go", town.kilo));
@@ -197,7 +197,7 @@ fn no_token_is_said_at_any_level_of_the_log() {
 
 #[test]
 fn who_was_asked_in_a_thread_is_asked_on_without_a_mention_and_signs_say_how_far_it_is() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["sed", "s/^/kilo: /"]);
     let _lima = town.runs("lima", &["sh", "-c", "sed 's/^/lima: /'; exit 3"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> one", town.kilo));
@@ -218,7 +218,7 @@ fn who_was_asked_in_a_thread_is_asked_on_without_a_mention_and_signs_say_how_far
 
 #[test]
 fn a_thread_that_was_begun_in_an_outage_is_heard() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     town.world.posts(town.ann, town.channel, "before");
     town.until("posted", |event| event["data"]["body"] == "before");
     town.kill();
@@ -234,7 +234,7 @@ fn a_thread_that_was_begun_in_an_outage_is_heard() {
 
 #[test]
 fn what_discord_refuses_for_a_while_is_posted_once() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let limited = Mishap::Limited { retry_after_ms: 300, global: false };
     for mishap in [limited, Mishap::Refused(503), Mishap::Lost, Mishap::BadGateway] {
@@ -251,7 +251,7 @@ fn what_discord_refuses_for_a_while_is_posted_once() {
 
 #[test]
 fn a_compact_header_is_one_line_and_a_button_shows_the_whole_envelope() {
-    let town = Town::with("header = \"compact\"");
+    let town = TestGuild::with("header = \"compact\"");
     let _kilo = town.runs("kilo", &["echo", "done"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> go", town.kilo));
     let thread = town.world.wait_thread(asked);
@@ -266,7 +266,7 @@ fn a_compact_header_is_one_line_and_a_button_shows_the_whole_envelope() {
 
 #[test]
 fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["echo", "the main branch"]);
     let home = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
     let thread = town.world.wait_thread(home);
@@ -285,7 +285,7 @@ fn a_foreign_bot_asks_one_of_ours_in_the_middle_and_its_answer_waits_for_that() 
 
 #[test]
 fn a_grandchild_under_a_child_with_a_ref_of_its_own_is_shown_in_the_thread_of_it_all_and_warned_about_there() {
-    let mut town = Town::limited("turns_soft_max = 2", "");
+    let mut town = TestGuild::limited("turns_soft_max = 2", "");
     town.bridge();
     let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
     let run = |agent: &str, send: &str| {
@@ -309,7 +309,7 @@ fn a_grandchild_under_a_child_with_a_ref_of_its_own_is_shown_in_the_thread_of_it
 
 #[test]
 fn a_stopped_workspace_says_so_and_holds_up_nothing() {
-    let town = Town::start();
+    let town = TestGuild::start();
     assert_eq!(town.server.operator(&["stop", "--workspace"]).code, 0);
     town.world.posts(town.hive, town.channel, "into the void");
     town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.kilo));
@@ -322,7 +322,7 @@ fn a_stopped_workspace_says_so_and_holds_up_nothing() {
 
 #[test]
 fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown() {
-    let town = Town::with("home = CHANNEL");
+    let town = TestGuild::with("home = CHANNEL");
     let _kilo = town.runs("kilo", &["echo", "deployed"]);
     assert_eq!(town.server.operator(&["ask", "kilo", "deploy to eu", "--ref", "DEPLOY-1", "--wait", "30s"]).code, 0);
     let opening = town.world.wait_message(town.channel, town.broker, "**DEPLOY-1** · operator → kilo: deploy to eu");
@@ -339,7 +339,7 @@ fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown()
 
 #[test]
 fn a_foreign_bot_that_says_nothing_is_asked_once_more_and_then_the_asker_is_told() {
-    let mut town = Town::limited("lease_ms = 1_500", "");
+    let mut town = TestGuild::limited("lease_ms = 1_500", "");
     town.bridge();
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> are you there", town.hive));
     let thread = town.world.wait_thread(asked);
@@ -351,7 +351,7 @@ fn a_foreign_bot_that_says_nothing_is_asked_once_more_and_then_the_asker_is_told
 
 #[test]
 fn a_foreign_bot_is_pinged_by_the_last_part_alone() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let asked = town.world.posts(town.ann, town.channel, "look");
     let thread = town.world.opens_thread(town.ann, asked, "look");
     town.world.posts(town.ann, thread, &format!("<@{}> look", town.lima));

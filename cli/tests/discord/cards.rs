@@ -2,10 +2,10 @@
 
 use serde_json::{Value, json};
 
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{Id, Interaction, Message};
 
-impl Town {
+impl TestGuild {
     /// A call of an agent's own to the server.
     fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
         let token = std::fs::read_to_string(self.server.path().join(format!("{agent}.token"))).unwrap();
@@ -56,7 +56,7 @@ fn title(interaction: &Interaction) -> String {
 
 #[test]
 fn a_held_call_is_approved_with_a_button_and_the_card_says_by_whom() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let thread = town.taken("ship it");
     let card = town.held(thread);
     assert_eq!(card.labels(), ["Approve", "Reject", "Respond…"]);
@@ -75,7 +75,7 @@ fn a_held_call_is_approved_with_a_button_and_the_card_says_by_whom() {
 
 #[test]
 fn who_has_a_lastword_token_of_her_own_decides_in_her_own_name() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     let token = town.server.operator(&["agent", "add", "ann", "--kind", "human"]).ok();
     let path = town.server.path().join("ann.token");
     std::fs::write(&path, token).unwrap();
@@ -93,7 +93,7 @@ fn who_has_a_lastword_token_of_her_own_decides_in_her_own_name() {
 
 #[test]
 fn a_long_call_is_shown_in_parts_with_the_buttons_under_the_last_and_a_longer_one_is_not_approved_here() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let thread = town.taken("ship it");
     let call = |tool: &str, lines: usize| {
         let arguments = json!({"script": (0..lines).map(|n| format!("echo {n} `x`")).collect::<Vec<_>>()});
@@ -112,7 +112,7 @@ fn a_long_call_is_shown_in_parts_with_the_buttons_under_the_last_and_a_longer_on
 
 #[test]
 fn only_people_who_are_listed_decide() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     for word in ["Approve", "Reject", "Respond"] {
         let click = town.world.clicks(town.bob, card.id, &button(&card, word));
@@ -125,7 +125,7 @@ fn only_people_who_are_listed_decide() {
 
 #[test]
 fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     // As it may stand there from another workspace, whose apr-1 was something else.
     let other = town.world.copies(card.id);
@@ -143,7 +143,7 @@ fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
 
 #[test]
 fn a_call_is_rejected_in_words_that_a_form_asks_for() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
     assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1, in words");
@@ -156,7 +156,7 @@ fn a_call_is_rejected_in_words_that_a_form_asks_for() {
 
 #[test]
 fn who_comes_second_is_told_who_came_first_and_changes_nothing() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let (approve, reject) = (button(&card, "Approve"), button(&card, "Reject"));
     // Both see the buttons before either has pressed one.
@@ -179,7 +179,7 @@ fn who_comes_second_is_told_who_came_first_and_changes_nothing() {
 
 #[test]
 fn a_card_that_the_terminal_settled_says_so() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     town.server.operator(&["reject", "apr-1", "--comment", "no", "--yes"]).ok();
     let settled = town.wait_card(&card, "❌ Rejected by operator: no");
@@ -188,7 +188,7 @@ fn a_card_that_the_terminal_settled_says_so() {
 
 #[test]
 fn a_question_is_answered_with_a_button_or_in_words_and_the_answer_goes_back() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let thread = town.taken("ship it");
     let question = json!({"message": "To eu or us?", "options": ["eu", "us"]});
     assert_eq!(town.call("kilo", "/escalations", &question)["id"], "esc-1");
@@ -216,10 +216,11 @@ fn a_question_is_answered_with_a_button_or_in_words_and_the_answer_goes_back() {
 
 #[test]
 fn a_lift_is_a_button_that_extends_and_resumes_in_one_act() {
-    let mut town = Town::limited("task_requests_max = 1\n", "");
+    let mut town = TestGuild::limited("task_requests_max = 1\n", "");
     town.bridge();
     let thread = town.taken("ship it");
-    let ask = |town: &Town| town.call("kilo", "/messages", &json!({"type": "request", "to": "lima", "body": "help"}));
+    let ask =
+        |town: &TestGuild| town.call("kilo", "/messages", &json!({"type": "request", "to": "lima", "body": "help"}));
     assert_eq!(ask(&town)["to"], "lima");
     assert_eq!(ask(&town)["code"], "task_requests");
     town.call("kilo", "/escalations", &json!({"message": "May I ask again?"}));
@@ -235,7 +236,7 @@ fn a_lift_is_a_button_that_extends_and_resumes_in_one_act() {
 
 #[test]
 fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let thread = town.taken("ship it");
     let first = town.held(thread);
     town.kill();
@@ -254,7 +255,7 @@ fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
 
 #[test]
 fn a_card_of_a_workspace_that_is_no_more_holds_up_no_other() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let old = town.held(town.taken("ship it"));
     // It is noted under an id that the workspace does not have, as one of another workspace would be.
     town.kill();

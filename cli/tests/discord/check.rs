@@ -3,10 +3,10 @@
 use serde_json::Value;
 
 use crate::program::{Ended, lastword};
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{intent, may};
 
-impl Town {
+impl TestGuild {
     fn check(&self, more: &[&str]) -> Ended {
         let mut command = lastword(self.server.path());
         command.args(["--token-file", ".lastword/operator.token"]).args(more).args(["discord", "check"]);
@@ -16,7 +16,7 @@ impl Town {
 
 #[test]
 fn where_nothing_is_missing_it_says_who_sees_whom() {
-    let town = Town::quiet("");
+    let town = TestGuild::quiet("");
     let checked = town.check(&[]);
     assert_eq!(checked.code, 0, "{checked:?}");
     for line in [
@@ -37,7 +37,7 @@ fn where_nothing_is_missing_it_says_who_sees_whom() {
 
 #[test]
 fn each_thing_that_is_missing_is_named_with_what_to_do() {
-    let town = Town::quiet("");
+    let town = TestGuild::quiet("");
     let world = &town.world;
     world.without_intent(town.broker, intent::CONTENT);
     world.deny(town.broker, town.channel, may::CREATE_THREADS);
@@ -63,7 +63,7 @@ fn each_thing_that_is_missing_is_named_with_what_to_do() {
 
 #[test]
 fn a_channel_that_is_none_a_bot_among_the_humans_and_a_human_among_the_bots_are_named() {
-    let town = Town::quiet("");
+    let town = TestGuild::quiet("");
     let path = town.server.path().join("lastword.toml");
     let text = std::fs::read_to_string(&path).unwrap();
     let said = town.world.posts(town.ann, town.channel, "hello");
@@ -86,7 +86,7 @@ fn a_channel_that_is_none_a_bot_among_the_humans_and_a_human_among_the_bots_are_
 
 #[test]
 fn a_lastword_side_that_is_not_ready_is_named() {
-    let town = Town::quiet("");
+    let town = TestGuild::quiet("");
     town.server.operator(&["agent", "remove", "lima"]).ok();
     let checked = town.check(&[]);
     assert!(

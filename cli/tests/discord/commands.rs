@@ -2,10 +2,10 @@
 
 use serde_json::Value;
 
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{Id, Message};
 
-impl Town {
+impl TestGuild {
     /// Gives a command once it is registered; waits for its answer's text.
     fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
         self.world.wait("the command", |discord| discord.commands.contains_key(&self.broker).then_some(()));
@@ -23,7 +23,7 @@ impl Town {
 
 #[test]
 fn what_goes_on_is_shown_to_the_one_who_asks() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let (thread, reference) = town.asked();
     let all = town.gives(town.ann, town.channel, "status", &[]);
     assert_eq!(all.only_for, Some(town.ann));
@@ -49,7 +49,7 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
 
 #[test]
 fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let (thread, reference) = town.asked();
     let stopped = town.gives(town.ann, thread, "stop", &[]);
     assert!(stopped.content.contains(&format!("Stopped **{reference}**")) && stopped.only_for.is_none());
@@ -81,7 +81,7 @@ fn a_stop_in_a_thread_stops_its_conversation_elsewhere_everything_and_all_see_it
 
 #[test]
 fn who_is_not_listed_commands_nothing() {
-    let town = Town::start();
+    let town = TestGuild::start();
     for command in ["stop", "resume", "status", "tree", "limits"] {
         let refused = town.gives(town.bob, town.channel, command, &[]);
         assert!(refused.content.contains("`humans`"), "{}", refused.content);
@@ -92,7 +92,7 @@ fn who_is_not_listed_commands_nothing() {
 
 #[test]
 fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
-    let town = Town::start();
+    let town = TestGuild::start();
     town.world.wait("the command", |discord| discord.commands.contains_key(&town.broker).then_some(()));
     // A hundred posts to be dealt with, and Discord takes none of ours.
     town.world.hold("POST", "/messages");
@@ -109,7 +109,7 @@ fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
 
 #[test]
 fn what_lets_one_answer_a_command_is_in_no_log() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     town.bridge_with(&[("LASTWORD_LOG", "trace")]);
     town.gives(town.ann, town.channel, "status", &[]);
     town.gives(town.bob, town.channel, "stop", &[]);

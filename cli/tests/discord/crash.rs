@@ -6,7 +6,7 @@ use std::time::Duration;
 use rand::{RngExt as _, SeedableRng as _};
 
 use crate::running::Running;
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{Id, Message};
 
 /// How often it is killed.
@@ -21,7 +21,7 @@ const LIFE: Duration = Duration::from_millis(700);
 #[test]
 fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
     let mut random = rand::rngs::StdRng::seed_from_u64(7);
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     let other = town.other;
     let _kilo = town.runs("kilo", &["sed", "s/.*question/answer/"]);
     // Once to its end, so that it knows where to begin.
@@ -69,7 +69,7 @@ const QUESTIONS: usize = 9;
 const KILLS_A_QUESTION: usize = 5;
 
 /// What the foreign bot has been asked and not yet answered, it answers: once.
-fn answers(town: &Town, answered: &mut BTreeSet<Id>) {
+fn answers(town: &TestGuild, answered: &mut BTreeSet<Id>) {
     let asked: Vec<Message> = town.world.with(|discord| {
         let pings = |m: &&Message| m.author.id == town.kilo && m.mentions.contains(&town.hive);
         discord.messages.values().filter(pings).cloned().collect()
@@ -85,7 +85,7 @@ fn answers(town: &Town, answered: &mut BTreeSet<Id>) {
 #[test]
 fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
     let mut random = rand::rngs::StdRng::seed_from_u64(11);
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     let program = format!("L={}", env!("CARGO_BIN_EXE_lastword"));
     let script = r#"if [ "$LASTWORD_TYPE" = request ]; then "$L" send hive "about $(sed 's/.*question //')" >/dev/null
         else cat; fi"#;
@@ -133,7 +133,7 @@ fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
 
 #[test]
 fn a_refused_message_whose_bridge_was_killed_before_it_heard_of_that_counts_once() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> ship it", town.hive));
     let thread = town.world.wait_thread(asked);
     let reference = thread.name.split(' ').next().unwrap().to_owned();

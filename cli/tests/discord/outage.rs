@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{Call, Id, Mishap};
 
 /// More threads than were ever followed at once.
@@ -12,7 +12,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// The same, in looks at the workspace.
 const LOOKS: usize = 20;
 
-impl Town {
+impl TestGuild {
     /// Ann posts; waits until that is heard.
     fn hears(&self, channel: Id, text: &str) -> Id {
         let post = self.world.posts(self.ann, channel, text);
@@ -23,7 +23,7 @@ impl Town {
 
 #[test]
 fn the_oldest_of_many_threads_is_read_after_an_outage() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let threads: Vec<Id> = (0..THREADS)
         .map(|n| {
             let about = town.world.posts(town.ann, town.channel, &format!("about {n}"));
@@ -44,7 +44,7 @@ fn the_oldest_of_many_threads_is_read_after_an_outage() {
 
 #[test]
 fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let [first, second] = ["first", "second"].map(|text| town.hears(town.channel, text));
     town.hears(town.channel, "before");
     town.kill();
@@ -60,7 +60,7 @@ fn threads_that_an_outage_began_from_old_posts_are_read_open_or_put_away() {
 
 #[test]
 fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let about = town.hears(town.channel, "hello");
     let thread = town.world.opens_thread(town.ann, about, "hello");
     town.hears(thread, "in the thread");
@@ -87,7 +87,7 @@ fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
 
 #[test]
 fn who_answers_before_its_turn_is_shown_answers_all_the_same() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let about = town.hears(town.channel, "hello");
     let thread = town.world.opens_thread(town.ann, about, "hello");
     town.hears(thread, "in the thread");
@@ -107,7 +107,7 @@ fn who_answers_before_its_turn_is_shown_answers_all_the_same() {
 
 #[test]
 fn a_thread_that_was_there_before_the_bridge_is_heard_from_then_on() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     let about = town.world.posts(town.ann, town.channel, "long ago");
     let thread = town.world.opens_thread(town.ann, about, "long ago");
     town.world.posts(town.ann, thread, "nobody was there");
@@ -123,7 +123,7 @@ fn a_thread_that_was_there_before_the_bridge_is_heard_from_then_on() {
 
 #[test]
 fn a_bridge_that_is_killed_before_it_has_read_a_new_thread_reads_it_the_next_time() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     town.hears(town.channel, "before");
     town.kill();
     let about = town.world.posts(town.ann, town.channel, "a new thing");
@@ -144,7 +144,7 @@ fn a_bridge_that_is_killed_before_it_has_read_a_new_thread_reads_it_the_next_tim
 
 #[test]
 fn what_a_foreign_bot_said_before_it_was_asked_is_no_answer() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.hive));
     let thread = town.world.wait_thread(asked).id;
     town.until("turn_opened", |event| event["agent"] == "hive");
@@ -164,7 +164,7 @@ fn what_a_foreign_bot_said_before_it_was_asked_is_no_answer() {
 
 #[test]
 fn an_answer_to_a_request_that_waits_is_no_answer_to_the_one_before_it() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let first = town.world.posts(town.ann, town.channel, &format!("<@{}> question a", town.hive));
     let second = town.world.posts(town.ann, town.channel, &format!("<@{}> question b", town.hive));
     town.until("accepted", |event| event["message"]["body"] == "@hive question b");
@@ -184,7 +184,7 @@ fn an_answer_to_a_request_that_waits_is_no_answer_to_the_one_before_it() {
 
 #[test]
 fn what_is_posted_now_waits_for_no_list_of_threads_that_can_not_be_had() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     for _ in 0..100 {
         town.world.next_call("GET", "/threads/archived/public", Mishap::BadGateway);
     }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::program::{Server, lastword};
 use crate::running::Running;
-use crate::world::{Id, World};
+use crate::world::{Id, TestDiscord};
 
 /// Where the bridge's errors and its log go.
 const LOG: &str = "bridge.log";
@@ -15,8 +15,8 @@ const LOG: &str = "bridge.log";
 const LOOKS_MAX: usize = 1_000;
 
 /// All of it. `kilo` and `lima` are bots of ours, `hive` is not; `ann` is a human who may speak, `bob` one who may not.
-pub(crate) struct Town {
-    pub(crate) world: World,
+pub(crate) struct TestGuild {
+    pub(crate) world: TestDiscord,
     pub(crate) server: Server,
     pub(crate) channel: Id,
     /// Another channel in which the bridge takes part.
@@ -30,7 +30,7 @@ pub(crate) struct Town {
     bridge: Option<Running>,
 }
 
-impl Town {
+impl TestGuild {
     /// With the bridge running.
     pub(crate) fn start() -> Self {
         Self::with("")
@@ -50,7 +50,7 @@ impl Town {
 
     /// The same, where the server has these limits.
     pub(crate) fn limited(limits: &str, more: &str) -> Self {
-        let world = World::start();
+        let world = TestDiscord::start();
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("lastword.toml"), format!("[limits]\n{limits}")).unwrap();
         let server = Server::start_in(dir);

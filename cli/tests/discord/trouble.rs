@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::town::Town;
+use crate::town::TestGuild;
 use crate::world::{Call, Mishap, intent, kind, may};
 
-impl Town {
+impl TestGuild {
     /// Ann says something that is heard; everything before it has been dealt with then.
     fn heard(&self, text: &str) {
         self.world.posts(self.ann, self.channel, text);
@@ -21,7 +21,7 @@ impl Town {
 
 #[test]
 fn a_line_on_which_no_heartbeat_is_answered_is_given_up_and_the_session_goes_on() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     town.world.heartbeats_every(200);
     town.bridge();
     town.world.deafen(true);
@@ -34,7 +34,7 @@ fn a_line_on_which_no_heartbeat_is_answered_is_given_up_and_the_session_goes_on(
 
 #[test]
 fn whatever_code_a_session_is_closed_with_what_is_said_then_is_heard_once() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let mut said = Vec::new();
     for code in [1000, 1001, 4000, 4003, 4007, 4008, 4009] {
         for bot in [town.broker, town.kilo] {
@@ -52,7 +52,7 @@ fn whatever_code_a_session_is_closed_with_what_is_said_then_is_heard_once() {
 
 #[test]
 fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
-    let mut town = Town::quiet("");
+    let mut town = TestGuild::quiet("");
     town.world.without_intent(town.broker, intent::CONTENT);
     town.spawn();
     let said = town.ended();
@@ -61,7 +61,7 @@ fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
 
 #[test]
 fn a_bridge_ends_where_another_one_begins() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     // As each bridge does when it begins.
     assert_eq!(town.server.operator(&["agent", "token", "discord-guest"]).code, 0);
     let said = town.ended();
@@ -74,7 +74,7 @@ fn a_bridge_ends_where_another_one_begins() {
 
 #[test]
 fn what_is_no_word_of_an_allowed_human_asks_nobody_and_grants_nothing() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let world = &town.world;
     let mention = format!("<@{}> do it", town.kilo);
     let said = world.posts(town.bob, town.channel, &mention);
@@ -99,7 +99,7 @@ fn what_is_no_word_of_an_allowed_human_asks_nobody_and_grants_nothing() {
 
 #[test]
 fn a_file_without_words_is_a_humans_word() {
-    let town = Town::start();
+    let town = TestGuild::start();
     town.world.posts_file(town.ann, town.channel, "", "picture.png");
     town.heard("and this");
     let words = town.words();
@@ -108,7 +108,7 @@ fn a_file_without_words_is_a_humans_word() {
 
 #[test]
 fn a_reply_to_an_agents_post_asks_that_agent() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.kilo));
     let thread = town.world.wait_thread(asked);
@@ -119,7 +119,7 @@ fn a_reply_to_an_agents_post_asks_that_agent() {
 
 #[test]
 fn where_a_bot_may_not_post_its_answer_is_left_out_and_all_else_goes_on() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     town.world.deny(town.kilo, town.other, may::SEND_IN_THREADS);
     let asked = town.world.posts(town.ann, town.other, &format!("<@{}> in the attic", town.kilo));
@@ -137,7 +137,7 @@ fn where_a_bot_may_not_post_its_answer_is_left_out_and_all_else_goes_on() {
 
 #[test]
 fn a_thread_that_discord_refuses_is_asked_for_once_and_all_is_shown_in_the_channel() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     town.world.deny(town.broker, town.channel, may::CREATE_THREADS);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.kilo));
@@ -153,7 +153,7 @@ fn a_thread_that_discord_refuses_is_asked_for_once_and_all_is_shown_in_the_chann
 
 #[test]
 fn a_long_answer_keeps_its_order_and_its_parts_within_discords_limits() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let script = "for i in $(seq 1 60); do printf 'line %s %0200d\\n' $i 0; done";
     let _kilo = town.runs("kilo", &["sh", "-c", script]);
     town.world.posts_per_window(2, 400);
@@ -172,7 +172,7 @@ fn a_long_answer_keeps_its_order_and_its_parts_within_discords_limits() {
 
 #[test]
 fn a_limit_of_the_whole_bot_is_waited_for_and_not_run_into_again() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let limited = Mishap::Limited { retry_after_ms: 2_400, global: true };
     town.world.next_call_of(Some(town.kilo), "POST", "/messages", limited);
@@ -190,7 +190,7 @@ fn a_limit_of_the_whole_bot_is_waited_for_and_not_run_into_again() {
 
 #[test]
 fn a_limit_of_the_whole_bot_keeps_all_of_its_calls_back() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let limited = Mishap::Limited { retry_after_ms: 2_400, global: true };
     town.world.next_call_of(Some(town.broker), "POST", "/threads", limited);
@@ -212,7 +212,7 @@ fn a_limit_of_the_whole_bot_keeps_all_of_its_calls_back() {
 
 #[test]
 fn an_answer_that_was_posted_unheard_is_found_when_discord_has_forgotten_its_nonce() {
-    let mut town = Town::start();
+    let mut town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> only once", town.kilo));
     let thread = town.world.wait_thread(asked).id;
@@ -235,7 +235,7 @@ fn an_answer_that_was_posted_unheard_is_found_when_discord_has_forgotten_its_non
 
 #[test]
 fn a_bot_that_can_not_connect_for_a_while_keeps_nobody_from_speaking() {
-    let town = Town::start();
+    let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
     // The line of kilo's bot is only there to be seen: it posts all the same.
     town.world.sever(town.kilo);

@@ -1,6 +1,6 @@
 //! A Discord of our own: REST interface v10 and gateway on a free port of this machine, with the troubles of the real one.
 //!
-//! Time is virtual: snowflakes advance a millisecond each and by [`World::pass`]; only rate limits and the three seconds of
+//! Time is virtual: snowflakes advance a millisecond each and by [`TestDiscord::pass`]; only rate limits and the three seconds of
 //! an interaction are real.
 
 mod faults;
@@ -42,12 +42,12 @@ impl Shared {
 
 /// A running Discord; gone when the test ends.
 #[derive(Debug)]
-pub(crate) struct World {
+pub(crate) struct TestDiscord {
     shared: Shared,
     runtime: Option<Runtime>,
 }
 
-impl Drop for World {
+impl Drop for TestDiscord {
     fn drop(&mut self) {
         // Without waiting: a test may hold the world inside a runtime of its own.
         if let Some(runtime) = self.runtime.take() {
@@ -56,7 +56,7 @@ impl Drop for World {
     }
 }
 
-impl World {
+impl TestDiscord {
     /// Starts one with an empty guild.
     pub(crate) fn start() -> Self {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();

@@ -8,19 +8,19 @@ use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::Message as Frame;
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
-use crate::world::{Id, Mishap, World, intent, kind, may, time_ms};
+use crate::world::{Id, Mishap, TestDiscord, intent, kind, may, time_ms};
 
 /// Guilds, messages, reactions, typing, content.
 const INTENTS: u64 = intent::GUILDS | intent::MESSAGES | intent::REACTIONS | intent::TYPING | intent::CONTENT;
 
 /// A bot's side of the gateway.
-struct Line {
+struct GatewayClient {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
     seq: u64,
 }
 
-impl Line {
-    async fn open(world: &World) -> Self {
+impl GatewayClient {
+    async fn open(world: &TestDiscord) -> Self {
         let (socket, _) = connect_async(format!("{}/?v=10&encoding=json", world.gateway())).await.unwrap();
         let mut line = Self { socket, seq: 0 };
         let hello = line.next().await.unwrap();
@@ -29,7 +29,7 @@ impl Line {
         line
     }
 
-    async fn identified(world: &World, token: &str, intents: u64) -> (Self, Value) {
+    async fn identified(world: &TestDiscord, token: &str, intents: u64) -> (Self, Value) {
         let mut line = Self::open(world).await;
         line.send(&json!({"op": 2, "d": {"token": token, "intents": intents, "properties": {}}})).await;
         let ready = line.event("READY").await;
@@ -73,7 +73,7 @@ struct Rest {
 }
 
 impl Rest {
-    fn new(world: &World, token: &str) -> Self {
+    fn new(world: &TestDiscord, token: &str) -> Self {
         let base = format!("{}/api/v10", world.http());
         Self { client: reqwest::Client::new(), base, token: format!("Bot {token}") }
     }
@@ -94,9 +94,9 @@ impl Rest {
 
 #[tokio::test]
 async fn a_bot_identifies_hears_and_posts() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
-    let (mut line, ready) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, ready) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     assert_eq!(ready["user"]["id"], bot.to_string());
     line.send(&json!({"op": 1, "d": null})).await;
     assert_eq!(line.next().await.unwrap()["op"], 11);
@@ -124,9 +124,9 @@ async fn a_bot_identifies_hears_and_posts() {
 
 #[tokio::test]
 async fn what_a_dropped_line_missed_is_replayed_and_a_lost_session_is_not() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
-    let (mut line, ready) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, ready) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     world.posts(ann, den, "one");
     line.event("MESSAGE_CREATE").await;
     let seq = line.seq;
@@ -135,7 +135,7 @@ async fn what_a_dropped_line_missed_is_replayed_and_a_lost_session_is_not() {
     world.posts(ann, den, "two");
 
     let resume = json!({"op": 6, "d": {"token": "token-kilo", "session_id": ready["session_id"], "seq": seq}});
-    let mut line = Line::open(&world).await;
+    let mut line = GatewayClient::open(&world).await;
     line.send(&resume).await;
     assert_eq!(line.event("MESSAGE_CREATE").await["content"], "two");
     line.event("RESUMED").await;
@@ -152,7 +152,7 @@ async fn what_a_dropped_line_missed_is_replayed_and_a_lost_session_is_not() {
     world.close(bot, 4000);
     assert_eq!(line.next().await, Err(4000));
     world.forget_sessions(bot);
-    let mut line = Line::open(&world).await;
+    let mut line = GatewayClient::open(&world).await;
     line.send(&resume).await;
     let invalid = line.next().await.unwrap();
     assert_eq!((&invalid["op"], &invalid["d"]), (&json!(9), &json!(false)));
@@ -174,15 +174,15 @@ async fn what_a_dropped_line_missed_is_replayed_and_a_lost_session_is_not() {
 
 #[tokio::test]
 async fn tokens_and_intents_are_checked_and_content_is_hidden_without_its_intent() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
     world.without_intent(bot, intent::CONTENT);
     for (token, intents, code) in [("wrong", INTENTS, 4004), ("token-kilo", INTENTS, 4014)] {
-        let mut line = Line::open(&world).await;
+        let mut line = GatewayClient::open(&world).await;
         line.send(&json!({"op": 2, "d": {"token": token, "intents": intents}})).await;
         assert_eq!(line.next().await, Err(code));
     }
-    let (mut line, _) = Line::identified(&world, "token-kilo", INTENTS & !intent::CONTENT).await;
+    let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS & !intent::CONTENT).await;
     world.posts(ann, den, "secret");
     assert_eq!(line.event("MESSAGE_CREATE").await["content"], "");
     world.posts(ann, den, &format!("<@{bot}> for you"));
@@ -200,11 +200,11 @@ async fn tokens_and_intents_are_checked_and_content_is_hidden_without_its_intent
 
 #[tokio::test]
 async fn channels_are_closed_to_whom_they_are_denied() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den, attic) = (world.bot("kilo"), world.human("ann"), world.channel("den"), world.channel("attic"));
     world.deny(bot, attic, may::VIEW);
     world.deny(bot, den, may::SEND);
-    let (mut line, _) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     world.posts(ann, attic, "unseen");
     let asked = world.posts(ann, den, "seen");
     assert_eq!(line.event("MESSAGE_CREATE").await["content"], "seen");
@@ -225,7 +225,7 @@ async fn channels_are_closed_to_whom_they_are_denied() {
 
 #[tokio::test]
 async fn a_nonce_makes_a_post_once_for_a_few_minutes_whatever_happens_to_the_answer() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (_, den) = (world.bot("kilo"), world.channel("den"));
     let rest = Rest::new(&world, "token-kilo");
     let body = json!({"content": "once", "nonce": "m-1", "enforce_nonce": true});
@@ -248,7 +248,7 @@ async fn a_nonce_makes_a_post_once_for_a_few_minutes_whatever_happens_to_the_ans
 
 #[tokio::test]
 async fn who_posts_too_fast_is_told_when_to_try_again() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, den) = (world.bot("kilo"), world.channel("den"));
     world.posts_per_window(2, 60_000);
     let rest = Rest::new(&world, "token-kilo");
@@ -274,7 +274,7 @@ async fn who_posts_too_fast_is_told_when_to_try_again() {
 
 #[test]
 fn a_held_call_does_nothing_until_it_is_let_go() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (_, den) = (world.bot("kilo"), world.channel("den"));
     world.hold("POST", "/messages");
     std::thread::scope(|scope| {
@@ -293,9 +293,9 @@ fn a_held_call_does_nothing_until_it_is_let_go() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_button_opens_a_form_and_its_answer_changes_the_message() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
-    let (mut line, _) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     let rest = Rest::new(&world, "token-kilo");
     let button = json!({"type": 2, "style": 1, "label": "Respond", "custom_id": "respond"});
     let body = json!({"content": "card", "components": [{"type": 1, "components": [button]}]});
@@ -326,9 +326,9 @@ async fn a_button_opens_a_form_and_its_answer_changes_the_message() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_is_answered_later_for_the_one_who_gave_it_alone() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
-    let (mut line, _) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     let rest = Rest::new(&world, "token-kilo");
     let sub = json!({"type": 1, "name": "tree", "description": "Shows it"});
     let commands = json!([{"name": "lastword", "description": "Lastword", "options": [sub]}]);
@@ -350,9 +350,9 @@ async fn a_command_is_answered_later_for_the_one_who_gave_it_alone() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn people_reply_react_edit_pin_and_speak_in_any_guise() {
-    let world = World::start();
+    let world = TestDiscord::start();
     let (bot, ann, den) = (world.bot("kilo"), world.human("ann"), world.channel("den"));
-    let (mut line, _) = Line::identified(&world, "token-kilo", INTENTS).await;
+    let (mut line, _) = GatewayClient::identified(&world, "token-kilo", INTENTS).await;
     let rest = Rest::new(&world, "token-kilo");
     let said = rest.post(den, &json!({"content": "said"})).await.1["id"].as_str().unwrap().parse().unwrap();
     line.event("MESSAGE_CREATE").await;

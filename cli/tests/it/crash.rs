@@ -37,7 +37,7 @@ pub(crate) struct Known {
     pub(crate) answers: Vec<String>,
 }
 
-pub(crate) type Shared = Arc<Mutex<Known>>;
+pub(crate) type SharedKnown = Arc<Mutex<Known>>;
 
 #[test]
 fn kill_nine_under_load_loses_nothing_acknowledged_and_applies_nothing_twice() {
@@ -46,7 +46,7 @@ fn kill_nine_under_load_loses_nothing_acknowledged_and_applies_nothing_twice() {
 }
 
 async fn crash_and_check() {
-    let known = Shared::default();
+    let known = SharedKnown::default();
     let (dir, tokens) = enrol().await;
     let mut dir = Some(dir);
     for _ in 0..kills() {
@@ -89,7 +89,7 @@ fn human(server: &Server) -> Client {
 }
 
 /// Senders and agents that work until the server is gone.
-pub(crate) fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinSet<()> {
+pub(crate) fn begin(server: &Server, tokens: &[String], known: &SharedKnown) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for _ in 0..SENDERS {
         load.spawn(send(human(server), Arc::clone(known)));
@@ -100,7 +100,7 @@ pub(crate) fn begin(server: &Server, tokens: &[String], known: &Shared) -> JoinS
     load
 }
 
-async fn send(human: Client, known: Shared) {
+async fn send(human: Client, known: SharedKnown) {
     loop {
         let key = {
             let mut known = known.lock().unwrap();
@@ -135,7 +135,7 @@ fn request(key: &str) -> Envelope {
     serde_json::from_value(envelope).unwrap()
 }
 
-async fn serve(agent: Client, known: Shared) {
+async fn serve(agent: Client, known: SharedKnown) {
     loop {
         let Ok(delivery) = agent.inbox(Duration::from_secs(5)).await else { return };
         let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
@@ -149,7 +149,7 @@ async fn serve(agent: Client, known: Shared) {
 }
 
 /// What nobody knew the outcome of is sent again; all that was acknowledged is there.
-pub(crate) async fn settle(server: &Server, known: &Shared) {
+pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
     let human = human(server);
     let unknown = std::mem::take(&mut known.lock().unwrap().unknown);
     for key in unknown {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::crash::{Shared, begin, check_log, enrol, settle};
+use crate::crash::{SharedKnown, begin, check_log, enrol, settle};
 use crate::program::{PATH, Server, lastword, run};
 
 /// Longest wait for an end; it comes at the latest with the n-th sync of the log, of hundreds a second.
@@ -156,7 +156,7 @@ fn campaign(name: &str, fault: impl Fn(usize) -> (&'static str, String), said: &
 }
 
 async fn fail_and_check(name: &str, fault: impl Fn(usize) -> (&'static str, String), said: &[&str]) {
-    let known = Shared::default();
+    let known = SharedKnown::default();
     let (mut dir, tokens) = enrol().await;
     let (mut at_start, mut under_load) = (0, 0);
     for n in 1..=faults() {

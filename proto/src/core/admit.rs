@@ -19,7 +19,7 @@ impl Step<'_> {
         key: Option<Key>,
         make: impl FnOnce(&mut Self) -> Outcome,
     ) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
             return Ok(again);
         }
@@ -98,7 +98,7 @@ impl Step<'_> {
         if by.is_human() {
             return Ok(());
         }
-        self.runs(by.agent())?;
+        self.require_active(by.agent())?;
         let limits = &self.state().limits;
         let Some(agent) = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate")) else {
             return Ok(());
@@ -160,7 +160,7 @@ impl Step<'_> {
     }
 
     /// Refuses what an agent does while it or the workspace is paused or stopped, or it rests (H4, B1).
-    pub(super) fn runs(&self, agent: AgentId) -> Result<(), Refusal> {
+    pub(super) fn require_active(&self, agent: AgentId) -> Result<(), Refusal> {
         let state = self.state();
         let known: &Agent = &state.agents[agent.0 as usize];
         match state.running.max(known.running) {

@@ -18,7 +18,7 @@ impl Step<'_> {
     pub(super) fn ask_approval(&mut self, by: Principal, turn: Option<TurnId>, call: HeldCall) -> Outcome {
         let id = call.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{}\0{:?}", call.tool, call.arguments, call.digest));
-        self.holds(by)?;
+        self.authenticate(by)?;
         if let Some(again) = self.held_already(by.agent(), turn, &call)? {
             return Ok(again);
         }
@@ -27,7 +27,7 @@ impl Step<'_> {
 
     /// The same call of the same task is held once, while nobody decided it.
     fn held_already(&self, agent: AgentId, turn: Option<TurnId>, call: &HeldCall) -> Result<Option<Reply>, Refusal> {
-        self.runs(agent)?;
+        self.require_active(agent)?;
         let task = self.task_in_turn(agent, turn)?;
         let pending = self.state().approvals.iter().find(|(_, a)| {
             a.agent == agent && a.task == task && a.digest == call.digest && a.state == ApprovalState::Pending
@@ -88,7 +88,7 @@ impl Step<'_> {
     }
 
     pub(super) fn decide(&mut self, by: Principal, id: ApprovalId, verdict: Verdict) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         let may_decide = by.is_human() || self.state().may_decide(by.agent(), approval);
@@ -138,13 +138,13 @@ impl Step<'_> {
 
     /// The one use of an approval: for exactly the call that was approved.
     pub(super) fn use_approval(&mut self, by: Principal, id: ApprovalId, digest: Digest) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
         if approval.agent != by.agent() {
             return Err(unknown());
         }
-        self.runs(by.agent())?;
+        self.require_active(by.agent())?;
         let (task, decided_at) = (approval.task, approval.decided_at.get());
         match approval.state {
             ApprovalState::Approved => {}

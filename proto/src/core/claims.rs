@@ -50,7 +50,7 @@ impl Step<'_> {
     }
 
     pub(super) fn release(&mut self, by: Principal, id: ClaimId) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let claim = self.state().claims.get(&id).ok_or_else(unknown)?;
         if claim.agent != by.agent() && !by.is_human() {

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::AnswerStatus;
-use crate::fact::{Answer, Control, Extension, Fact, GrantEnd, Latched, Outcome as Cause, Place, Role, SYSTEM, Scope};
+use crate::fact::{Answer, Control, EndReason, Extension, Fact, GrantEnd, Latched, Place, Role, SYSTEM, Scope};
 use crate::ids::{ConvId, GrantId};
 use crate::input::{Effect, Reply};
 use crate::limits::Limits;
@@ -69,16 +69,16 @@ impl Step<'_> {
                 for grant in
                     self.state().grants.iter().filter(|(_, g)| g.end.is_none()).map(|(id, _)| id).collect::<Vec<_>>()
                 {
-                    self.end_grant(grant, GrantEnd::Stopped, Cause::Stopped);
+                    self.end_grant(grant, GrantEnd::Stopped, EndReason::Stopped);
                 }
             }
-            Scope::Agent(agent) => self.end_tasks_of(agent, Cause::Stopped),
+            Scope::Agent(agent) => self.end_tasks_of(agent, EndReason::Stopped),
             Scope::Conversation(conv) => {
                 for conv in self.state().lineage_below(conv) {
                     let open = self.state().conversations[&conv].open_tasks.clone();
                     let root = self.state().conversations[&conv].root.map(|r| r.task);
                     for task in open.into_iter().chain(root) {
-                        let outcome = Answer::outcome(task, AnswerStatus::Cancelled, Cause::Stopped);
+                        let outcome = Answer::outcome(task, AnswerStatus::Cancelled, EndReason::Stopped);
                         self.settle(outcome, SYSTEM, "".into(), None);
                     }
                 }

@@ -6,10 +6,8 @@ use alloc::vec::Vec;
 use super::admit::key;
 use super::{Outcome, Step};
 use crate::envelope::{AnswerStatus, Draft, MessageType};
-use crate::fact::{
-    Answer, EscalationCause, Fact, Message, Outcome as Cause, Part, Place, Recipient, Role, SYSTEM, WriteKind,
-};
-use crate::guards::{Line, Plan};
+use crate::fact::{Answer, EndReason, EscalationCause, Fact, Message, Part, Place, Recipient, Role, SYSTEM, WriteKind};
+use crate::guards::{Placement, Plan};
 use crate::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::Ref;
@@ -90,7 +88,7 @@ impl Step<'_> {
             Some(_) => Err(Refusal::new(Code::RefInUse).about(reference)),
             None if self.may_open(agent, reference.as_str()) => {
                 let plan = Plan::Open(reference.clone(), None);
-                Ok((None, self.open(agent, &Line { plan, fault: None, depth: 0 }, false)))
+                Ok((None, self.open(agent, &Placement { plan, fault: None, depth: 0 }, false)))
             }
             None => Err(Refusal::new(Code::RefInUse).about(reference)),
         }
@@ -144,7 +142,7 @@ impl Step<'_> {
         let task = self.waiting_for(id);
         self.record(Fact::EscalationExpired { escalation: id });
         if let Some(task) = task {
-            let outcome = Answer::outcome(task, AnswerStatus::TimedOut, Cause::Unanswered);
+            let outcome = Answer::outcome(task, AnswerStatus::TimedOut, EndReason::Unanswered);
             self.settle(outcome, SYSTEM, "".into(), None);
         }
     }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Words};
-use crate::fact::{Answer, Fact, Latched, Message, Outcome as Cause, Part, PartialResult, Place, Recipient, Rerun};
+use crate::fact::{Answer, EndReason, Fact, Latched, Message, Part, PartialResult, Place, Recipient, Rerun};
 use crate::fact::{SYSTEM, TurnEnd};
 use crate::guards;
 use crate::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
@@ -17,7 +17,7 @@ use crate::state::{Agent, Asker, Phase, Principal, Request, Running, Task};
 
 impl Step<'_> {
     pub(super) fn finish(&mut self, by: Principal, turn: Option<TurnId>, finish: Finish) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let turn = self.turn_of(by.agent(), turn);
         match turn {
             Ok(turn) => self.finish_turn(turn, finish),
@@ -128,12 +128,12 @@ impl Step<'_> {
         let empty = finish.body.is_empty() && finish.payload.is_none();
         let root = self.state().tasks[&task].request.is_none();
         let (status, cause) = match status {
-            FinishStatus::Failed => (AnswerStatus::Failed, Cause::Answered),
+            FinishStatus::Failed => (AnswerStatus::Failed, EndReason::Answered),
             FinishStatus::Completed | FinishStatus::Partial | FinishStatus::Rejected | FinishStatus::Waiting => {
                 if empty && !root {
-                    (AnswerStatus::Failed, Cause::Empty)
+                    (AnswerStatus::Failed, EndReason::Empty)
                 } else {
-                    (AnswerStatus::Completed, Cause::Answered)
+                    (AnswerStatus::Completed, EndReason::Answered)
                 }
             }
         };
@@ -143,10 +143,10 @@ impl Step<'_> {
     /// Another agent that serves the action gets it, while there is one (Q4); else the asker hears of it.
     fn rejected(&mut self, task: TaskId, finish: Finish) -> Reply {
         let Some(request) = self.state().tasks[&task].request.clone() else {
-            return self.answer_task(task, AnswerStatus::Rejected, Cause::Answered, finish);
+            return self.answer_task(task, AnswerStatus::Rejected, EndReason::Answered, finish);
         };
         let Some(action) = &request.action else {
-            return self.answer_task(task, AnswerStatus::Rejected, Cause::Answered, finish);
+            return self.answer_task(task, AnswerStatus::Rejected, EndReason::Answered, finish);
         };
         let limits = &self.state().limits;
         let (runs, reassigned) = (u64::from(request.runs), u64::from(request.reassigned));
@@ -163,7 +163,7 @@ impl Step<'_> {
                 self.requeue(task, agent, Rerun::Rejected, None);
                 Reply::Finished { answer: None, open: true }
             }
-            None => self.answer_task(task, AnswerStatus::Exhausted, Cause::NobodyLeft, finish),
+            None => self.answer_task(task, AnswerStatus::Exhausted, EndReason::NobodyLeft, finish),
         }
     }
 
@@ -187,7 +187,7 @@ impl Step<'_> {
         let runs_max = self.state().limits.runs_max;
         let first = request.is_some_and(|r| r.partial.is_none() && u64::from(r.runs) < runs_max);
         if !first || finish.failed.is_empty() {
-            return self.answer_task(task, AnswerStatus::Partial, Cause::Answered, finish);
+            return self.answer_task(task, AnswerStatus::Partial, EndReason::Answered, finish);
         }
         let agent = self.state().tasks[&task].agent;
         self.cancel_children(task);
@@ -197,7 +197,7 @@ impl Step<'_> {
     }
 
     /// Settles the task with what its agent said, joined with what an earlier run did.
-    fn answer_task(&mut self, task: TaskId, status: AnswerStatus, cause: Cause, finish: Finish) -> Reply {
+    fn answer_task(&mut self, task: TaskId, status: AnswerStatus, cause: EndReason, finish: Finish) -> Reply {
         let served = &self.state().tasks[&task];
         let from = served.agent;
         let mut answer = Answer { reason: finish.reason, ..Answer::outcome(task, status, cause) };
@@ -262,12 +262,12 @@ impl Step<'_> {
             };
         }
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
-        self.check_claims(self.state().turns[&turn].task, draft)?;
+        self.check_asserted_header(self.state().turns[&turn].task, draft)?;
         self.finish(by, Some(turn), finish)
     }
 
     /// What an answer states of itself is what it is (E3); it goes to the asker of its task, on its REF.
-    fn check_claims(&self, task: TaskId, draft: &Draft) -> Result<(), Refusal> {
+    fn check_asserted_header(&self, task: TaskId, draft: &Draft) -> Result<(), Refusal> {
         let state = self.state();
         let task = &state.tasks[&task];
         let depth = if task.asker.is_task() { task.depth_in(task.conv) } else { 0 };
@@ -317,7 +317,7 @@ impl Step<'_> {
                 Err(Code::LeaseLost.into())
             }
             Phase::Queued | Phase::Waiting if task.agent == agent => {
-                self.check_claims(id, draft)?;
+                self.check_asserted_header(id, draft)?;
                 self.may_open_turn(agent, id)?;
                 let turn = TurnId(self.state().last_turn() + 1);
                 self.open_turn(turn, id)
@@ -331,7 +331,7 @@ impl Step<'_> {
 
     /// No way in opens a turn past a total, in what is paused or latched, or beyond the agent's own number (D8).
     fn may_open_turn(&mut self, agent: AgentId, id: TaskId) -> Result<(), Refusal> {
-        self.runs(agent)?;
+        self.require_active(agent)?;
         let state = self.state();
         let (task, own) = (&state.tasks[&id], &state.agents[agent.0 as usize]);
         let (open, most) = (own.turns.len() as u64, own.turns_max(&state.limits));
@@ -395,7 +395,7 @@ impl Step<'_> {
     }
 
     pub(super) fn progress(&mut self, by: Principal, turn: Option<TurnId>, progress: Progress) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
         let task = self.state().turns[&turn].task;
         self.paced(task)?;

@@ -6,7 +6,7 @@ use core::ops::Deref;
 use super::Step;
 use crate::envelope::{Address, Draft, MessageType};
 use crate::fact::SYSTEM;
-use crate::guards::{Fault, Line, Plan, Standing};
+use crate::guards::{Placement, Plan, RefProblem, SendContext};
 use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
@@ -32,38 +32,38 @@ impl Deref for Named<'_> {
 
 impl Step<'_> {
     /// Where the sender stands (D1, D7).
-    pub(super) fn standing(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> Standing {
+    pub(super) fn standing(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
-        let Some(agent) = state.agent(sender) else { return Standing::Outside };
+        let Some(agent) = state.agent(sender) else { return SendContext::Outside };
         if agent.is_human() {
-            return Standing::Human;
+            return SendContext::Human;
         }
         if let Some(turn) = draft.turn {
             return match state.turns.get(&turn).filter(|t| t.open && t.agent == sender) {
-                Some(open) => Standing::Turn(turn, open.task),
-                None => Standing::Lost,
+                Some(open) => SendContext::Turn(turn, open.task),
+                None => SendContext::Lost,
             };
         }
         match (agent.turns.as_slice(), draft.kind) {
-            ([turn], _) => state.turns.get(turn).map_or(Standing::Lost, |open| Standing::Turn(*turn, open.task)),
-            ([_, _, ..], _) => Standing::Ambiguous,
+            ([turn], _) => state.turns.get(turn).map_or(SendContext::Lost, |open| SendContext::Turn(*turn, open.task)),
+            ([_, _, ..], _) => SendContext::Ambiguous,
             ([], MessageType::Request) => self.outside(sender, draft, targets),
-            ([], _) => Standing::Outside,
+            ([], _) => SendContext::Outside,
         }
     }
 
     /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
-    fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> Standing {
+    fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
         let with = |to: &AgentId| self.tie(sender, *to);
         if let Some(task) = targets.iter().filter_map(with).max() {
-            return Standing::Inside(task);
+            return SendContext::Inside(task);
         }
         let root = draft.conv.and_then(|c| state.conversations[&c].root).filter(|r| r.agent == sender);
         let open = |task: &Task| state.grants.get(&task.grant).is_some_and(|g| g.end.is_none());
         match root.filter(|r| state.tasks.get(&r.task).is_some_and(open)) {
-            Some(root) => Standing::Inside(root.task),
-            None => Standing::Root,
+            Some(root) => SendContext::Inside(root.task),
+            None => SendContext::Root,
         }
     }
 
@@ -163,34 +163,34 @@ impl Step<'_> {
         &self,
         sender: AgentId,
         draft: &Named<'_>,
-        standing: Standing,
+        standing: SendContext,
         to: Option<AgentId>,
         fresh: u32,
-    ) -> Line {
+    ) -> Placement {
         let state = self.state();
         let line = match standing {
-            Standing::Human => self.human_line(draft),
-            Standing::Turn(_, task) | Standing::Inside(task) if draft.kind == MessageType::Request => {
+            SendContext::Human => self.human_line(draft),
+            SendContext::Turn(_, task) | SendContext::Inside(task) if draft.kind == MessageType::Request => {
                 self.request_line(draft, standing, task, to, fresh)
             }
-            Standing::Turn(_, task) | Standing::Inside(task) => self.note_line(sender, draft, Some(task)),
-            Standing::Root => self.root_line(sender, draft),
-            Standing::Outside | Standing::Ambiguous | Standing::Lost => self.note_line(sender, draft, None),
+            SendContext::Turn(_, task) | SendContext::Inside(task) => self.note_line(sender, draft, Some(task)),
+            SendContext::Root => self.root_line(sender, draft),
+            SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => self.note_line(sender, draft, None),
         };
-        let opening = if standing == Standing::Human || line.fault.is_some() {
+        let opening = if standing == SendContext::Human || line.fault.is_some() {
             None
         } else {
             self.opening_fault(sender, &line.plan)
         };
-        let line = Line { fault: line.fault.or(opening), ..line };
-        let unnamed = line.fault == Some(Fault::Required) && !self.has_guard("ref_required");
-        let line = if unnamed { Line { plan: self.minted_work(), fault: None, depth: 0 } } else { line };
+        let line = Placement { fault: line.fault.or(opening), ..line };
+        let unnamed = line.fault == Some(RefProblem::Required) && !self.has_guard("ref_required");
+        let line = if unnamed { Placement { plan: self.minted_work(), fault: None, depth: 0 } } else { line };
         let depth = self.depth(sender, standing, &line.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
-        Line { depth: if human { 0 } else { depth }, ..line }
+        Placement { depth: if human { 0 } else { depth }, ..line }
     }
 
-    fn depth(&self, sender: AgentId, standing: Standing, plan: &Plan) -> u8 {
+    fn depth(&self, sender: AgentId, standing: SendContext, plan: &Plan) -> u8 {
         let state = self.state();
         if let Some(task) = standing.task().filter(|_| !self.rule(Rule::DepthPerConversation)) {
             return state.tasks[&task].received.iter().map(|(_, d)| d.saturating_add(1)).max().unwrap_or(0);
@@ -199,27 +199,27 @@ impl Step<'_> {
         if let Some(task) = standing.task().and_then(|t| state.tasks.get(&t)) {
             return task.depth_in(*conv);
         }
-        let root = state.conversations[conv].root.filter(|r| standing == Standing::Root && r.agent == sender);
+        let root = state.conversations[conv].root.filter(|r| standing == SendContext::Root && r.agent == sender);
         root.and_then(|r| r.received).map_or(0, |d| d.saturating_add(1))
     }
 
-    fn human_line(&self, draft: &Named<'_>) -> Line {
+    fn human_line(&self, draft: &Named<'_>) -> Placement {
         let (plan, fault) = match (&draft.reference, draft.conv) {
             (_, Some(conv)) => (Plan::Existing(conv), None),
             (Some(reference), None) => (Plan::Open(reference.clone(), None), None),
             (None, None) if names_work(draft) => self.work_of_request(draft),
             (None, None) => (self.minted_work(), None),
         };
-        Line { plan, fault, depth: 0 }
+        Placement { plan, fault, depth: 0 }
     }
 
     /// The work item of a REQUEST without a REF: its request_id, where that is a REF that nobody has (Q1).
-    fn work_of_request(&self, draft: &Named<'_>) -> (Plan, Option<Fault>) {
+    fn work_of_request(&self, draft: &Named<'_>) -> (Plan, Option<RefProblem>) {
         let id = draft.request_id.as_ref().filter(|_| names_work(draft));
         let named = id.and_then(|id| Ref::new(id.as_str()).ok());
         match named.filter(|reference| self.state().conv_of(reference.as_str()).is_none()) {
             Some(reference) => (Plan::Open(reference, None), None),
-            None => (Plan::None, Some(Fault::Required)),
+            None => (Plan::None, Some(RefProblem::Required)),
         }
     }
 
@@ -232,9 +232,9 @@ impl Step<'_> {
     }
 
     /// What is wrong with a REF that an agent would open, where another one stands above or below it.
-    fn opening_fault(&self, sender: AgentId, plan: &Plan) -> Option<Fault> {
+    fn opening_fault(&self, sender: AgentId, plan: &Plan) -> Option<RefProblem> {
         let Plan::Open(reference, _) = plan else { return None };
-        (!self.may_open(sender, reference.as_str())).then(|| Fault::InUse(reference.clone()))
+        (!self.may_open(sender, reference.as_str())).then(|| RefProblem::InUse(reference.clone()))
     }
 
     /// A work item that nobody named.
@@ -249,7 +249,14 @@ impl Step<'_> {
     }
 
     /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
-    fn request_line(&self, draft: &Named<'_>, standing: Standing, id: TaskId, to: Option<AgentId>, fresh: u32) -> Line {
+    fn request_line(
+        &self,
+        draft: &Named<'_>,
+        standing: SendContext,
+        id: TaskId,
+        to: Option<AgentId>,
+        fresh: u32,
+    ) -> Placement {
         let state = self.state();
         let task = &state.tasks[&id];
         // With a delegate that it asked under several REFs, the one that is named is meant, else the last.
@@ -263,8 +270,8 @@ impl Step<'_> {
         if let (Some((delegate, reference)), None) = (known, conflict) {
             let unanswered = state.tasks.get(&delegate.task).is_some_and(|t| !t.is_closed());
             let repeats = unanswered && standing.turn().is_none();
-            let fault = repeats.then(|| Fault::InUse(reference.clone()));
-            return Line { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
+            let fault = repeats.then(|| RefProblem::InUse(reference.clone()));
+            return Placement { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
         }
         let own = |c: ConvId| c == task.conv || task.delegates.iter().any(|d| d.conv == c);
         let (plan, foreign) = match (&draft.reference, draft.conv) {
@@ -274,11 +281,11 @@ impl Step<'_> {
         };
         // Asking a delegate again continues the conversation with it; another REF for it is refused.
         let fault = match (conflict, &draft.reference) {
-            (Some((_, reference)), _) => Some(Fault::Conflict(reference.clone())),
-            (None, Some(reference)) if foreign => Some(Fault::InUse(reference.clone())),
-            (None, _) => (plan == Plan::None).then_some(Fault::Required),
+            (Some((_, reference)), _) => Some(RefProblem::Conflict(reference.clone())),
+            (None, Some(reference)) if foreign => Some(RefProblem::InUse(reference.clone())),
+            (None, _) => (plan == Plan::None).then_some(RefProblem::Required),
         };
-        Line { plan, fault, depth: 0 }
+        Placement { plan, fault, depth: 0 }
     }
 
     fn child(&self, parent: ConvId, fresh: u32) -> Plan {
@@ -290,33 +297,33 @@ impl Step<'_> {
     }
 
     /// A root: a REF of its own, or one that it rooted itself and has the answer to (D3).
-    fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Line {
+    fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Placement {
         let Some(reference) = &draft.reference else {
             let (plan, fault) = self.work_of_request(draft);
-            return Line { plan, fault, depth: 0 };
+            return Placement { plan, fault, depth: 0 };
         };
         let Some(conv) = draft.conv else {
-            return Line { plan: Plan::Open(reference.clone(), None), fault: None, depth: 0 };
+            return Placement { plan: Plan::Open(reference.clone(), None), fault: None, depth: 0 };
         };
         let own = self.state().conversations[&conv].root.is_some_and(|r| r.agent == sender);
-        let fault = (!own).then(|| Fault::InUse(reference.clone()));
-        Line { plan: Plan::Existing(conv), fault, depth: 0 }
+        let fault = (!own).then(|| RefProblem::InUse(reference.clone()));
+        Placement { plan: Plan::Existing(conv), fault, depth: 0 }
     }
 
     /// A message that wakes nobody: the task's own REF, one that its sender takes part in, or a new one.
-    fn note_line(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Line {
+    fn note_line(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Placement {
         let state = self.state();
         let own = task.and_then(|t| state.tasks.get(&t)).map(|t| t.conv);
         let (plan, fault) = match (&draft.reference, draft.conv, own) {
             (Some(reference), Some(conv), _) => {
                 let part = state.conversations[&conv].has_part(sender);
-                (Plan::Existing(conv), (!part).then(|| Fault::InUse(reference.clone())))
+                (Plan::Existing(conv), (!part).then(|| RefProblem::InUse(reference.clone())))
             }
             (Some(reference), None, parent) => (Plan::Open(reference.clone(), parent), None),
             (None, _, Some(conv)) => (Plan::Existing(conv), None),
-            (None, _, None) => (Plan::None, Some(Fault::Required)),
+            (None, _, None) => (Plan::None, Some(RefProblem::Required)),
         };
-        Line { plan, fault, depth: 0 }
+        Placement { plan, fault, depth: 0 }
     }
 
     /// Who asked for the task, as an asker of its children would be.

@@ -2,7 +2,7 @@
 
 use super::admit::key;
 use super::{Outcome, Step};
-use crate::fact::{Credential, Fact, GrantEnd, Kind, Outcome as Cause, Profile, Role};
+use crate::fact::{Credential, EndReason, Fact, GrantEnd, Kind, Profile, Role};
 use crate::ids::AgentId;
 use crate::input::{Registration, Reply};
 use crate::refusal::{Code, Refusal};
@@ -80,12 +80,12 @@ impl Step<'_> {
             return Err(Refusal::new(Code::Forbidden).about("the last owner of the workspace"));
         }
         if self.rule(Rule::Undeliverable) {
-            self.end_tasks_of(agent, Cause::RecipientGone);
+            self.end_tasks_of(agent, EndReason::RecipientGone);
         }
         // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
         let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
         for grant in given.map(|(id, _)| id).collect::<alloc::vec::Vec<_>>() {
-            self.end_grant(grant, GrantEnd::Stopped, Cause::AskerEnded);
+            self.end_grant(grant, GrantEnd::Stopped, EndReason::AskerEnded);
         }
         let held: alloc::vec::Vec<_> =
             self.state().claims.iter().filter(|(_, c)| c.agent == agent).map(|(id, _)| *id).collect();

@@ -54,7 +54,7 @@ impl Step<'_> {
     /// A post without an envelope: an agent's counts in the room, a human's is a grant for whom it
     /// mentions (R1, R4).
     pub(super) fn post(&mut self, by: Principal, id: RoomId, post: &RoomPost) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let room = self.state().rooms.get(&id).ok_or_else(|| Refusal::new(Code::UnknownRequest).about(id))?;
         if !by.is_human() && !room.members.contains(&by.agent()) {
             return Err(Refusal::new(Code::Forbidden).about(&room.name));

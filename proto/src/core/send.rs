@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
 use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, SYSTEM, Terms};
-use crate::guards::{Ahead, GUARDS, Guard, Line, Plan, Records, Standing, View};
+use crate::guards::{Ahead, GUARDS, Guard, Placement, Plan, Records, SendContext, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
 use crate::input::{Question, Reply};
 use crate::names::{Label, Ref, RequestId};
@@ -18,9 +18,9 @@ use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 struct Sending {
     sender: AgentId,
     draft: Draft,
-    standing: Standing,
+    standing: SendContext,
     unresolved: Option<Refusal>,
-    targets: Vec<(Option<AgentId>, Line)>,
+    targets: Vec<(Option<AgentId>, Placement)>,
     /// The schedule whose tick it is, and when that ticks next (D13).
     tick: Option<(Label, Time)>,
 }
@@ -43,7 +43,7 @@ impl Content {
 
 impl Step<'_> {
     pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let mut draft = draft;
         let silent = matches!(draft.kind, MessageType::Info | MessageType::Alert | MessageType::Status);
         if silent && !self.rule(Rule::OnlyRequestsWake) {
@@ -164,7 +164,7 @@ impl Step<'_> {
     fn goes_to_human(&self, sending: &Sending) -> bool {
         let human = |id: AgentId| self.state().agent(id).is_some_and(Agent::is_human);
         sending.draft.kind == MessageType::Request
-            && sending.standing != Standing::Human
+            && sending.standing != SendContext::Human
             && matches!(sending.targets.as_slice(), [(Some(to), _)] if human(*to))
     }
 
@@ -238,7 +238,7 @@ impl Step<'_> {
 
     /// Where the message counts (R1).
     fn places(&self, sending: &Sending) -> Few<Place, 2> {
-        if sending.standing == Standing::Human {
+        if sending.standing == SendContext::Human {
             return Few::new();
         }
         let mut convs: Few<ConvId, 2> = Few::new();
@@ -285,7 +285,7 @@ impl Step<'_> {
 
     /// Asks every guard for every recipient; the first refusal wins, and nothing is charged.
     fn judge(&self, sending: &Sending, heard: Option<(Place, u64)>) -> (Option<Refusal>, Vec<Refusal>) {
-        let human = sending.standing == Standing::Human;
+        let human = sending.standing == SendContext::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
         let mut observed = Vec::new();
         let mut refusal = None;
@@ -361,12 +361,12 @@ impl Step<'_> {
         for (i, (to, line)) in targets.into_iter().enumerate() {
             let conv = self.open(sender, &line, i > 0);
             let wakes = draft.kind == MessageType::Request;
-            if standing == Standing::Root && root.is_none() {
+            if standing == SendContext::Root && root.is_none() {
                 root = Some(self.start_root(sender, conv));
             }
             let grant = match (root, standing) {
                 (Some(task), _) => self.state().tasks.get(&task).map(|t| t.grant),
-                (None, Standing::Human) if wakes => Some(self.open_grant(sender, conv)),
+                (None, SendContext::Human) if wakes => Some(self.open_grant(sender, conv)),
                 (None, _) => None,
             };
             if let (Some((name, next_at)), Some(grant)) = (&tick, grant) {
@@ -377,7 +377,7 @@ impl Step<'_> {
             let content = contents.next().unwrap_or_default();
             let line = (conv, line.depth);
             let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
-            let heard = standing == Standing::Human && tick.is_none() && message.is_said();
+            let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
             if heard && self.state().agents[sender.0 as usize].is_heard() {
                 self.lift_place(Place::Conversation(conv), sender);
                 self.hear_human(sender, conv, Some(conv));
@@ -425,7 +425,7 @@ impl Step<'_> {
 
     /// The conversation of a line, opened where it isn't there yet: since the line was planned, only another one of the
     /// same send can have opened it (`again`). Its first message counts too (R1).
-    pub(super) fn open(&mut self, opener: AgentId, line: &Line, again: bool) -> ConvId {
+    pub(super) fn open(&mut self, opener: AgentId, line: &Placement, again: bool) -> ConvId {
         let (reference, parent): (&Ref, _) = match &line.plan {
             Plan::Existing(conv) => return *conv,
             Plan::Open(reference, parent) => (reference, *parent),

@@ -6,8 +6,8 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{AnswerStatus, JsonText, MessageType};
 use crate::fact::{
-    Answer, EscalationCause, Fact, GrantEnd, Message, Outcome as Cause, Part, PartialResult, Recipient, Rerun, SYSTEM,
-    Spend, TurnEnd,
+    Answer, EndReason, EscalationCause, Fact, GrantEnd, Message, Part, PartialResult, Recipient, Rerun, SYSTEM, Spend,
+    TurnEnd,
 };
 use crate::ids::{AgentId, ClaimId, EscalationId, GrantId, Seq, TaskId};
 use crate::input::Reply;
@@ -49,7 +49,7 @@ impl Step<'_> {
             Some(self.state().seq)
         };
         for child in children {
-            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, Cause::AskerEnded);
+            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, EndReason::AskerEnded);
             self.settle(outcome, SYSTEM, "".into(), None);
         }
         self.release_claims(id);
@@ -86,7 +86,7 @@ impl Step<'_> {
     /// Cancels what a task has in flight, before it is run again or goes on without it.
     pub(super) fn cancel_children(&mut self, task: TaskId) {
         for child in self.state().tasks[&task].children.clone() {
-            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, Cause::AskerEnded);
+            let outcome = Answer::outcome(child, AnswerStatus::Cancelled, EndReason::AskerEnded);
             self.settle(outcome, SYSTEM, "".into(), None);
         }
     }
@@ -116,7 +116,7 @@ impl Step<'_> {
     }
 
     /// A request that timed out for good: the asker is released, and a human hears of it (Q3).
-    pub(super) fn time_out(&mut self, id: TaskId, cause: Cause) {
+    pub(super) fn time_out(&mut self, id: TaskId, cause: EndReason) {
         let task = &self.state().tasks[&id];
         let (agent, conv, asker) = (task.agent, task.conv, task.asker.agent().unwrap_or(task.agent));
         let request = task.request.as_ref().map(|r| r.id.clone());
@@ -138,7 +138,7 @@ impl Step<'_> {
 
     /// The asker or a human takes a request back (Q9).
     pub(super) fn cancel(&mut self, by: Principal, request: &RequestId) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(request);
         let (id, task) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
         let (asker, closed) = (task.asker, task.is_closed());
@@ -148,7 +148,7 @@ impl Step<'_> {
         if closed {
             return Err(Refusal::new(Code::AlreadySettled).about(request));
         }
-        let outcome = Answer::outcome(id, AnswerStatus::Cancelled, Cause::Cancelled);
+        let outcome = Answer::outcome(id, AnswerStatus::Cancelled, EndReason::Cancelled);
         let answer = self.settle(outcome, SYSTEM, "".into(), None);
         Ok(Reply::Finished { answer, open: false })
     }
@@ -157,12 +157,12 @@ impl Step<'_> {
     pub(super) fn end_idle_root(&mut self, id: TaskId) {
         let idle = self.state().tasks.get(&id).is_some_and(|t| t.asker == Asker::Nobody && t.is_idle());
         if idle {
-            self.settle(Answer::outcome(id, AnswerStatus::Completed, Cause::Answered), SYSTEM, "".into(), None);
+            self.settle(Answer::outcome(id, AnswerStatus::Completed, EndReason::Answered), SYSTEM, "".into(), None);
         }
     }
 
     /// Ends everything that an agent serves or has started, because it is gone or was stopped.
-    pub(super) fn end_tasks_of(&mut self, agent: AgentId, cause: Cause) {
+    pub(super) fn end_tasks_of(&mut self, agent: AgentId, cause: EndReason) {
         let open: Vec<TaskId> = self.state().agent(agent).map_or_else(Vec::new, |a| {
             let tasks = a.grant_tasks().into_iter().filter_map(|id| Some((id, self.state().tasks.get(&id)?)));
             tasks.filter(|(_, t)| t.agent == agent && !t.is_closed()).map(|(id, _)| id).collect()

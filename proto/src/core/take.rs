@@ -11,7 +11,7 @@ use crate::state::{Phase, Principal, Running};
 
 impl Step<'_> {
     pub(super) fn take(&mut self, by: Principal, turn: Option<TurnId>) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let agent = by.agent();
         if by.is_human() {
             return Ok(Reply::Delivery(self.take_notice(agent)));
@@ -116,7 +116,7 @@ impl Step<'_> {
 
     /// The answer for which a send waited: it is delivered with the send, and opens no turn (Q8).
     pub(super) fn collect(&mut self, by: Principal, request: &RequestId) -> Outcome {
-        self.holds(by)?;
+        self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(request);
         let (_, child) = self.state().task_of(request.as_str()).ok_or_else(unknown)?;
         if child.asker.agent() != Some(by.agent()) {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::Step;
 use crate::envelope::AnswerStatus;
-use crate::fact::{Answer, Decision, Fact, GrantEnd, Latched, Outcome as Cause, Rerun, SYSTEM, Spend, TurnEnd};
+use crate::fact::{Answer, Decision, EndReason, Fact, GrantEnd, Latched, Rerun, SYSTEM, Spend, TurnEnd};
 use crate::ids::{AgentId, GrantId, TaskId, TurnId};
 use crate::refusal::{Code, Refusal};
 use crate::state::{GrantDue, Task, Timer};
@@ -22,7 +22,7 @@ impl Step<'_> {
                 Timer::Ack(agent) => self.ack_due(agent),
                 Timer::Lease(turn) => self.lease_due(turn),
                 Timer::Deadline(task) => {
-                    let outcome = Answer::outcome(task, AnswerStatus::TimedOut, Cause::Deadline);
+                    let outcome = Answer::outcome(task, AnswerStatus::TimedOut, EndReason::Deadline);
                     self.settle(outcome, SYSTEM, "".into(), None);
                 }
                 Timer::Grant(grant) => self.grant_due(grant),
@@ -51,7 +51,7 @@ impl Step<'_> {
                 let refusal = Refusal::new(Code::GrantExpired).numbers(expires.since(opened), self.now.since(opened));
                 self.latch(Latched::Grant(id), &refusal);
             }
-            Some(GrantDue::Close) => self.end_grant(id, GrantEnd::Expired, Cause::GrantExpired),
+            Some(GrantDue::Close) => self.end_grant(id, GrantEnd::Expired, EndReason::GrantExpired),
             None => debug_assert!(false, "the timer of a grant is set to what is due"),
         }
     }
@@ -72,7 +72,7 @@ impl Step<'_> {
         if task.lost + 1 < LOST_MAX && runs < self.state().limits.runs_max {
             self.requeue(id, agent, Rerun::AckTimeout, None);
         } else {
-            self.time_out(id, Cause::NotAcknowledged);
+            self.time_out(id, EndReason::NotAcknowledged);
         }
     }
 
@@ -92,14 +92,14 @@ impl Step<'_> {
         let task = &self.state().tasks[&id];
         let runs = task.request.as_ref().map_or(0, |r| u64::from(r.runs));
         if task.lost >= LOST_MAX || (opened_it && runs >= self.state().limits.runs_max) {
-            self.time_out(id, Cause::LeaseLost);
+            self.time_out(id, EndReason::LeaseLost);
         } else if opened_it {
             self.requeue(id, agent, Rerun::LeaseLost, None);
         }
     }
 
     /// Ends a grant with all that is open in it.
-    pub(super) fn end_grant(&mut self, id: GrantId, end: GrantEnd, cause: Cause) {
+    pub(super) fn end_grant(&mut self, id: GrantId, end: GrantEnd, cause: EndReason) {
         if self.state().grants.get(&id).is_none_or(|grant| grant.end.is_some()) {
             return;
         }

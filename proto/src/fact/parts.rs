@@ -155,7 +155,7 @@ pub struct Answer {
     /// How the request ended.
     pub status: AnswerStatus,
     /// Why, where the broker decided it.
-    pub cause: Outcome,
+    pub cause: EndReason,
     /// The reason that the agent gave.
     pub reason: Option<Box<str>>,
     /// Parts done.
@@ -168,7 +168,7 @@ pub struct Answer {
 
 words! {
     /// What brought an answer about.
-    Outcome {
+    EndReason {
         /// The agent answered.
         Answered = "answered",
         /// The agent's answer was empty (F4).

@@ -1,6 +1,6 @@
 //! Whom a message can be for, and which types go where (E4, E5, D11, L3).
 
-use super::{Standing, View};
+use super::{SendContext, View};
 use crate::envelope::{Address, MessageType};
 use crate::refusal::{Code, Refusal};
 
@@ -47,6 +47,6 @@ pub(super) fn unknown_recipient(view: &View<'_>) -> Option<Refusal> {
 /// A RESPONSE that answers no open request: a reply to a STATUS, INFO, ALERT or BROADCAST.
 pub(super) fn reply_not_expected(view: &View<'_>) -> Option<Refusal> {
     let replies = view.draft.kind == MessageType::Response;
-    let stray_status = view.draft.kind == MessageType::Status && view.standing == Standing::Outside;
+    let stray_status = view.draft.kind == MessageType::Status && view.standing == SendContext::Outside;
     (replies || stray_status).then(|| Refusal::new(Code::ReplyNotExpected))
 }

@@ -1,7 +1,7 @@
 //! B1: tokens and money, per grant and per agent and day.
 
 use super::totals::grant_of_request;
-use super::{Standing, View};
+use super::{SendContext, View};
 use crate::ids::{DAY_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Grant, State};
@@ -16,7 +16,7 @@ pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
     }
     if !view.is_request() {
         // What wakes nobody costs a grant nothing, but its sender's day.
-        let outside = view.standing == Standing::Outside;
+        let outside = view.standing == SendContext::Outside;
         return view.sender().filter(|_| outside).and_then(|sender| exceeded_by_day(view.state, sender, view.now));
     }
     let spent = grant_of_request(view).and_then(|grant| exceeded(view.state, grant));

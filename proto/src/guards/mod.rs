@@ -102,7 +102,7 @@ const fn for_all(name: &'static str, rule: &'static str, judge: Judge) -> Guard 
 
 /// Where a sender stands when it sends (D1, D7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum SendContext {
     /// A human.
     Human,
     /// In an open turn.
@@ -119,7 +119,7 @@ pub enum Standing {
     Lost,
 }
 
-impl Standing {
+impl SendContext {
     /// The task in which the message is sent.
     #[must_use]
     pub const fn task(self) -> Option<TaskId> {
@@ -141,11 +141,11 @@ impl Standing {
 
 /// The conversation in which a message would be (D2, D3).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub struct Placement {
     /// Which one.
     pub plan: Plan,
     /// What is wrong with its REF.
-    pub fault: Option<Fault>,
+    pub fault: Option<RefProblem>,
     /// The depth that the message would have there.
     pub depth: u8,
 }
@@ -163,7 +163,7 @@ pub enum Plan {
 
 /// What is wrong with a REF.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum RefProblem {
     /// There is none, and there has to be.
     Required,
     /// It belongs to a conversation that the sender can't start or join.
@@ -199,13 +199,13 @@ pub struct View<'a> {
     /// What it hands in.
     pub draft: &'a Draft,
     /// Where it stands.
-    pub standing: Standing,
+    pub standing: SendContext,
     /// Why no recipient was found.
     pub unresolved: Option<&'a Refusal>,
     /// The recipient; none where there is none, or where it is everybody.
     pub to: Option<AgentId>,
     /// The conversation.
-    pub line: &'a Line,
+    pub line: &'a Placement,
     /// Where it was counted, and the count (R1).
     pub heard: Option<(Place, u64)>,
     /// What comes before it in the same send.
@@ -226,7 +226,7 @@ pub struct Records<'a> {
 impl<'a> Records<'a> {
     /// Finds them.
     #[must_use]
-    pub fn find(state: &'a State, sender: AgentId, standing: Standing, to: Option<AgentId>) -> Self {
+    pub fn find(state: &'a State, sender: AgentId, standing: SendContext, to: Option<AgentId>) -> Self {
         let task = standing.task().and_then(|task| state.tasks.get(&task));
         let grant = task.and_then(|task| state.grants.get(&task.grant));
         Self { sender: state.agent(sender), recipient: to.and_then(|to| state.agent(to)), task, grant }

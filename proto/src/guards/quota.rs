@@ -1,6 +1,6 @@
 //! D3: the requests of a task's whole life.
 
-use super::{Standing, View};
+use super::{SendContext, View};
 use crate::refusal::{Code, Refusal};
 
 /// The task has no request left.
@@ -8,7 +8,7 @@ pub(super) fn task_requests(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.task_requests_max;
     let left = match view.task() {
         Some(task) => task.quota_left,
-        None if view.standing == Standing::Root => max,
+        None if view.standing == SendContext::Root => max,
         None => return None,
     };
     let more = view.ahead.count() + 1;

@@ -1,25 +1,25 @@
 //! D3 and E6: depth can't be reset by starting over, so a REF is one conversation and stays it.
 
-use super::{Fault, View};
+use super::{RefProblem, View};
 use crate::refusal::{Code, Refusal};
 
 /// A message outside a turn without a REF.
 pub(super) fn ref_required(view: &View<'_>) -> Option<Refusal> {
-    (view.line.fault == Some(Fault::Required)).then(|| Refusal::new(Code::RefRequired))
+    (view.line.fault == Some(RefProblem::Required)).then(|| Refusal::new(Code::RefRequired))
 }
 
 /// The REF of a conversation that the sender can't start or join.
 pub(super) fn ref_in_use(view: &View<'_>) -> Option<Refusal> {
     match &view.line.fault {
-        Some(Fault::InUse(reference)) => Some(Refusal::new(Code::RefInUse).about(reference)),
-        Some(Fault::Required | Fault::Conflict(_)) | None => None,
+        Some(RefProblem::InUse(reference)) => Some(Refusal::new(Code::RefInUse).about(reference)),
+        Some(RefProblem::Required | RefProblem::Conflict(_)) | None => None,
     }
 }
 
 /// Another REF for a delegate with whom this task has a conversation.
 pub(super) fn ref_conflict(view: &View<'_>) -> Option<Refusal> {
     match &view.line.fault {
-        Some(Fault::Conflict(reference)) => Some(Refusal::new(Code::RefConflict).about(reference)),
-        Some(Fault::Required | Fault::InUse(_)) | None => None,
+        Some(RefProblem::Conflict(reference)) => Some(Refusal::new(Code::RefConflict).about(reference)),
+        Some(RefProblem::Required | RefProblem::InUse(_)) | None => None,
     }
 }

@@ -1,6 +1,6 @@
 //! D7: how much work an agent may start by itself.
 
-use super::{Standing, View};
+use super::{SendContext, View};
 use crate::ids::{DAY_MS, HOUR_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, State};
@@ -11,7 +11,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         return None;
     }
     let limits = &view.state.limits;
-    if view.standing == Standing::Root {
+    if view.standing == SendContext::Root {
         let agent = view.sender()?;
         let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
         let max = agent.roots_per_hour_max(limits);
@@ -31,7 +31,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
 /// No human has acted for `unattended_ms`: agents start nothing, and what none of them gave comes to its end (D12).
 pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
     let (since, max) = view.state.unattended(view.now)?;
-    let own = view.standing == Standing::Root || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
+    let own = view.standing == SendContext::Root || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
     (own && view.is_request() && !view.to_human()).then(|| Refusal::new(Code::Unattended).numbers(max, since))
 }
 

@@ -1,17 +1,17 @@
 //! To which turn a send belongs, and whether that turn may still send (D1, D7, F5, F6).
 
-use super::{Standing, View};
+use super::{SendContext, View};
 use crate::refusal::{Code, Refusal};
 use crate::state::Task;
 
 /// The turn that is named is over.
 pub(super) fn lease_lost(view: &View<'_>) -> Option<Refusal> {
-    (view.standing == Standing::Lost).then(|| Refusal::new(Code::LeaseLost))
+    (view.standing == SendContext::Lost).then(|| Refusal::new(Code::LeaseLost))
 }
 
 /// Several turns are open and none is named.
 pub(super) fn turn_required(view: &View<'_>) -> Option<Refusal> {
-    (view.standing == Standing::Ambiguous).then(|| Refusal::new(Code::TurnRequired))
+    (view.standing == SendContext::Ambiguous).then(|| Refusal::new(Code::TurnRequired))
 }
 
 /// Refusals have closed the turn for sending.

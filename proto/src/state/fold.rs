@@ -8,7 +8,7 @@ use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
 
 use super::{Agent, Closed, Few, Grant, Incident, IncidentOn, MadeOnce, Running, State, Timer};
-use crate::fact::{Control, Extension, Fact, GrantEnd, Latched, Outcome, Place, Profile, Scope};
+use crate::fact::{Control, EndReason, Extension, Fact, GrantEnd, Latched, Place, Profile, Scope};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
@@ -41,7 +41,7 @@ impl State {
             }
             Fact::ConversationOpened { .. } => self.conversation_opened(at, fact),
             Fact::RootStarted { .. } => self.root_started(at, fact),
-            Fact::RootEnded { task, status } => self.close_task(at, *task, *status, Outcome::Answered),
+            Fact::RootEnded { task, status } => self.close_task(at, *task, *status, EndReason::Answered),
             Fact::Accepted { message } => self.accepted(at, message),
             Fact::TurnOpened { .. }
             | Fact::Joined { .. }

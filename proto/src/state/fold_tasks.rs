@@ -9,7 +9,7 @@ use super::{
     ApprovalState, Asker, Closed, Delegate, EscalationState, Few, Known, Opt, Phase, Ready, Request, State, Task, Timer,
 };
 use crate::envelope::{AnswerStatus, MessageType, Priority};
-use crate::fact::{Answer, Message, Outcome, Part, Recipient, SYSTEM, Terms};
+use crate::fact::{Answer, EndReason, Message, Part, Recipient, SYSTEM, Terms};
 use crate::fsm::{self, RequestEvent, RequestState};
 use crate::ids::{AgentId, ConvId, GrantId, Seq, TaskId, Time};
 
@@ -369,7 +369,7 @@ impl State {
     }
 
     /// Ends a task: nothing is queued, timed, waited for or held for it any longer.
-    pub(super) fn close_task(&mut self, at: Time, id: TaskId, status: AnswerStatus, cause: Outcome) {
+    pub(super) fn close_task(&mut self, at: Time, id: TaskId, status: AnswerStatus, cause: EndReason) {
         self.dequeue(at, id);
         let structure = self.structure_of(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -464,7 +464,7 @@ impl Asker {
     }
 }
 
-impl Outcome {
+impl EndReason {
     /// Whether who serves the request must be told that it ended without its answer (Q9).
     #[must_use]
     pub const fn concerns_server(self) -> bool {

@@ -7,7 +7,7 @@ use thin_vec::ThinVec;
 
 use super::{Few, Opt};
 use crate::envelope::{AnswerStatus, JsonText, Priority};
-use crate::fact::{ClaimMode, Decision, Digest, EscalationCause, Fact, Latched, Lift, Met, Outcome, TurnEnd};
+use crate::fact::{ClaimMode, Decision, Digest, EndReason, EscalationCause, Fact, Latched, Lift, Met, TurnEnd};
 use crate::fsm::RequestState;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use crate::names::{Label, Ref, RequestId, Resource};
@@ -51,7 +51,7 @@ pub enum Phase {
     /// It waits for answers to its own requests (F3).
     Waiting,
     /// It ended.
-    Closed(AnswerStatus, Outcome),
+    Closed(AnswerStatus, EndReason),
 }
 
 /// A task: a REQUEST being served, over all its turns and attempts.

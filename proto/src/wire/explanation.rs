@@ -27,7 +27,7 @@ words! {
 /// A message of the chain from the grant down to what is explained.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Link {
+pub struct CausalLink {
     /// Its id.
     pub id: String,
     /// Who sent it.
@@ -115,7 +115,7 @@ pub struct Explanation {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
     /// The messages that led to it, from the grant down; those that the caller may not read are left out.
-    pub chain: Vec<Link>,
+    pub chain: Vec<CausalLink>,
     /// How far it is to the limits of its task and conversation, now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Distance>,

@@ -9,7 +9,7 @@ use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, Stat
 use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
-use super::handle::{Handle, Shared};
+use super::handle::{BrokerShared, Handle};
 use super::queue::Queue;
 use super::recent::Recent;
 use super::wakes::Wakes;
@@ -73,7 +73,7 @@ pub(crate) fn boot_by(
     begin(&mut core, (log.as_mut(), &disk), epoch, &clock, limits)?;
     let (committed, watching) = watch::channel(core.state().seq);
     let (milestones, due) = watch::channel(snapshot);
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(BrokerShared {
         queue: Queue::new(QUEUE_MAX),
         recent: Mutex::new(Recent::behind(core.state().seq)),
         reader: log.reader(),

@@ -16,7 +16,7 @@ use super::queue::{Full, Lane, Queue};
 use super::recent::Recent;
 use super::wakes::Wakes;
 use super::{Command, Live, Release};
-use crate::clock::{Clock, Standing};
+use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
 use crate::identity::{Directory, Session, TurnSigner};
 use crate::metrics::Metrics;
@@ -27,7 +27,7 @@ const SATURATED_RETRY_MS: u64 = 250;
 const DISK_RETRY_MS: u64 = 10_000;
 
 /// What the broker's thread and its handles share.
-pub(super) struct Shared {
+pub(super) struct BrokerShared {
     pub(super) queue: Queue<Command>,
     pub(super) recent: Mutex<Recent>,
     pub(super) reader: Reader,
@@ -46,13 +46,13 @@ pub(super) struct Shared {
     pub(super) committed: watch::Receiver<Seq>,
     /// The same, as of the last time that a snapshot was due.
     pub(super) milestones: watch::Receiver<Seq>,
-    pub(super) failed: watch::Sender<Option<Failed>>,
+    pub(super) failed: watch::Sender<Option<BrokerFailure>>,
 }
 
 /// Deliveries that were not handed over, of each agent in the order of their messages.
 pub(super) type Unread = BTreeMap<AgentId, VecDeque<Delivery>>;
 
-impl Shared {
+impl BrokerShared {
     pub(super) fn recent(&self) -> MutexGuard<'_, Recent> {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -67,7 +67,7 @@ impl Shared {
 
     /// Nothing is served any more. Dropping the commands tells everybody who waits that there will be no
     /// answer.
-    pub(super) fn fail(&self, failed: Failed) {
+    pub(super) fn fail(&self, failed: BrokerFailure) {
         self.queue.close();
         // The first reason is the one to act on: what was judged before it fails behind it.
         self.failed.send_if_modified(|first| {
@@ -97,7 +97,7 @@ impl Shared {
 
 /// A delivery on its way to who asked for it. Dropped before it was handed over, it is kept for the next call.
 pub(crate) struct Parcel {
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     agent: AgentId,
     delivery: Option<Delivery>,
 }
@@ -124,7 +124,7 @@ impl Drop for Parcel {
 
 /// Submits inputs and reads; cheap to clone.
 #[derive(Clone)]
-pub struct Handle(pub(super) Arc<Shared>);
+pub struct Handle(pub(super) Arc<BrokerShared>);
 
 /// Why the broker did not even judge what it was asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -145,14 +145,14 @@ pub enum Unserved {
 
 /// Why the broker stopped by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failed {
+pub struct BrokerFailure {
     /// What happened, and what to do.
     pub reason: Arc<str>,
     /// Whether it is a bug of ours, and not of the disk.
     pub bug: bool,
 }
 
-impl Failed {
+impl BrokerFailure {
     /// The log could not be written.
     pub(super) fn append(error: &AppendError) -> Self {
         let advice = match error {
@@ -295,7 +295,7 @@ impl Handle {
 
     /// The broker's time beside the wall clock's (L6).
     #[must_use]
-    pub fn clock(&self) -> Standing {
+    pub fn clock(&self) -> ClockStatus {
         self.0.clock.standing()
     }
 
@@ -323,7 +323,7 @@ impl Handle {
 
     /// Why the broker stopped, once it has.
     #[must_use]
-    pub fn failed(&self) -> watch::Receiver<Option<Failed>> {
+    pub fn failed(&self) -> watch::Receiver<Option<BrokerFailure>> {
         self.0.failed.subscribe()
     }
 
@@ -483,8 +483,8 @@ mod tests {
     fn what_fails_behind_a_failure_leaves_the_first_reason() {
         let signer = TurnSigner::ephemeral().unwrap();
         let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
-        handle.0.fail(Failed::append(&AppendError::Unavailable { reason: "a sync failed".to_owned() }));
-        handle.0.fail(Failed::append(&AppendError::Fenced { epoch: 2 }));
+        handle.0.fail(BrokerFailure::append(&AppendError::Unavailable { reason: "a sync failed".to_owned() }));
+        handle.0.fail(BrokerFailure::append(&AppendError::Fenced { epoch: 2 }));
         let failed = handle.failed().borrow().clone().unwrap();
         assert!(failed.reason.contains("a sync failed"), "{}", failed.reason);
         thread.join().unwrap();

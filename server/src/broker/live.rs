@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Seq, State, Time};
 
-use super::handle::Shared;
+use super::handle::BrokerShared;
 use super::writer::Batch;
 use crate::identity::TurnSigner;
 
@@ -14,12 +14,12 @@ use crate::identity::TurnSigner;
 pub struct Live<'a> {
     /// The state.
     pub state: &'a State,
-    shared: &'a Shared,
+    shared: &'a BrokerShared,
     batch: &'a Batch,
 }
 
 impl<'a> Live<'a> {
-    pub(super) const fn new(state: &'a State, shared: &'a Shared, batch: &'a Batch) -> Self {
+    pub(super) const fn new(state: &'a State, shared: &'a BrokerShared, batch: &'a Batch) -> Self {
         Self { state, shared, batch }
     }
 

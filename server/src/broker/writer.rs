@@ -11,7 +11,7 @@ use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
 use super::boot::rebuild;
-use super::handle::{Failed, Shared};
+use super::handle::{BrokerFailure, BrokerShared};
 use super::keeper::SNAPSHOT_FACTS;
 use super::{Release, words};
 use crate::clock::Stopwatch;
@@ -78,7 +78,7 @@ impl Batch {
     }
 
     /// Tells everybody; the facts are durable.
-    pub(super) fn release(self, shared: &Shared) {
+    pub(super) fn release(self, shared: &BrokerShared) {
         for release in self.held {
             release();
         }
@@ -107,7 +107,7 @@ impl Writing {
     pub(super) fn start(
         log: Box<dyn Log>,
         epoch: u64,
-        shared: Arc<Shared>,
+        shared: Arc<BrokerShared>,
         (committed, milestones): (watch::Sender<Seq>, watch::Sender<Seq>),
     ) -> io::Result<Self> {
         let (batches, next) = sync_channel(1);
@@ -144,7 +144,7 @@ impl Writing {
 struct Writer {
     log: Box<dyn Log>,
     epoch: u64,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     committed: watch::Sender<Seq>,
     milestones: watch::Sender<Seq>,
 }
@@ -158,7 +158,7 @@ fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
             Ok(false) => return false,
             Err(panic) => {
                 let shared = Arc::clone(&lock(writer).shared);
-                shared.fail(Failed::bug(&words(panic.as_ref())));
+                shared.fail(BrokerFailure::bug(&words(panic.as_ref())));
                 return false;
             }
         }
@@ -196,7 +196,7 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
         }
         Err(error) => {
             // Memory is ahead of the disk: nothing may be served any more.
-            shared.fail(Failed::append(&error));
+            shared.fail(BrokerFailure::append(&error));
             false
         }
     }

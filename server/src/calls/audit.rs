@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{Caller, Context};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Shown};
 
 const PAGE_DEFAULT: usize = 50;
@@ -37,7 +37,11 @@ pub(crate) struct AuditParams {
 }
 
 /// The messages that pass every filter and that `caller` may read, newest first.
-pub(crate) async fn messages(ctx: &Context, caller: Caller, params: AuditParams) -> Result<Page<StoredMessage>, Fault> {
+pub(crate) async fn messages(
+    ctx: &Context,
+    caller: Caller,
+    params: AuditParams,
+) -> Result<Page<StoredMessage>, ApiError> {
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
     let mut seqs = Vec::new();
     for filter in filters(ctx, caller.principal, &params, limit).await? {
@@ -54,7 +58,7 @@ pub(crate) async fn messages(ctx: &Context, caller: Caller, params: AuditParams)
 }
 
 /// Gives messages of conversations that the state forgot their REFs, which the read model keeps.
-async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<(), Fault> {
+async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<(), ApiError> {
     let forgotten: Vec<ConvId> = items.iter().filter_map(|item| ConvId::parse(&item.reference)).collect();
     if forgotten.is_empty() {
         return Ok(());
@@ -73,7 +77,7 @@ async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<()
 
 /// The filters for what a human or an agent asks: a human's cover every incarnation of a name and every conversation
 /// that ever had the REF, an agent's those of now (§1).
-async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usize) -> Result<Vec<Filter>, Fault> {
+async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usize) -> Result<Vec<Filter>, ApiError> {
     if !who.is_human() {
         return Ok(filter(ctx, params, limit).await?.into_iter().collect());
     }
@@ -90,7 +94,7 @@ async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usi
 }
 
 /// Every conversation that ever had a REF, with all below it.
-async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, Fault> {
+async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, ApiError> {
     fresh(ctx).await;
     let (index, wanted) = (ctx.index.clone(), reference.clone());
     let run = move || index.named(&wanted).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
@@ -115,8 +119,8 @@ fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
 }
 
 /// One message.
-pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<StoredMessage, Fault> {
-    let unknown = || Fault::unknown(id);
+pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<StoredMessage, ApiError> {
+    let unknown = || ApiError::unknown(id);
     let seq = Seq::parse(id).ok_or_else(unknown)?;
     let shown = views::show(&ctx.handle, vec![seq]).await?;
     let shown = readable(ctx, caller.principal, shown).await?;
@@ -124,7 +128,7 @@ pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<S
 }
 
 /// Those of them that `who` may read.
-pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, Fault> {
+pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, ApiError> {
     if who.is_human() {
         return Ok(shown);
     }
@@ -139,7 +143,7 @@ pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -
 type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
 
 /// The filter in the numbers of the log; `None` where a name is nobody's, which nothing can match.
-pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, Fault> {
+pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, ApiError> {
     let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
     let filter = Filter {
         kind: params.kind.as_deref().map(kind).transpose()?,
@@ -191,7 +195,7 @@ pub(super) async fn fresh(ctx: &Context) {
 }
 
 /// The positions of the messages that pass the filter, from a read model that is up to date.
-pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, Fault> {
+pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, ApiError> {
     fresh(ctx).await;
     let index = ctx.index.clone();
     let run = move || index.messages(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
@@ -216,7 +220,7 @@ pub(crate) async fn conversations(
     ctx: &Context,
     caller: Caller,
     params: ListParams,
-) -> Result<Page<ConversationSummary>, Fault> {
+) -> Result<Page<ConversationSummary>, ApiError> {
     let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
     let parse = |text: &str| ConvId::parse(text).ok_or_else(|| FieldError::new("cursor", "is not one of ours"));
     let before = params.cursor.as_deref().map(parse).transpose()?.unwrap_or(ConvId(u32::MAX));
@@ -231,11 +235,11 @@ pub(crate) async fn conversations(
 }
 
 /// The number of a conversation that `caller` may see.
-pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, Fault> {
+pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
     let (wanted, who) = (reference.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| {
         let conv = live.state.conv_of(&wanted)?;
         may_look(live, who, conv).then_some(conv)
     };
-    ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))
 }

@@ -4,7 +4,7 @@ use lastword_proto::Input;
 use lastword_proto::wire::ClockView;
 
 use super::{Caller, Context, admitted};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views;
 
 /// The broker's time beside the wall clock's.
@@ -14,7 +14,7 @@ pub(crate) fn show(ctx: &Context) -> ClockView {
 
 /// The wall clock is right: where it is ahead, the broker's time jumps there. Where it is behind nothing happens, for time
 /// never goes back; the answer says so.
-pub(crate) async fn accept(ctx: &Context, caller: Caller) -> Result<ClockView, Fault> {
+pub(crate) async fn accept(ctx: &Context, caller: Caller) -> Result<ClockView, ApiError> {
     caller.human()?;
     // However far it is: the broker's thread looks.
     admitted(ctx.handle.submit(Input::Idled(Some(caller.principal), u64::MAX)).await)?;

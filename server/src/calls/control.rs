@@ -10,11 +10,11 @@ use lastword_proto::{Input, Seq};
 use super::turns::microusd;
 use super::{Caller, Context, admitted, messages};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views;
 
 /// A request, as it stands; for who takes part in its conversation.
-pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, Fault> {
+pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
     let (wanted, who) = (id.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| -> Option<(RequestView, Option<Seq>)> {
         let (task_id, task) = live.state.task_of(&wanted)?;
@@ -26,7 +26,7 @@ pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<R
         let view = views::request(live.state, task_id, task).filter(|_| concerned)?;
         Some((view, task.request.as_ref().and_then(|r| r.answer.get())))
     };
-    let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(id))?;
+    let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(id))?;
     if let Some(answer) = answer {
         let response = messages::one(ctx, answer).await?;
         if let Some(settled) = view.history.iter_mut().find(|item| item.event == "settled") {
@@ -39,20 +39,20 @@ pub(crate) async fn request(ctx: &Context, caller: Caller, id: &str) -> Result<R
 }
 
 /// Takes a request back (Q9).
-pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, Fault> {
-    let request_id = RequestId::new(id).map_err(|_| Fault::unknown(id))?;
+pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
+    let request_id = RequestId::new(id).map_err(|_| ApiError::unknown(id))?;
     admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
     request(ctx, caller, id).await
 }
 
 /// Pauses, resumes or stops something.
-pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), Fault> {
+pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), ApiError> {
     caller.human()?;
     admitted(ctx.handle.submit(Input::Control(caller.principal, scope, control)).await).map(|_| ())
 }
 
 /// Whether the whole workspace runs.
-pub(crate) async fn running(ctx: &Context) -> Result<Running, Fault> {
+pub(crate) async fn running(ctx: &Context) -> Result<Running, ApiError> {
     Ok(ctx.handle.query(|live| live.state.running).await?)
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct Workspace {
 }
 
 /// How the workspace stands.
-pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, Fault> {
+pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, ApiError> {
     let look = |live: &Live<'_>| Workspace {
         running: live.state.running,
         conversations: live.state.conversations.range(..).filter(|(_, conv)| !conv.open_tasks.is_empty()).count()
@@ -78,7 +78,7 @@ pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, Fault> {
 }
 
 /// Gives more to what runs in a conversation.
-pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), Fault> {
+pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
     caller.human()?;
     let named = |id: &str| {
         let text = format!("{id:?} is no id of a grant, such as grant-3");
@@ -107,7 +107,7 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
 }
 
 /// The latches that tripped, newest first.
-pub(crate) async fn incidents(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, Fault> {
+pub(crate) async fn incidents(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let incidents = live.state.incidents.iter().rev();
@@ -132,6 +132,6 @@ fn concerns(live: &Live<'_>, on: IncidentOn, agent: AgentId) -> bool {
 }
 
 /// The numbers in force.
-pub(crate) async fn limits(ctx: &Context) -> Result<LimitsView, Fault> {
+pub(crate) async fn limits(ctx: &Context) -> Result<LimitsView, ApiError> {
     Ok(ctx.handle.query(|live| LimitsView::of(&live.state.limits, &live.state.policy)).await?)
 }

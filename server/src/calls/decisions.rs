@@ -9,7 +9,7 @@ use lastword_proto::{Priority, Seq, State, Time};
 
 use super::{Caller, Context, desk};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Shown};
 
 /// Settled decisions in the list.
@@ -32,14 +32,14 @@ pub(crate) struct Decision {
     /// How urgent the request is that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
-    pub(crate) chain: Vec<Link>,
+    pub(crate) chain: Vec<RequestLink>,
     /// The text of the first of them.
     pub(crate) root: Option<String>,
 }
 
 /// A request on the way from the root.
 #[derive(Clone, Debug)]
-pub(crate) struct Link {
+pub(crate) struct RequestLink {
     /// Who asked; `None` where an agent started by itself.
     pub(crate) from: Option<String>,
     /// Whom.
@@ -68,10 +68,10 @@ enum Id {
 }
 
 /// The order in which decisions are looked at.
-type Row = (Id, Priority, Time, Vec<Link>);
+type Row = (Id, Priority, Time, Vec<RequestLink>);
 
 /// How many decisions wait for a human.
-pub(crate) async fn waiting(ctx: &Context) -> Result<usize, Fault> {
+pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
     Ok(ctx.handle.query(|live| open(live.state)).await?.len())
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
 }
 
 /// What waits for the humans, what they settled last, and what the caller has not read.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, Fault> {
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
     let look = move |live: &Live<'_>| {
@@ -126,14 +126,14 @@ fn priority(state: &State, task: TaskId) -> Priority {
 }
 
 /// The requests that led to a task, from the root on. They are as many as hops are allowed (D4).
-pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<Link> {
+pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
     let first = task.and_then(|task| state.tasks.get(&task));
     let above = std::iter::successors(first, |task| match task.asker {
         lastword_proto::state::Asker::Task { task, .. } => state.tasks.get(&task),
         lastword_proto::state::Asker::Nobody | lastword_proto::state::Asker::Human(_) => None,
     });
-    let mut links: Vec<Link> = above
-        .map(|task| Link {
+    let mut links: Vec<RequestLink> = above
+        .map(|task| RequestLink {
             from: task.asker.agent().map(|agent| state.name_of(agent).to_owned()),
             to: state.name_of(task.agent).to_owned(),
             reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),
@@ -145,7 +145,7 @@ pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<Link> {
     links
 }
 
-async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, Fault> {
+async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
     let questions = rows.iter().filter_map(|row| if let Id::Question(id) = row.0 { Some(id) } else { None }).collect();
     let questions = desk::escalations_by_id(ctx, questions).await?;
     let calls = rows.iter().filter_map(|row| if let Id::Call(id) = row.0 { Some(id) } else { None }).collect();

@@ -16,19 +16,19 @@ use serde_json::Value;
 
 use super::canonical::{canonical, digest, subjects};
 use super::registry::checked;
-use super::{Caller, Context, admitted, fits, rang, total};
+use super::{Caller, Context, admitted, check_sizes, total, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::identity::unhex;
 use crate::views;
 
 /// Asks a human.
-pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, Fault> {
+pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
     if new.message.trim().is_empty() {
         return Err(FieldError::new("message", "is empty").into());
     }
-    fits(ctx, [("message", new.message.len()), ("options", total(&new.options))])?;
+    check_sizes(ctx, [("message", new.message.len()), ("options", total(&new.options))])?;
     let question = input::Question {
         body: new.message.into(),
         options: new.options.into_iter().map(Into::into).collect(),
@@ -38,7 +38,7 @@ pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) 
     let reply = ctx.handle.submit(Input::Escalate(caller.principal, caller.turn, question)).await;
     match admitted(reply)? {
         Reply::Escalated(id) => escalation(ctx, id).await,
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
@@ -48,7 +48,7 @@ pub(crate) async fn answer(
     caller: Caller,
     id: EscalationId,
     answer: &EscalationAnswer,
-) -> Result<EscalationView, Fault> {
+) -> Result<EscalationView, ApiError> {
     caller.human()?;
     if answer.lift.is_none() && answer.answer.trim().is_empty() {
         return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
@@ -62,8 +62,8 @@ pub(crate) async fn answer_as(
     human: Principal,
     id: EscalationId,
     answer: &EscalationAnswer,
-) -> Result<EscalationView, Fault> {
-    fits(ctx, [("answer", answer.answer.len())])?;
+) -> Result<EscalationView, ApiError> {
+    check_sizes(ctx, [("answer", answer.answer.len())])?;
     let words = answer.answer.as_str();
     let input = match &answer.lift {
         None => Input::Answer(human, id, words.into()),
@@ -79,7 +79,7 @@ pub(crate) async fn answer_as(
 }
 
 /// The human who sits at the caller's own client, where the operator says that one does.
-pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, Fault> {
+pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
     if ctx.seats.is_empty() {
         return Ok(None);
     }
@@ -93,13 +93,13 @@ pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Princ
 }
 
 /// One escalation.
-pub(crate) async fn escalation(ctx: &Context, id: EscalationId) -> Result<EscalationView, Fault> {
+pub(crate) async fn escalation(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
     let found = escalations_by_id(ctx, vec![id]).await?;
-    found.into_iter().next().ok_or_else(|| Fault::unknown(&id.to_string()))
+    found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
 }
 
 /// The escalations that `caller` may see, newest first.
-pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, Fault> {
+pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| -> Vec<EscalationId> {
         let mine = live.state.escalations.iter().rev().filter(|(_, e)| who.is_human() || e.agent == who.agent());
@@ -110,7 +110,7 @@ pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<Es
 }
 
 /// These escalations.
-pub(crate) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, Fault> {
+pub(crate) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, ApiError> {
     let wanted = ids.clone();
     let positions = move |live: &Live<'_>| -> Vec<Seq> {
         let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
@@ -133,11 +133,11 @@ pub(crate) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> 
 }
 
 /// Holds a tool call for a decision.
-pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, Fault> {
+pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
     if call.tool.trim().is_empty() {
         return Err(FieldError::new("tool", "is empty").into());
     }
-    fits(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
+    check_sizes(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
     let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
     let digest = ctx.handle.query(move |live| digest_of(live, caller, &tool, &arguments)).await?;
     let held = input::HeldCall {
@@ -151,7 +151,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
     let input = Input::AskApproval(caller.principal, caller.turn, Box::new(held));
     match admitted(ctx.handle.submit(input).await)? {
         Reply::Held(id) => approval(ctx, caller, id, Duration::ZERO).await,
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
@@ -176,7 +176,7 @@ pub(crate) async fn approval(
     caller: Caller,
     id: ApprovalId,
     wait: Duration,
-) -> Result<ApprovalView, Fault> {
+) -> Result<ApprovalView, ApiError> {
     let stopwatch = Stopwatch::start();
     loop {
         let mut ring = std::pin::pin!(ctx.handle.approvals().notified());
@@ -187,9 +187,9 @@ pub(crate) async fn approval(
             let seen = sees(live, known, who) || takes_part(live, known.task, who);
             views::approval(live.state, id).filter(|_| seen)
         };
-        let view = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+        let view = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
         let left = wait.saturating_sub(stopwatch.elapsed());
-        if view.state != ApprovalState::Pending || left.is_zero() || !rang(ctx, ring, left).await {
+        if view.state != ApprovalState::Pending || left.is_zero() || !wait_for(ctx, ring, left).await {
             return Ok(view);
         }
     }
@@ -209,7 +209,7 @@ fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
 }
 
 /// The approvals that `caller` may see, newest first.
-pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, Fault> {
+pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let mine = live.state.approvals.iter().rev().filter(|(_, a)| sees(live, a, who));
@@ -223,7 +223,7 @@ pub(super) async fn approvals_by_id(
     ctx: &Context,
     caller: Caller,
     ids: Vec<ApprovalId>,
-) -> Result<Vec<ApprovalView>, Fault> {
+) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let seen = |id: &ApprovalId| live.state.approvals.get(id).is_some_and(|a| sees(live, a, who));
@@ -233,7 +233,7 @@ pub(super) async fn approvals_by_id(
 }
 
 /// The held calls that wait for a decision which `caller` may make, oldest first.
-pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, Fault> {
+pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let waits = |known: &Approval| {
@@ -252,7 +252,7 @@ pub(crate) async fn decide(
     caller: Caller,
     id: ApprovalId,
     mut decision: DecideApproval,
-) -> Result<ApprovalView, Fault> {
+) -> Result<ApprovalView, ApiError> {
     let unnamed = decision.decision == Decision::Approve && decision.digest.is_none();
     if unnamed {
         decision.digest = ctx.shown.digest(caller.principal.agent(), id);
@@ -271,9 +271,9 @@ async fn decide_named(
     caller: Caller,
     id: ApprovalId,
     decision: DecideApproval,
-) -> Result<ApprovalView, Fault> {
+) -> Result<ApprovalView, ApiError> {
     let edited = decision.input.as_ref().map_or(0, |input| canonical(input).len());
-    fits(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
+    check_sizes(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
     let bad_digest = || FieldError::new("digest", "is no SHA-256 in hexadecimal");
     let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
     let edited = match decision.input {
@@ -294,9 +294,9 @@ async fn edit(
     ctx: &Context,
     id: ApprovalId,
     arguments: Value,
-) -> Result<(lastword_proto::envelope::JsonText, Digest), Fault> {
+) -> Result<(lastword_proto::envelope::JsonText, Digest), ApiError> {
     let call = ctx.handle.query(move |live| held(live, id)).await?;
-    let (tool, agent, task) = call.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+    let (tool, agent, task) = call.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
     Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))
 }
 
@@ -312,9 +312,9 @@ pub(crate) async fn spend(
     caller: Caller,
     id: ApprovalId,
     call: UseApproval,
-) -> Result<ApprovalView, Fault> {
+) -> Result<ApprovalView, ApiError> {
     let known = ctx.handle.query(move |live| held(live, id)).await?;
-    let (_, agent, task) = known.ok_or_else(|| Fault::unknown(&id.to_string()))?;
+    let (_, agent, task) = known.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
     admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
     approval(ctx, caller, id, Duration::ZERO).await

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use lastword_proto::ids::{DAY_MS, HOUR_MS};
 use lastword_proto::state::{ApprovalState, EscalationState, Grant};
-use lastword_proto::wire::Standing as Stands;
+use lastword_proto::wire::ConversationStatus;
 use lastword_proto::{Seq, State, Time};
 use lastword_store::{CodeCount, IndexReader, ReadError, Sums};
 
 use super::audit::fresh;
 use super::{Caller, Context, history};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views;
 
 /// Days that are looked back on for limits.
@@ -24,12 +24,12 @@ pub(crate) struct Figures {
     /// Messages of each of the last hours, oldest first; the last one is not over.
     pub(crate) hours: Vec<(Time, u64)>,
     /// How things stand.
-    pub(crate) standing: Standing,
+    pub(crate) standing: WorkspaceCounts,
 }
 
 /// How things stand now.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct WorkspaceCounts {
     /// Conversations with open work.
     pub(crate) open: u64,
     /// Conversations without, that nothing and nobody cut.
@@ -57,7 +57,7 @@ pub(crate) struct Standing {
 }
 
 /// The figures, with messages by the hour for a day.
-pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, Fault> {
+pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, ApiError> {
     caller.human()?;
     let now = ctx.handle.now();
     // Whole hours, so that the first of them is as long as the others.
@@ -73,23 +73,23 @@ pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, Fa
 async fn ask<T: Send + 'static, E: std::fmt::Display>(
     ctx: &Context,
     question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
-) -> Result<T, Fault> {
+) -> Result<T, ApiError> {
     fresh(ctx).await;
     let index = ctx.index.clone();
     let run = move || question(&index).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
     Ok(crate::broker::off_thread(run).await?)
 }
 
-fn standing(live: &Live<'_>) -> Standing {
+fn standing(live: &Live<'_>) -> WorkspaceCounts {
     let state = live.state;
-    let mut standing = Standing { retention_ms: state.limits.retention_ms, ..Standing::default() };
+    let mut standing = WorkspaceCounts { retention_ms: state.limits.retention_ms, ..WorkspaceCounts::default() };
     for (_, conv) in state.conversations.range(..) {
         let count = match views::standing(state, conv) {
-            Stands::Stopped => &mut standing.stopped,
-            Stands::Latched => &mut standing.held,
-            Stands::Paused => &mut standing.paused,
-            Stands::Active => &mut standing.open,
-            Stands::Idle => &mut standing.ended,
+            ConversationStatus::Stopped => &mut standing.stopped,
+            ConversationStatus::Latched => &mut standing.held,
+            ConversationStatus::Paused => &mut standing.paused,
+            ConversationStatus::Active => &mut standing.open,
+            ConversationStatus::Idle => &mut standing.ended,
         };
         *count += 1;
     }
@@ -132,7 +132,7 @@ pub(crate) struct Week {
 }
 
 /// The last seven days, today included.
-pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, Fault> {
+pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError> {
     caller.human()?;
     let now = ctx.handle.now();
     let since = Time((now.day() + 1).saturating_sub(WEEK_DAYS) * DAY_MS);
@@ -150,7 +150,7 @@ pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, Fault> {
 }
 
 /// The conversation of a line of the log.
-async fn place(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<String>, Fault> {
+async fn place(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<String>, ApiError> {
     let line = history::line(ctx, caller, &seq.to_string()).await?;
     Ok(line.event.message.map(|message| message.reference).or(line.event.reference))
 }

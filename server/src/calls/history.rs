@@ -4,16 +4,16 @@ use std::sync::Arc;
 
 use lastword_proto::ids::ConvId;
 use lastword_proto::state::Conversation;
-use lastword_proto::wire::{ConversationView, Event, FieldError, Problem, Standing};
+use lastword_proto::wire::{ConversationStatus, ConversationView, Event, FieldError, Problem};
 use lastword_proto::{Entry, Fact, Seq, State};
 use lastword_store::{Cursor, Filter, ReadError};
 use serde::Deserialize;
 
 use super::audit::{self, AuditParams, fresh};
-use super::decisions::{self, Link};
+use super::decisions::{self, RequestLink};
 use super::{Caller, Context};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views;
 
 /// Conversations on one page of the list.
@@ -61,7 +61,7 @@ pub(crate) struct Listed {
 
 /// The conversations that pass the filters, by their last activity. With a filter on messages, that is the last message
 /// which passes it.
-pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, Fault> {
+pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, ApiError> {
     caller.human()?;
     let said = !(params.from.is_empty()
         && params.to.is_empty()
@@ -126,16 +126,16 @@ fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
 /// What is asked of the conversations themselves.
 struct Wanted {
     reference: String,
-    state: Option<Standing>,
+    state: Option<ConversationStatus>,
 }
 
 impl Wanted {
     fn of(params: &ListParams) -> Result<Self, FieldError> {
         let state = match params.state.as_str() {
             "" => None,
-            asked => match Standing::ALL.into_iter().find(|standing| standing.word() == asked) {
+            asked => match ConversationStatus::ALL.into_iter().find(|standing| standing.word() == asked) {
                 None => {
-                    let words = Standing::ALL.map(Standing::word).join(", ");
+                    let words = ConversationStatus::ALL.map(ConversationStatus::word).join(", ");
                     return Err(FieldError::new("state", format!("{asked:?} is none of {words}")));
                 }
                 known => known,
@@ -177,13 +177,13 @@ fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> List
 }
 
 /// One thing that happened in a conversation.
-pub(crate) struct Line {
+pub(crate) struct HistoryEntry {
     /// What.
     pub(crate) event: Event,
     /// Why a message was refused.
     pub(crate) refusal: Option<Problem>,
     /// Refused in a turn: the requests that led to it, from the root on.
-    pub(crate) chain: Vec<Link>,
+    pub(crate) chain: Vec<RequestLink>,
     /// Its fact.
     pub(crate) entry: Arc<Entry>,
 }
@@ -195,20 +195,20 @@ pub(crate) struct History {
     /// How it stands.
     pub(crate) view: ConversationView,
     /// What happened, oldest first.
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<HistoryEntry>,
     /// Whether there was more before it.
     pub(crate) cut: bool,
 }
 
 /// The history of a conversation.
-pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, Fault> {
+pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, ApiError> {
     caller.human()?;
     let conv = audit::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
         Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
-    let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(reference))?;
+    let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))?;
     fresh(ctx).await;
     let index = ctx.index.clone();
     // Where there is too much, the end is what matters.
@@ -223,14 +223,14 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
 }
 
 /// One thing that happened, by its position; a message or a refusal, for instance.
-pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Line, Fault> {
+pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<HistoryEntry, ApiError> {
     caller.human()?;
-    let seq = Seq::parse(id).ok_or_else(|| Fault::unknown(id))?;
+    let seq = Seq::parse(id).ok_or_else(|| ApiError::unknown(id))?;
     let entries = ctx.handle.entries(vec![seq]).await?;
-    told(ctx, caller, entries).await?.into_iter().next().ok_or_else(|| Fault::unknown(id))
+    told(ctx, caller, entries).await?.into_iter().next().ok_or_else(|| ApiError::unknown(id))
 }
 
-async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<Line>, Fault> {
+async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<HistoryEntry>, ApiError> {
     let who = caller.principal;
     let look = move |live: &Live<'_>| -> Vec<_> {
         let draft = |(seq, entry): (Seq, Arc<Entry>)| {
@@ -239,15 +239,15 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
         entries.into_iter().filter_map(draft).collect()
     };
     let drafts = ctx.handle.query(look).await?;
-    let line = |(draft, chain, entry): (views::EventDraft, Vec<Link>, Arc<Entry>)| {
+    let line = |(draft, chain, entry): (views::EventDraft, Vec<RequestLink>, Arc<Entry>)| {
         let refusal = if let Fact::Refused { refusal, .. } = &entry.fact { Some(Problem::new(refusal)) } else { None };
-        Line { event: draft.finish(), refusal, chain, entry }
+        HistoryEntry { event: draft.finish(), refusal, chain, entry }
     };
     Ok(drafts.into_iter().map(line).collect())
 }
 
 /// How it came to what was refused.
-fn led_to(state: &State, fact: &Fact) -> Vec<Link> {
+fn led_to(state: &State, fact: &Fact) -> Vec<RequestLink> {
     let Fact::Refused { turn: Some(turn), .. } = fact else { return Vec::new() };
     decisions::chain(state, state.turns.get(turn).map(|turn| turn.task))
 }

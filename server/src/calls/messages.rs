@@ -6,9 +6,9 @@ use lastword_proto::names::RequestId;
 use lastword_proto::wire::{EscalationView, Finished, StoredMessage};
 use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
 
-use super::{Caller, Context, admitted, desk, rang};
+use super::{Caller, Context, admitted, desk, wait_for};
 use crate::broker::{Live, Wait};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Shown};
 
 /// What came of a send.
@@ -31,7 +31,7 @@ pub(crate) async fn send(
     caller: Caller,
     mut draft: Draft,
     wait: Option<Duration>,
-) -> Result<Sent, Fault> {
+) -> Result<Sent, ApiError> {
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
     // Where nothing waits, nothing may count as waiting either (Q8).
@@ -58,28 +58,28 @@ pub(crate) async fn send(
     if many {
         return Ok(Sent::Many(shown.into_iter().filter_map(Shown::stored).collect()));
     }
-    let shown = shown.into_iter().next().ok_or_else(|| Fault::internal("nothing was stored"))?;
+    let shown = shown.into_iter().next().ok_or_else(|| ApiError::internal("nothing was stored"))?;
     let response = match (wait, waits, shown.request_id()) {
         (Some(wait), Some(waits), Some(id)) => {
-            let request = RequestId::new(id).map_err(|_| Fault::internal("a request without a valid id"))?;
+            let request = RequestId::new(id).map_err(|_| ApiError::internal("a request without a valid id"))?;
             // What was sent just now has no answer yet.
             let there = if fresh { None } else { collect_now(ctx, caller, request.clone()).await? };
             if there.is_some() { there } else { collect(ctx, caller, request, wait, waits).await? }
         }
         _ => None,
     };
-    let stored = shown.stored().ok_or_else(|| Fault::internal("what was stored is no message"))?;
+    let stored = shown.stored().ok_or_else(|| ApiError::internal("what was stored is no message"))?;
     Ok(Sent::One(Box::new(stored), response.map(Box::new)))
 }
 
-async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, Fault> {
+async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> {
     match admitted(Ok(reply))? {
         Reply::Finished { answer, open } => {
             Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()) }))
         }
         Reply::Escalated(id) => Ok(Sent::Escalated(Box::new(desk::escalation(ctx, id).await?))),
         Reply::Done => Ok(Sent::Noted),
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
@@ -90,24 +90,24 @@ async fn collect(
     request: RequestId,
     wait: Duration,
     mut answer: Wait,
-) -> Result<Option<StoredMessage>, Fault> {
-    if !rang(ctx, answer.rings(), wait).await {
+) -> Result<Option<StoredMessage>, ApiError> {
+    if !wait_for(ctx, answer.rings(), wait).await {
         return Ok(None);
     }
     collect_now(ctx, caller, request).await
 }
 
 /// The answer to a request, where it is there and not on its way as a turn.
-async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, Fault> {
+async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, ApiError> {
     match admitted(ctx.handle.submit(Input::Collect(caller.principal, request)).await)? {
         Reply::Delivery(Some(delivery)) => one(ctx, delivery.message).await.map(Some),
         Reply::Delivery(None) => Ok(None),
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
 /// One message, whoever may read it.
-pub(crate) async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, Fault> {
+pub(crate) async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, ApiError> {
     let shown = views::show(&ctx.handle, vec![seq]).await?;
-    shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| Fault::unknown(&seq.to_string()))
+    shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| ApiError::unknown(&seq.to_string()))
 }

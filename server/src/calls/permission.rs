@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Caller, Context, desk, turns};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// How long one look at the approval waits.
 const LOOK: Duration = Duration::from_secs(15);
@@ -37,12 +37,12 @@ pub(crate) async fn permission(ctx: &Context, caller: Caller, call: HeldCall) ->
     }
 }
 
-async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permission, Fault> {
+async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permission, ApiError> {
     if let Some(id) = approved_before(ctx, caller, &call).await? {
         return spend(ctx, caller, id, call.tool, call.arguments).await;
     }
     let mut view = desk::hold(ctx, caller, call.clone()).await?;
-    let id = ApprovalId::parse(&view.id).ok_or_else(|| Fault::unknown(&view.id))?;
+    let id = ApprovalId::parse(&view.id).ok_or_else(|| ApiError::unknown(&view.id))?;
     for look in 1_u32.. {
         if view.state != ApprovalState::Pending {
             break;
@@ -51,7 +51,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
             return Ok(Permission::Deny(format!("Not allowed: the server stopped before {id} was decided.")));
         }
         view = desk::approval(ctx, caller, id, LOOK).await?;
-        caller.again(&ctx.handle)?;
+        caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
             // Outside a turn there is no lease to renew, which is no reason to give up.
             let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
@@ -65,7 +65,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
 }
 
 /// An approval that the agent was given earlier in this task for this very call, and has not used.
-async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, Fault> {
+async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, ApiError> {
     let call = call.clone();
     let find = move |live: &Live<'_>| {
         let digest = desk::digest_of(live, caller, &call.tool, &call.arguments);
@@ -83,7 +83,7 @@ async fn spend(
     id: ApprovalId,
     tool: String,
     arguments: Value,
-) -> Result<Permission, Fault> {
+) -> Result<Permission, ApiError> {
     desk::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
     Ok(Permission::Allow(arguments))
 }

@@ -12,12 +12,12 @@ use lastword_proto::{Code, Input, Principal, Reply};
 use super::turns::microusd;
 use super::{Caller, Context, admitted};
 use crate::broker::{Live, Unserved};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::identity::Secret;
 use crate::views::{self, Member};
 
 /// Registers an agent or human; its token is shown this once.
-pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, Fault> {
+pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
     let name = checked("name", &new.name, AgentName::new)?;
     let profile = Profile {
         actions: labels("actions", &new.actions)?,
@@ -33,12 +33,12 @@ pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<
     };
     match ctx.handle.submit_then(Input::Register(caller.principal, registration), then).await? {
         Ok(incarnation) => Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation }),
-        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
     }
 }
 
 /// Replaces an agent's token; the old one ends at once.
-pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<AgentToken, Fault> {
+pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<AgentToken, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     let token = new_token()?;
@@ -48,16 +48,16 @@ pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<A
 }
 
 /// Everybody who is registered.
-pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, Fault> {
+pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     listed(ctx, Kind::ALL).await
 }
 
 /// The humans who are registered.
-pub(crate) async fn humans(ctx: &Context) -> Result<Page<AgentView>, Fault> {
+pub(crate) async fn humans(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     listed(ctx, &[Kind::Human]).await
 }
 
-async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, Fault> {
+async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, ApiError> {
     let all = move |live: &Live<'_>| {
         let one_of = |id: &&AgentId| live.state.agent(**id).is_some_and(|a| a.live && kinds.contains(&a.kind));
         let ids = live.state.names.values().filter(one_of);
@@ -67,19 +67,19 @@ async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>
 }
 
 /// Whoever asks.
-pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, Fault> {
+pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
     let agent = caller.principal.agent();
-    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown("me"))
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown("me"))
 }
 
 /// One of them.
-pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, Fault> {
+pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, ApiError> {
     let agent = find(ctx, name).await?;
-    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
 /// Everybody who is registered, with what they work on: agents, then humans.
-pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, Fault> {
+pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
     caller.human()?;
     let all = |live: &Live<'_>| -> Vec<Member> {
         let ids = live.state.names.values().filter(|id| live.state.agent(**id).is_some_and(|a| a.live));
@@ -91,14 +91,14 @@ pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>
 }
 
 /// One of them.
-pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, Fault> {
+pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
-    ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| Fault::unknown(name))
+    ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
 /// The first human of the workspace, as whoever may read the data directory can act; and the hash of their token.
-pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, Fault> {
+pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, ApiError> {
     let first = ctx.handle.query(|live| live.state.any_human()).await?;
     Ok(ctx.handle.proof_of(first).filter(|(_, principal)| principal.is_human()))
 }
@@ -112,7 +112,7 @@ pub(crate) struct Named {
 }
 
 /// Agents, humans and conversations with `wanted`, in lower case, in their names; at most `max` of each kind.
-pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, Fault> {
+pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, ApiError> {
     caller.human()?;
     let wanted = wanted.to_owned();
     let look = move |live: &Live<'_>| {
@@ -127,21 +127,21 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
 }
 
 /// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
-pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, Fault> {
+pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
     if !amends && patch.limits.is_none() {
         let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
-        return Err(Fault::new(Code::Malformed, text));
+        return Err(ApiError::new(Code::Malformed, text));
     }
     let look = move |live: &Live<'_>| {
         let known = live.state.agent(agent)?;
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
     };
-    let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(name))?;
+    let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name))?;
     if human && patch.limits.is_some() {
-        return Err(Fault::new(
+        return Err(ApiError::new(
             Code::UnknownRecipient,
             format!("There is no agent {name:?} here: it is a human, who has no limits"),
         ));
@@ -175,7 +175,7 @@ fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<A
 }
 
 /// Gives an agent more for today (B1).
-pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, Fault> {
+pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
     caller.human()?;
     if more.cost_usd < 0.0 {
         return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
@@ -191,7 +191,7 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
 
 /// A human signed in or opened a page (D12). That a viewer's is no act, or that the disk has no room for it, is no failure:
 /// the page is shown.
-pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), Fault> {
+pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
     match ctx.handle.submit(Input::Act(human)).await {
         Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
         Err(unserved) => Err(unserved.into()),
@@ -199,7 +199,7 @@ pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), Fault> {
 }
 
 /// Sets what a human may do (H7).
-pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, Fault> {
+pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
     caller.human()?;
     let human = find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::SetRole(caller.principal, human, role)).await)?;
@@ -207,17 +207,17 @@ pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Ro
 }
 
 /// Removes an agent.
-pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), Fault> {
+pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::Remove(caller.principal, agent)).await).map(|_| ())
 }
 
 /// The number of a live agent or human.
-pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, Fault> {
+pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
-    found.ok_or_else(|| Fault::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
+    found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
 }
 
 /// A checked name, or the member that holds a wrong one.
@@ -233,6 +233,6 @@ fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldErro
     texts.iter().map(|text| checked(field, text, Label::new)).collect()
 }
 
-fn new_token() -> Result<Secret, Fault> {
-    Secret::token().map_err(|error| Fault::internal(&format!("no randomness for a token: {error}")))
+fn new_token() -> Result<Secret, ApiError> {
+    Secret::token().map_err(|error| ApiError::internal(&format!("no randomness for a token: {error}")))
 }

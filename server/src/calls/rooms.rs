@@ -10,14 +10,14 @@ use lastword_proto::{Code, Input, Reply};
 use super::registry::checked;
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Shown};
 
 /// Names that one post may mention.
 pub(crate) const MENTIONS_MAX: usize = 16;
 
 /// Opens a room, or sets its members.
-pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<RoomView, Fault> {
+pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<RoomView, ApiError> {
     let name = checked("name", &new.name, Ref::new)?;
     let members: Result<Vec<_>, _> = new.members.iter().map(|m| checked("members", m, AgentName::new)).collect();
     let then = |reply: Reply, live: &Live<'_>| match reply {
@@ -26,13 +26,13 @@ pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<
     };
     let opened = ctx.handle.submit_then(Input::OpenRoom(caller.principal, name, members?, new.key), then).await?;
     match opened {
-        Ok(room) => room.ok_or_else(|| Fault::unknown(&new.name)),
-        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+        Ok(room) => room.ok_or_else(|| ApiError::unknown(&new.name)),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
     }
 }
 
 /// The rooms that `caller` may see.
-pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, Fault> {
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let rooms = live.state.rooms.iter();
@@ -49,7 +49,7 @@ pub(crate) async fn post(
     room: &str,
     post: Post,
     key: Option<RequestId>,
-) -> Result<Posted, Fault> {
+) -> Result<Posted, ApiError> {
     let Post { body, mentions, reference } = post;
     if body.trim().is_empty() {
         return Err(FieldError::new("body", "is empty").into());
@@ -57,7 +57,7 @@ pub(crate) async fn post(
     let human = caller.principal.is_human();
     if !human && (mentions.is_some() || reference.is_some()) {
         let text = "`mentions` and `ref` are for a human's post: an agent's asks nobody";
-        return Err(Fault::new(Code::Forbidden, text));
+        return Err(ApiError::new(Code::Forbidden, text));
     }
     let id = find(ctx, room).await?;
     let mentions = match mentions {
@@ -77,12 +77,12 @@ pub(crate) async fn post(
             Ok(Posted { room: room.to_owned(), items: shown.into_iter().filter_map(Shown::stored).collect() })
         }
         Reply::Done => Ok(Posted { room: room.to_owned(), items: Vec::new() }),
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
 /// The agents that a text mentions; a human who is mentioned reads the room, and is asked for nothing.
-async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, Fault> {
+async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, ApiError> {
     let named = mentions(body);
     let known = move |live: &Live<'_>| {
         let is_agent = |name: &AgentName| {
@@ -115,17 +115,17 @@ fn mentions(body: &str) -> Vec<AgentName> {
     found
 }
 
-async fn find(ctx: &Context, room: &str) -> Result<RoomId, Fault> {
+async fn find(ctx: &Context, room: &str) -> Result<RoomId, ApiError> {
     let wanted = room.to_owned();
     let look = move |live: &Live<'_>| {
         let by_id = RoomId::parse(&wanted).filter(|id| live.state.rooms.contains_key(id));
         live.state.room_names.get(wanted.as_str()).copied().or(by_id)
     };
-    ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(room))
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(room))
 }
 
 /// Leases a resource (C1).
-pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, Fault> {
+pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
     let resource = checked("resource", &new.resource, Resource::new)?;
     let ttl_ms = match new.ttl_ms {
         Some(ttl_ms) => ttl_ms,
@@ -138,19 +138,19 @@ pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Resul
     let claim = ClaimDraft { resource, mode: new.mode, ttl_ms, key: new.key };
     let input = Input::Claim(caller.principal, caller.turn, Box::new(claim));
     match ctx.handle.submit_then(input, then).await? {
-        Ok(claim) => claim.ok_or_else(|| Fault::unknown(&new.resource)),
-        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| Fault::unexpected(&other))),
+        Ok(claim) => claim.ok_or_else(|| ApiError::unknown(&new.resource)),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
     }
 }
 
 /// All leases: who works with others has to know who holds what.
-pub(crate) async fn claims(ctx: &Context) -> Result<Page<ClaimView>, Fault> {
+pub(crate) async fn claims(ctx: &Context) -> Result<Page<ClaimView>, ApiError> {
     let all = |live: &Live<'_>| live.state.claims.keys().filter_map(|id| views::claim(live.state, *id)).collect();
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
 /// Ends a lease.
-pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), Fault> {
+pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
     admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
 }
 

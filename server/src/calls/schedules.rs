@@ -12,10 +12,10 @@ use lastword_proto::wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339}
 use lastword_proto::{Address, Input, Principal, Reply, State, Time};
 
 use super::registry::checked;
-use super::{Caller, Context, admitted, ended, fits};
+use super::{Caller, Context, admitted, check_sizes, ended};
 use crate::broker::{Handle, Live};
 use crate::cron::{Ticks, reference, template};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::server::StartError;
 
 /// Longest sleep before the next tick is looked for again: the broker's clock has a pace of its own (L6).
@@ -31,9 +31,9 @@ pub struct ConfiguredSchedule {
 }
 
 /// Sets a schedule.
-pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, Fault> {
+pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Result<ScheduleView, ApiError> {
     caller.human()?;
-    fits(ctx, [("body", new.body.len())])?;
+    check_sizes(ctx, [("body", new.body.len())])?;
     let (schedule, next_at) = read(&ctx.handle, new)?;
     let name = schedule.name.clone();
     admitted(ctx.handle.submit(Input::SetSchedule(caller.principal, Box::new(schedule), next_at)).await)?;
@@ -94,20 +94,20 @@ fn setter(state: &State) -> Option<Principal> {
 }
 
 /// All schedules, by name.
-pub(crate) async fn list(ctx: &Context) -> Result<Page<ScheduleView>, Fault> {
+pub(crate) async fn list(ctx: &Context) -> Result<Page<ScheduleView>, ApiError> {
     let all = |live: &Live<'_>| live.state.schedules.values().map(|known| view(live.state, known)).collect();
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
 /// Takes a schedule away.
-pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), Fault> {
+pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let name = named(name)?;
     admitted(ctx.handle.submit(Input::RemoveSchedule(caller.principal, name)).await).map(|_| ())
 }
 
 /// Lets a schedule run now.
-pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<ScheduleView, Fault> {
+pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<ScheduleView, ApiError> {
     caller.human()?;
     let (name, now) = (named(name)?, ctx.handle.now());
     let known = find(ctx, &name).await?;
@@ -115,7 +115,7 @@ pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<Sch
     let reply = ctx.handle.submit(Input::RunSchedule(caller.principal, name.clone(), reference)).await;
     match admitted(reply)? {
         Reply::Sent(_) => one(ctx, &name).await,
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
@@ -160,20 +160,20 @@ fn tick_reference(known: &Scheduled, now: Time) -> Result<Ref, FieldError> {
     reference(&known.schedule, &ticks, known.ticks + 1, now)
 }
 
-fn named(name: &str) -> Result<Label, Fault> {
-    Label::new(name).map_err(|_| Fault::unknown(name))
+fn named(name: &str) -> Result<Label, ApiError> {
+    Label::new(name).map_err(|_| ApiError::unknown(name))
 }
 
-async fn find(ctx: &Context, name: &Label) -> Result<Scheduled, Fault> {
+async fn find(ctx: &Context, name: &Label) -> Result<Scheduled, ApiError> {
     let wanted = name.clone();
     let found = ctx.handle.query(move |live| live.state.schedules.get(&wanted).cloned()).await?;
-    found.ok_or_else(|| Fault::unknown(name.as_str()))
+    found.ok_or_else(|| ApiError::unknown(name.as_str()))
 }
 
-async fn one(ctx: &Context, name: &Label) -> Result<ScheduleView, Fault> {
+async fn one(ctx: &Context, name: &Label) -> Result<ScheduleView, ApiError> {
     let wanted = name.clone();
     let look = move |live: &Live<'_>| live.state.schedules.get(&wanted).map(|known| view(live.state, known));
-    ctx.handle.query(look).await?.ok_or_else(|| Fault::unknown(name.as_str()))
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name.as_str()))
 }
 
 fn view(state: &State, known: &Scheduled) -> ScheduleView {

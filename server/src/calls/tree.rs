@@ -12,7 +12,7 @@ use lastword_store::{Cursor, Filter, ReadError, RefusalFilter};
 use super::audit::{find, readable, search};
 use super::{Caller, Context};
 use crate::broker::Live;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Shown};
 
 /// Messages in one tree.
@@ -21,14 +21,14 @@ const TREE_MAX: usize = 2_000;
 const REFUSALS_MAX: usize = 2_000;
 
 /// A conversation as a tree, its children included.
-pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, Fault> {
+pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, ApiError> {
     let conv = find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
         Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
     let found = ctx.handle.query(look).await?;
-    let (mut view, convs) = found.ok_or_else(|| Fault::unknown(reference))?;
+    let (mut view, convs) = found.ok_or_else(|| ApiError::unknown(reference))?;
     let cursor = Cursor { ascending: true, limit: TREE_MAX, ..Cursor::default() };
     let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
@@ -56,7 +56,7 @@ struct Served {
 }
 
 /// What each request among the messages took, by its task.
-async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Served>, Fault> {
+async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Served>, ApiError> {
     let sent: Vec<(Seq, Time, TaskId)> = shown.iter().filter_map(requested).collect();
     let answered: BTreeMap<TaskId, Time> = shown.iter().filter_map(answered).collect();
     let look = move |live: &Live<'_>| -> BTreeMap<TaskId, Served> {
@@ -93,7 +93,7 @@ async fn refused(
     ctx: &Context,
     who: Principal,
     convs: Vec<ConvId>,
-) -> Result<Vec<(Option<TaskId>, RefusedSend)>, Fault> {
+) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
     // Where there are too many, the last ones matter.
     let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
     let agent = (!who.is_human()).then(|| who.agent());

@@ -12,14 +12,14 @@ use lastword_proto::wire::{
 };
 use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 
-use super::{Caller, Context, admitted, fits, nests, rang, total};
+use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
 use crate::broker::{Live, Parcel, Subscription};
 use crate::clock::Stopwatch;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
 /// Takes the next delivery; waits for one at most for `wait`, during which the agent counts as connected.
-pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, Fault> {
+pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, ApiError> {
     let stopwatch = Stopwatch::start();
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     let bell = subscription.bell();
@@ -40,15 +40,15 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
             return Ok(None);
         }
         subscription.attach();
-        if !rang(ctx, ring, left).await {
+        if !wait_for(ctx, ring, left).await {
             return Ok(None);
         }
-        caller.again(&ctx.handle)?;
+        caller.reauthenticate(&ctx.handle)?;
     }
 }
 
 /// A human's inbox: the next answer, alert or question, and what is only to be noted before it.
-async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> {
+async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiError> {
     let human = caller.principal.agent();
     let unread = move |live: &Live<'_>| -> Vec<Seq> {
         live.state.agent(human).into_iter().flat_map(|h| h.notices.iter().map(|(seq, _)| *seq)).collect()
@@ -80,7 +80,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, Fault> 
 }
 
 /// The ALERTs that `human` is told of as a human, and that are addressed to them besides: once is enough.
-async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)]) -> Result<BTreeSet<Seq>, Fault> {
+async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)]) -> Result<BTreeSet<Seq>, ApiError> {
     let alerts: BTreeMap<Seq, Seq> =
         unread.iter().filter_map(|(seq, entry)| Some((views::alert(&entry.fact)?, *seq))).collect();
     let messages = ctx.handle.entries(alerts.keys().copied().collect()).await?;
@@ -111,7 +111,7 @@ fn calls_for_attention(fact: &Fact) -> bool {
 }
 
 /// Takes what there is. What the caller goes away from before it has it is given to its next call.
-async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Delivery)>, Fault> {
+async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Delivery)>, ApiError> {
     let (parcel, shown) = match unread(ctx, caller).await? {
         Some(parcel) => (parcel, None),
         None => match taken(ctx, caller).await? {
@@ -125,7 +125,7 @@ async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Deliv
 }
 
 /// A delivery that was not handed over, if its turn is still open.
-async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, Fault> {
+async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiError> {
     while let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) {
         let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
         let open = ctx.handle.query(move |live| live.state.turns.get(&turn.turn).is_some_and(|t| t.open)).await?;
@@ -140,7 +140,7 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, Fault> 
 /// A delivery, and its message where that is still in memory.
 type Taken = (Parcel, Option<Vec<Shown>>);
 
-async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, Fault> {
+async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, ApiError> {
     let handle = ctx.handle.clone();
     let agent = caller.principal.agent();
     // Made on the broker's thread: whatever happens to the caller from then on, the delivery is not lost.
@@ -155,7 +155,7 @@ async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, Fault> {
         Ok(taken) => Ok(Some(taken)),
         Err(other) => match admitted(Ok(other))? {
             Reply::Delivery(None) => Ok(None),
-            other => Err(Fault::unexpected(&other)),
+            other => Err(ApiError::unexpected(&other)),
         },
     }
 }
@@ -165,7 +165,7 @@ async fn worded(
     caller: Caller,
     taken: &input::Delivery,
     shown: Option<Vec<Shown>>,
-) -> Result<Delivery, Fault> {
+) -> Result<Delivery, ApiError> {
     let shown = match shown {
         Some(shown) => shown,
         None => views::show(&ctx.handle, vec![taken.message]).await?,
@@ -206,9 +206,9 @@ fn again(message: &StoredMessage) -> Option<Notice> {
 }
 
 /// What a human is shown that was no message, such as an escalation, in the form of one.
-async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, Fault> {
+async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, ApiError> {
     let worded = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
-    let Worded { notice, .. } = worded.ok_or_else(|| Fault::internal("a delivery of nothing"))?;
+    let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
     let reader = caller.principal.agent();
     let to = ctx.handle.query(move |live| live.state.name_of(reader).to_owned()).await?;
     let kind = match notice.kind {
@@ -237,7 +237,7 @@ pub(crate) async fn finish(
     caller: Caller,
     turn: Option<TurnId>,
     finish: Finish,
-) -> Result<Finished, Fault> {
+) -> Result<Finished, ApiError> {
     let turn = turn.or(caller.turn);
     let payload = finish.payload.filter(|p| !p.is_null()).map(|p| p.to_string());
     let lengths = [
@@ -247,7 +247,7 @@ pub(crate) async fn finish(
         ("failed", total(&finish.failed)),
         ("reason", finish.reason.as_ref().map_or(0, String::len)),
     ];
-    fits(ctx, lengths)?;
+    check_sizes(ctx, lengths)?;
     nests(ctx, payload.as_deref())?;
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
     let finish = input::Finish {
@@ -265,7 +265,7 @@ pub(crate) async fn finish(
         Reply::Finished { answer, open } => {
             Ok(Finished { turn: turn.map(|turn| turn.to_string()), open, answer: answer.map(|seq| seq.to_string()) })
         }
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 
@@ -288,13 +288,13 @@ pub(crate) async fn progress(
     caller: Caller,
     turn: Option<TurnId>,
     report: Progress,
-) -> Result<Renewed, Fault> {
-    fits(ctx, [("note", report.note.len())])?;
+) -> Result<Renewed, ApiError> {
+    check_sizes(ctx, [("note", report.note.len())])?;
     let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
         Reply::Renewed { lease_until } => Ok(Renewed { deadline: rfc3339(lease_until) }),
-        other => Err(Fault::unexpected(&other)),
+        other => Err(ApiError::unexpected(&other)),
     }
 }
 

@@ -27,7 +27,7 @@ use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::calls::Context;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use lastword_proto::Code;
 
 pub(crate) use self::extract::{caller, read};
@@ -128,12 +128,12 @@ fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
 }
 
 async fn nothing(uri: Uri, headers: HeaderMap) -> Response {
-    let fault = Fault::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()));
+    let fault = ApiError::new(Code::UnknownRequest, format!("There is nothing at {}", uri.path()));
     if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
 }
 
 async fn not_that_way(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let mut fault = Fault::new(Code::Malformed, format!("{} has no {method}", uri.path()));
+    let mut fault = ApiError::new(Code::Malformed, format!("{} has no {method}", uri.path()));
     fault.0.status = 405;
     if wants_page(&uri, &headers) { super::console::nowhere(&fault) } else { fault.into_response() }
 }

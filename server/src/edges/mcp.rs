@@ -33,7 +33,7 @@ use tracing::Instrument as _;
 use self::inbox::Listener;
 use self::sessions::Sessions;
 use self::trace::Trace;
-use super::Fault;
+use super::ApiError;
 use super::http::caller;
 use crate::calls::{Caller, Context};
 
@@ -286,7 +286,7 @@ impl Surface {
 }
 
 /// Who calls. A token is proven with each request, in sessions too.
-fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, Fault> {
+fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
     let empty = axum::http::HeaderMap::new();
     caller(ctx, headers(&context.extensions).unwrap_or(&empty))
 }
@@ -320,7 +320,7 @@ async fn call(
         let value = tools::call(ctx, caller, &name, arguments, trace).await?;
         Ok(CallToolResult::structured(value).into())
     };
-    result.await.unwrap_or_else(|mut fault: Fault| {
+    result.await.unwrap_or_else(|mut fault: ApiError| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
         if let Some(lift) = &fault.0.lift {
             // A model reads the hint; the commands beside it are for a human.
@@ -352,13 +352,13 @@ async fn watch_while_streaming(
 }
 
 /// A refusal outside a tool call.
-fn told(fault: &Fault) -> ErrorData {
+fn told(fault: &ApiError) -> ErrorData {
     let problem = serde_json::to_value(&fault.0).ok();
     ErrorData::invalid_params(fault.0.detail.clone(), problem)
 }
 
 /// A refusal of a read: what one may not see is as unknown as what there isn't.
-fn unread(uri: &str, fault: &Fault) -> ErrorData {
+fn unread(uri: &str, fault: &ApiError) -> ErrorData {
     match fault.0.status {
         404 => resources::unknown(uri),
         500.. => ErrorData::internal_error(fault.0.detail.clone(), None),

@@ -73,7 +73,7 @@ impl TryFrom<String> for Topic {
 
 /// How often something was told on a channel, and when last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct Repeats {
     pub(super) times: u32,
     pub(super) last: Time,
 }
@@ -95,9 +95,9 @@ pub(super) struct Parcel {
 
 /// What was told on one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ledger {
+pub(super) struct ChannelLedger {
     /// Of what still waits.
-    pub(super) told: BTreeMap<Topic, Told>,
+    pub(super) told: BTreeMap<Topic, Repeats>,
     /// When the notifications of the last hour were.
     pub(super) sent: Vec<Time>,
     /// The one on its way.
@@ -105,12 +105,12 @@ pub(super) struct Ledger {
 }
 
 /// The ledgers by the names of their channels.
-pub(super) type Book = BTreeMap<String, Ledger>;
+pub(super) type NotificationLedger = BTreeMap<String, ChannelLedger>;
 
 #[derive(Serialize, Deserialize)]
 struct File {
     version: u32,
-    channels: Book,
+    channels: NotificationLedger,
 }
 
 /// Where the book is kept.
@@ -119,24 +119,24 @@ pub(super) fn path(dir: &Path) -> PathBuf {
 }
 
 /// The book as it was saved. One that is missing or can't be read is empty: what waits is then told once more.
-pub(super) fn load(path: &Path) -> Book {
+pub(super) fn load(path: &Path) -> NotificationLedger {
     let read = fs::read(path).and_then(|bytes| serde_json::from_slice::<File>(&bytes).map_err(io::Error::other));
     match read {
         Ok(file) if file.version == VERSION => file.channels,
         Ok(file) => {
             tracing::warn!(version = file.version, "notify.json is of another version: what waits is told once more");
-            Book::new()
+            NotificationLedger::new()
         }
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Book::new(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => NotificationLedger::new(),
         Err(error) => {
             tracing::warn!(%error, "notify.json can't be read: what waits is told once more");
-            Book::new()
+            NotificationLedger::new()
         }
     }
 }
 
 /// Saves the book, whole or not at all.
-pub(super) fn save(path: &Path, book: Book) -> io::Result<()> {
+pub(super) fn save(path: &Path, book: NotificationLedger) -> io::Result<()> {
     let bytes = serde_json::to_vec(&File { version: VERSION, channels: book })?;
     write_private(path, &bytes)
 }
@@ -149,8 +149,8 @@ mod tests {
     fn a_book_that_was_saved_is_read_as_it_was_and_a_damaged_one_is_empty() {
         let dir = tempfile::tempdir().unwrap();
         let path = path(dir.path());
-        assert_eq!(load(&path), Book::new());
-        let told = |topic| (topic, Told { times: 2, last: Time(7) });
+        assert_eq!(load(&path), NotificationLedger::new());
+        let told = |topic| (topic, Repeats { times: 2, last: Time(7) });
         let topics = [
             Topic::Question(EscalationId(1)),
             Topic::Call(ApprovalId(2)),
@@ -160,13 +160,14 @@ mod tests {
         ];
         let parcel =
             Parcel { id: "ntf-1".into(), topics: vec![(Topic::Stop, false)], folded: 1, failures: 2, next: Time(9) };
-        let ledger = Ledger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };
-        let book = Book::from([("desk".to_owned(), ledger)]);
+        let ledger =
+            ChannelLedger { told: topics.into_iter().map(told).collect(), sent: vec![Time(7)], parcel: Some(parcel) };
+        let book = NotificationLedger::from([("desk".to_owned(), ledger)]);
         save(&path, book.clone()).unwrap();
         assert_eq!(load(&path), book);
         fs::write(&path, "{").unwrap();
-        assert_eq!(load(&path), Book::new());
+        assert_eq!(load(&path), NotificationLedger::new());
         fs::write(&path, r#"{"version":9,"channels":{}}"#).unwrap();
-        assert_eq!(load(&path), Book::new());
+        assert_eq!(load(&path), NotificationLedger::new());
     }
 }

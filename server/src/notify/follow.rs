@@ -18,8 +18,8 @@ use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
 use crate::broker::Live;
 use crate::calls::{Context, desk, ended};
-use crate::edges::Fault;
-use crate::metrics::Told;
+use crate::edges::ApiError;
+use crate::metrics::NotificationOutcome;
 use crate::views;
 
 /// Entries read in one step.
@@ -122,7 +122,7 @@ impl Follower {
     }
 
     /// Asks the state what waits.
-    async fn look(&mut self) -> Result<(), Fault> {
+    async fn look(&mut self) -> Result<(), ApiError> {
         let look = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()), unread(live));
         type Looked = (Seq, BTreeMap<Topic, Waiting>, BTreeSet<Seq>);
         let (seq, waiting, unread): Looked = self.ctx.handle.query(look).await?;
@@ -185,7 +185,7 @@ impl Follower {
             match self.notification(place, &parcel, now).await {
                 Ok(Some(told)) => {
                     let channel = Arc::clone(&self.channels[place]);
-                    self.ctx.handle.metrics().told(place, Told::Folded(parcel.folded));
+                    self.ctx.handle.metrics().told(place, NotificationOutcome::Folded(parcel.folded));
                     self.sends.spawn(async move { (place, send(&channel, &told).await) });
                 }
                 // All of it was settled in this moment.
@@ -206,11 +206,11 @@ impl Follower {
         let channel = &self.channels[place].name;
         match result {
             Ok(()) => {
-                self.ctx.handle.metrics().told(place, Told::Sent);
+                self.ctx.handle.metrics().told(place, NotificationOutcome::Sent);
                 tracing::info!(channel, "notified");
             }
             Err(reason) => {
-                self.ctx.handle.metrics().told(place, Told::Failed);
+                self.ctx.handle.metrics().told(place, NotificationOutcome::Failed);
                 match next {
                     Next::Again | Next::Done => tracing::warn!(channel, reason, "not notified; it is tried again"),
                     Next::GivenUp => tracing::error!(channel, reason, "not notified, and given up"),
@@ -230,7 +230,7 @@ impl Follower {
     }
 
     /// What a parcel says; `None` where nothing of it waits any more.
-    async fn notification(&self, place: usize, parcel: &Parcel, now: Time) -> Result<Option<Notification>, Fault> {
+    async fn notification(&self, place: usize, parcel: &Parcel, now: Time) -> Result<Option<Notification>, ApiError> {
         let channel = &self.channels[place];
         let listed: Vec<Topic> = parcel.topics.iter().take(ITEMS_MAX).map(|(topic, _)| *topic).collect();
         let found = self.found(&listed).await?;
@@ -265,7 +265,7 @@ impl Follower {
         Ok(Some(Notification::waiting(named, channel, (severity, counts), items, (parcel.folded, console))))
     }
 
-    async fn found(&self, topics: &[Topic]) -> Result<Found, Fault> {
+    async fn found(&self, topics: &[Topic]) -> Result<Found, ApiError> {
         let noted: Vec<Topic> = topics.iter().filter(|topic| matches!(topic, Topic::Note(_))).copied().collect();
         let wanted = topics.to_vec();
         let look = move |live: &Live<'_>| {

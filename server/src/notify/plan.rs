@@ -12,7 +12,7 @@ use lastword_proto::fact::{Control, EscalationCause, Scope};
 use lastword_proto::state::{ApprovalState, EscalationState, IncidentOn, Running};
 use lastword_proto::{Fact, Seq, State, Time};
 
-use super::book::{Book, Ledger, Parcel, Told, Topic};
+use super::book::{ChannelLedger, NotificationLedger, Parcel, Repeats, Topic};
 use super::channel::Severity;
 
 const MINUTE_MS: u64 = 60_000;
@@ -107,7 +107,7 @@ impl Waiting {
     }
 
     /// When a channel is to hear of it, having heard what it has.
-    fn ready(&self, rules: &Rules, told: Option<&Told>) -> Option<Time> {
+    fn ready(&self, rules: &Rules, told: Option<&Repeats>) -> Option<Time> {
         let Some(told) = told else { return self.reaches(rules.minimum) };
         if told.times >= TIMES_MAX || !self.repeats {
             return None;
@@ -154,14 +154,14 @@ pub(super) enum Next {
 pub(super) struct Plan {
     rules: Vec<Rules>,
     waiting: BTreeMap<Topic, Waiting>,
-    book: Book,
+    book: NotificationLedger,
     /// Channels that are sending, by their place.
     busy: BTreeSet<usize>,
 }
 
 impl Plan {
     /// A plan for these channels; what the book has of others is forgotten.
-    pub(super) fn new(rules: Vec<Rules>, mut book: Book) -> Self {
+    pub(super) fn new(rules: Vec<Rules>, mut book: NotificationLedger) -> Self {
         book.retain(|name, _| rules.iter().any(|rules| rules.name == *name));
         for rules in &rules {
             book.entry(rules.name.clone()).or_default();
@@ -170,7 +170,7 @@ impl Plan {
     }
 
     /// What is to be kept over a restart.
-    pub(super) const fn book(&self) -> &Book {
+    pub(super) const fn book(&self) -> &NotificationLedger {
         &self.book
     }
 
@@ -255,7 +255,7 @@ impl Plan {
     }
 
     /// The end of the window that is open.
-    fn closing(&self, rules: &Rules, ledger: &Ledger) -> Option<Time> {
+    fn closing(&self, rules: &Rules, ledger: &ChannelLedger) -> Option<Time> {
         let closing = self.waiting.iter().filter_map(|(topic, waiting)| {
             let ready = waiting.ready(rules, ledger.told.get(topic))?;
             waiting.closing(ready, rules)
@@ -279,8 +279,8 @@ impl Plan {
         } else if !fresh.is_empty() {
             let held_back = closing.is_some_and(|closing| released(rules, ledger) > Some(closing));
             for (topic, _) in &fresh {
-                let told = ledger.told.entry(*topic).or_insert(Told { times: 0, last: now });
-                *told = Told { times: told.times + 1, last: now };
+                let told = ledger.told.entry(*topic).or_insert(Repeats { times: 0, last: now });
+                *told = Repeats { times: told.times + 1, last: now };
             }
             ledger.sent.retain(|at| now.since(*at) < HOUR_MS);
             ledger.sent.push(now);
@@ -335,7 +335,7 @@ impl Plan {
 }
 
 /// When the hour's notifications are no longer used up; `None` where they are not.
-fn released(rules: &Rules, ledger: &Ledger) -> Option<Time> {
+fn released(rules: &Rules, ledger: &ChannelLedger) -> Option<Time> {
     let before = ledger.sent.len().checked_sub(rules.hourly_max)?;
     ledger.sent.get(before).map(|sent| sent.plus(HOUR_MS))
 }

@@ -16,7 +16,7 @@ fn rules(name: &str, minimum: Severity) -> Rules {
 }
 
 fn plan() -> Plan {
-    Plan::new(vec![rules("desk", Severity::Normal)], Book::new())
+    Plan::new(vec![rules("desk", Severity::Normal)], NotificationLedger::new())
 }
 
 fn at(ms: u64) -> Time {
@@ -135,7 +135,8 @@ fn a_held_call_with_little_time_is_told_in_time_and_not_again() {
 
 #[test]
 fn a_channel_hears_of_nothing_below_its_minimum() {
-    let mut plan = Plan::new(vec![rules("pager", Severity::Urgent), rules("all", Severity::Low)], Book::new());
+    let mut plan =
+        Plan::new(vec![rules("pager", Severity::Urgent), rules("all", Severity::Low)], NotificationLedger::new());
     plan.hear(Seq(0), at(0), &caused(1, EscalationCause::TimedOut));
     plan.hear(Seq(0), at(0), &question(2));
     plan.hear(Seq(0), at(0), &call(1, 0, 10 * MINUTE_MS));

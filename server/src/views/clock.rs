@@ -2,11 +2,11 @@
 
 use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, rfc3339};
 
-use crate::clock::Standing;
+use crate::clock::ClockStatus;
 
 /// The broker's clock beside the machine's.
-pub(crate) fn clock(standing: Standing) -> ClockView {
-    let Standing { broker, difference_ms, state } = standing;
+pub(crate) fn clock(standing: ClockStatus) -> ClockView {
+    let ClockStatus { broker, difference_ms, state } = standing;
     ClockView {
         broker: rfc3339(broker),
         wall: rfc3339(lastword_proto::Time(broker.0.saturating_add_signed(difference_ms))),
@@ -17,12 +17,12 @@ pub(crate) fn clock(standing: Standing) -> ClockView {
 }
 
 /// Whether the server takes calls.
-pub(crate) fn ready(ready: bool, standing: Standing, disk: DiskSpace) -> ReadyView {
+pub(crate) fn ready(ready: bool, standing: ClockStatus, disk: DiskSpace) -> ReadyView {
     ReadyView { ready, clock: clock(standing), disk }
 }
 
 /// What a difference is and what to do about it, where it is more than a minute.
-pub(crate) fn note(Standing { difference_ms, state, .. }: Standing) -> Option<String> {
+pub(crate) fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Option<String> {
     let (side, rest) = match state {
         ClockState::InStep => return None,
         ClockState::CatchingUp => {

@@ -7,7 +7,8 @@ use lastword_proto::State;
 use lastword_proto::ids::{ConvId, GrantId};
 use lastword_proto::state::{Conversation, Grant};
 use lastword_proto::wire::{
-    ConversationSummary, ConversationView, Counters, Distance, GrantView, Standing, StoredMessage, TreeNode, rfc3339,
+    ConversationStatus, ConversationSummary, ConversationView, Counters, Distance, GrantView, StoredMessage, TreeNode,
+    rfc3339,
 };
 
 /// A conversation in a list.
@@ -61,8 +62,8 @@ pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
 }
 
 /// How a conversation stands.
-pub(crate) fn standing(state: &State, conv: &Conversation) -> Standing {
-    Standing::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
+pub(crate) fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
+    ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
 }
 
 /// A conversation with its grants and without its messages.

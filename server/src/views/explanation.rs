@@ -3,7 +3,7 @@
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
 use lastword_proto::state::{Agent, IncidentOn, Running};
-use lastword_proto::wire::{Distance, GrantView, Hold, Link, Problem, RefusedSend, StoredMessage};
+use lastword_proto::wire::{CausalLink, Distance, GrantView, Hold, Problem, RefusedSend, StoredMessage};
 use lastword_proto::{Fact, Message, Seq, State};
 
 use super::conversations::{distance, grant, own_limits};
@@ -11,7 +11,7 @@ use crate::edges::record_id;
 
 /// Where something stands: as much of it as is known.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct ExplainContext {
     /// The task in which it was sent, or would be.
     pub(crate) task: Option<TaskId>,
     /// Its conversation.
@@ -22,7 +22,7 @@ pub(crate) struct Standing {
     pub(crate) agent: Option<AgentId>,
 }
 
-impl Standing {
+impl ExplainContext {
     /// Of a message: the task that sent it is the one whose turn its cause opened.
     pub(crate) fn of(state: &State, message: &Message) -> Self {
         let to = if let lastword_proto::fact::Recipient::One(agent) = message.to { Some(agent) } else { None };
@@ -130,8 +130,8 @@ fn sender_task(state: &State, agent: AgentId, cause: Seq) -> Option<TaskId> {
 }
 
 /// A message as a link of a chain.
-pub(crate) fn link(message: StoredMessage) -> Link {
-    Link {
+pub(crate) fn link(message: StoredMessage) -> CausalLink {
+    CausalLink {
         id: message.id,
         from: message.from,
         to: message.to,

@@ -6,7 +6,7 @@ use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, I
 use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Refusal, State};
 
-use super::explanation::Standing;
+use super::explanation::ExplainContext;
 
 /// What holds a task, or one that works for it.
 pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
@@ -16,7 +16,7 @@ pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
     let mut add = |held: Option<HeldBy>| found.extend(held.filter(|held| !found.contains(held)));
     for task in &below {
         let Some(agent) = state.tasks.get(task).map(|task| task.agent) else { continue };
-        for hold in Standing::in_task(state, Some(*task), agent).holds(state) {
+        for hold in ExplainContext::in_task(state, Some(*task), agent).holds(state) {
             add(of_hold(state, &hold));
         }
         add(of_rest(state, *task));

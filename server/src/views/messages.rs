@@ -12,7 +12,7 @@ use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
 
 use super::words::{self, json};
 use crate::broker::{Handle, Live};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// A message, and the names that only the state knows.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub(crate) struct Labels {
 }
 
 /// Messages by position, with texts from memory or from the log; those that are none are left out.
-pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, Fault> {
+pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
     let entries = handle.entries(seqs).await?;
     let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| earlier_of(entry)).collect();
     let earlier: BTreeMap<Seq, Arc<Entry>> = handle.entries(earlier).await?.into_iter().collect();

@@ -12,7 +12,7 @@ use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State};
 use super::messages::{label, stored};
 use super::words;
 use crate::broker::{Handle, Live};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// A notice as it is worded, before it has to fit with others into a delivery.
 pub(crate) struct Worded {
@@ -23,7 +23,7 @@ pub(crate) struct Worded {
 }
 
 /// Notices by position.
-pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, Fault> {
+pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, ApiError> {
     if seqs.is_empty() {
         return Ok(Vec::new());
     }
@@ -86,10 +86,10 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
     }
 }
 
-type Told = (NoticeKind, String, Option<String>, String);
+type FactNotice = (NoticeKind, String, Option<String>, String);
 
 /// The facts that are told though they are no messages.
-fn told(state: &State, fact: &Fact) -> Option<Told> {
+fn told(state: &State, fact: &Fact) -> Option<FactNotice> {
     told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact))
 }
 
@@ -98,7 +98,7 @@ fn system() -> String {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_work(state: &State, fact: &Fact) -> Option<Told> {
+fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::Late { turn, agent, body } => {
@@ -126,7 +126,7 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<Told> {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_limits(state: &State, fact: &Fact) -> Option<Told> {
+fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::Warned { place, crossing, turns } => {
@@ -176,7 +176,7 @@ fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
-fn told_of_decisions(state: &State, fact: &Fact) -> Option<Told> {
+fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::EscalationNoted { escalation, by, body } => {

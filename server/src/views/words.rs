@@ -1,6 +1,6 @@
 //! Sentences that the broker says itself. The core has none; a model reads these.
 
-use lastword_proto::fact::{Met, Outcome};
+use lastword_proto::fact::{EndReason, Met};
 use lastword_proto::state::IncidentOn;
 use lastword_proto::{AnswerStatus, Code, State};
 use serde_json::Value;
@@ -43,32 +43,32 @@ pub(crate) fn unattended(percent: u64) -> String {
 }
 
 /// The body of an answer that the broker gave itself: what happened, and what to do now (Q3, Q6).
-pub(crate) const fn outcome(status: AnswerStatus, cause: Outcome) -> &'static str {
+pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static str {
     match cause {
-        Outcome::NobodyLeft => {
+        EndReason::NobodyLeft => {
             "No agent is left that could do this. Do the work yourself now, and do not send this request again."
         }
-        Outcome::NotAcknowledged => {
+        EndReason::NotAcknowledged => {
             "Nobody took this request in time, twice; a human was told. Do the work yourself now, and do not send this \
              request again."
         }
-        Outcome::LeaseLost => {
+        EndReason::LeaseLost => {
             "The agent stopped while it worked on this, twice; a human was told. Do the work yourself now, and do not \
              send this request again."
         }
-        Outcome::Deadline => "The time for this request is over. Do the work yourself, or finish with what you have.",
-        Outcome::GrantExpired => "The time of the whole work is over. Finish with what you have.",
-        Outcome::Unanswered => {
+        EndReason::Deadline => "The time for this request is over. Do the work yourself, or finish with what you have.",
+        EndReason::GrantExpired => "The time of the whole work is over. Finish with what you have.",
+        EndReason::Unanswered => {
             "No human answered the question of the agent in time. Do the work yourself, or finish with what you have."
         }
-        Outcome::Cancelled => "This request was cancelled. Go on without it.",
-        Outcome::AskerEnded => "The work for which this was asked has ended. Stop working on it.",
-        Outcome::Stopped => "A human stopped this. Do not try it again; finish with what you have.",
-        Outcome::RecipientGone => {
+        EndReason::Cancelled => "This request was cancelled. Go on without it.",
+        EndReason::AskerEnded => "The work for which this was asked has ended. Stop working on it.",
+        EndReason::Stopped => "A human stopped this. Do not try it again; finish with what you have.",
+        EndReason::RecipientGone => {
             "The agent was removed before it answered. Ask another one, or do the work yourself now."
         }
-        Outcome::Empty => "The agent ended without an answer. Do the work yourself, or go on without it.",
-        Outcome::Answered => answered(status),
+        EndReason::Empty => "The agent ended without an answer. Do the work yourself, or go on without it.",
+        EndReason::Answered => answered(status),
     }
 }
 

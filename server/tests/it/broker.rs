@@ -12,7 +12,7 @@ use lastword_proto::state::Running;
 use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_server::identity::{Secret, TurnSigner};
 use lastword_server::{Handle, Live, Unserved, boot};
-use lastword_store::{AppendError, Fault, Log, MemoryLog, ReadError, Reader, SnapshotError};
+use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, ReadError, Reader, SnapshotError};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
@@ -50,9 +50,11 @@ async fn refs(handle: &Handle) -> Vec<String> {
 
 #[tokio::test]
 async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_was_written() {
-    for (fault, reason) in
-        [(Fault::AmbiguousLost, "unknown"), (Fault::Unavailable, "start the server again"), (Fault::Conflict, "")]
-    {
+    for (fault, reason) in [
+        (InjectedFault::AmbiguousLost, "unknown"),
+        (InjectedFault::Unavailable, "start the server again"),
+        (InjectedFault::Conflict, ""),
+    ] {
         let log = MemoryLog::new();
         let (handle, thread) = start(&log);
         let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
@@ -87,7 +89,7 @@ async fn a_full_disk_refuses_writes_and_the_broker_goes_on_from_what_is_durable(
 
     let durable = log.last().unwrap();
     for n in 0..3 {
-        log.fail_next(Fault::Full);
+        log.fail_next(InjectedFault::Full);
         let lost = handle.submit(send(operator, &format!("LOST-{n}"))).await;
         assert_eq!(lost.err(), Some(Unserved::DiskLow { full: true }));
         assert_eq!(log.last().unwrap(), durable, "nothing was written");
@@ -117,7 +119,7 @@ async fn a_human_stops_a_workspace_on_a_full_disk() {
     let log = MemoryLog::new();
     let (handle, _thread) = start(&log);
     let operator = human(&handle, &Secret::token().unwrap()).await;
-    log.fail_next(Fault::Full);
+    log.fail_next(InjectedFault::Full);
     let lost = handle.submit(Input::OpenRoom(operator, Ref::new("ROOM").unwrap(), Vec::new(), None)).await;
     assert_eq!(lost.err(), Some(Unserved::DiskLow { full: true }));
     // The reserve has room for it.
@@ -160,7 +162,7 @@ async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_w
 
     let (handle, _thread) = start(&log);
     assert_eq!(handle.query(|live| live.state.conversations.len()).await, Ok(0), "nothing was promised");
-    assert!(handle.query(move |live| live.state.holds(operator)).await.unwrap());
+    assert!(handle.query(move |live| live.state.recognizes(operator)).await.unwrap());
 }
 
 /// A log whose appends wait until they are let through.

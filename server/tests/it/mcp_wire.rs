@@ -59,12 +59,12 @@ async fn read(world: &World, who: &str, uri: &str) -> Value {
 }
 
 /// What a stream tells, one message at a time.
-struct Told {
+struct EventReader {
     stream: Response,
     text: String,
 }
 
-impl Told {
+impl EventReader {
     async fn open(request: RequestBuilder) -> Self {
         let stream = request.send().await.unwrap();
         assert_eq!(stream.status(), 200);
@@ -127,8 +127,8 @@ impl<'a> Session<'a> {
         answer(self.named(call(self.world, self.who, method, &params))).await.is(200)
     }
 
-    async fn stream(&self) -> Told {
-        Told::open(self.request(Method::GET).header("accept", "text/event-stream")).await
+    async fn stream(&self) -> EventReader {
+        EventReader::open(self.request(Method::GET).header("accept", "text/event-stream")).await
     }
 }
 
@@ -233,7 +233,7 @@ async fn a_subscription_without_a_session_tells_of_each_new_delivery() {
     let world = World::with(&["kilo", "hive"]).await;
     let filter = json!({ "resourceSubscriptions": [INBOX, "lastword://limits"], "toolsListChanged": true });
     let request = newest(&world, "kilo", "subscriptions/listen", json!({ "notifications": filter }));
-    let mut told = Told::open(request).await;
+    let mut told = EventReader::open(request).await;
     let first = told.next().await.unwrap();
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
     assert_eq!(first["params"]["notifications"], json!({ "resourceSubscriptions": [INBOX] }));

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword_proto::Seq;
-use lastword_store::{AppendError, Fault, Log, MemoryLog, SqliteLog};
+use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, SqliteLog};
 
 use crate::sample::{long, note, notes};
 
@@ -166,7 +166,7 @@ fn everything_is_there_after_a_restart() {
 
 #[test]
 fn an_unknown_outcome_is_found_out_by_reading_the_tail() {
-    for (fault, written) in [(Fault::AmbiguousWritten, 2), (Fault::AmbiguousLost, 1)] {
+    for (fault, written) in [(InjectedFault::AmbiguousWritten, 2), (InjectedFault::AmbiguousLost, 1)] {
         let mut log = MemoryLog::new();
         let epoch = log.begin_epoch().unwrap();
         log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
@@ -181,9 +181,9 @@ fn an_unknown_outcome_is_found_out_by_reading_the_tail() {
 fn injected_faults_come_one_append_each() {
     let mut log = MemoryLog::new();
     let epoch = log.begin_epoch().unwrap();
-    log.fail_next(Fault::Conflict);
-    log.fail_next(Fault::Full);
-    log.fail_next(Fault::Unavailable);
+    log.fail_next(InjectedFault::Conflict);
+    log.fail_next(InjectedFault::Full);
+    log.fail_next(InjectedFault::Unavailable);
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Conflict { .. })));
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Full { .. })));
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Unavailable { .. })));

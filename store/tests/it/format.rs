@@ -8,9 +8,9 @@ use std::fs;
 use std::path::PathBuf;
 
 use lastword_proto::fact::{
-    AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EscalationCause, GrantEnd, Key, Kind, Latched, Lift,
-    Made, Message, Met, Outcome, Part, Place, Profile, Recipient, Rerun, Role, Schedule, Scope, Spend, Terms, TurnEnd,
-    WriteKind,
+    AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EndReason, EscalationCause, GrantEnd, Key, Kind,
+    Latched, Lift, Made, Message, Met, Part, Place, Profile, Recipient, Rerun, Role, Schedule, Scope, Spend, Terms,
+    TurnEnd, WriteKind,
 };
 use lastword_proto::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
@@ -105,7 +105,7 @@ fn the_numbers_that_stand_for_words_never_change() {
             }
         )*};
     }
-    list!(MessageType Priority AnswerStatus FinishStatus Kind Outcome Rerun TurnEnd GrantEnd Control Crossing Decision);
+    list!(MessageType Priority AnswerStatus FinishStatus Kind EndReason Rerun TurnEnd GrantEnd Control Crossing Decision);
     list!(ClaimMode EscalationCause Code Ruling Role WriteKind);
     // Each kind has a file part of its own, so that one may grow without moving the others.
     let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
@@ -440,7 +440,7 @@ fn terms() -> Terms {
 }
 
 fn answer() -> Answer {
-    let base = Answer::outcome(TaskId(6), AnswerStatus::Partial, Outcome::Cancelled);
+    let base = Answer::outcome(TaskId(6), AnswerStatus::Partial, EndReason::Cancelled);
     Answer { reason: Some("why".into()), completed: texts(), failed: texts(), earlier: Some(Seq(3)), ..base }
 }
 

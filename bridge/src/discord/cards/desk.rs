@@ -17,8 +17,8 @@ use tokio::time::sleep;
 
 use super::kept::Posted;
 use super::{Card, held_call, question};
-use crate::discord::book::{Book, lost};
-use crate::discord::bridge::Shared;
+use crate::discord::book::{BridgeStore, lost};
+use crate::discord::bridge::BridgeContext;
 use crate::discord::outbox::message;
 use crate::discord::rest::{Method, RestError};
 
@@ -27,16 +27,16 @@ const PACE: Duration = Duration::from_millis(200);
 
 /// What is to be looked at.
 #[derive(Debug, Default)]
-pub(crate) struct Desk {
+pub(crate) struct CardQueue {
     touched: Mutex<BTreeSet<String>>,
     ring: Notify,
     /// Held while somebody's click is carried out, so that the card that tells of it knows whose it was.
     pub(crate) settling: tokio::sync::Mutex<()>,
 }
 
-impl Desk {
+impl CardQueue {
     /// A desk that keeps its cards in this file.
-    pub(crate) fn new(book: &Book) -> rusqlite::Result<Self> {
+    pub(crate) fn new(book: &BridgeStore) -> rusqlite::Result<Self> {
         book.prepare_cards()?;
         Ok(Self::default())
     }
@@ -65,14 +65,14 @@ impl Desk {
     }
 
     /// Keeps the cards. Ends only where the broker refuses for good, or the bridge's own file can't be written.
-    pub(crate) async fn serve(shared: Arc<Shared>) -> ClientError {
+    pub(crate) async fn serve(shared: Arc<BridgeContext>) -> ClientError {
         match Self::keep(&shared).await {
             Ok(never) => match never {},
             Err(error) => error,
         }
     }
 
-    async fn keep(shared: &Shared) -> Result<std::convert::Infallible, ClientError> {
+    async fn keep(shared: &BridgeContext) -> Result<std::convert::Infallible, ClientError> {
         let desk = &shared.desk;
         for id in waiting(shared).await? {
             desk.touch(&id);
@@ -97,7 +97,7 @@ impl Desk {
 }
 
 /// Everything that waits for a human.
-async fn waiting(shared: &Shared) -> Result<Vec<String>, ClientError> {
+async fn waiting(shared: &BridgeContext) -> Result<Vec<String>, ClientError> {
     let broker = &shared.broker;
     let questions = broker.persist(|| broker.client.escalations()).await?.items;
     let calls = broker.persist(|| broker.client.approvals()).await?.items;
@@ -107,7 +107,7 @@ async fn waiting(shared: &Shared) -> Result<Vec<String>, ClientError> {
 }
 
 /// Posts the card of what waits, or says on it how it was settled.
-async fn look(shared: &Shared, id: &str) -> Result<(), ClientError> {
+async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
     let settling = shared.desk.settling.lock().await;
     let posted = shared.book.card(id).map_err(lost)?;
     let user = posted.and_then(|posted| posted.user);
@@ -139,7 +139,7 @@ async fn look(shared: &Shared, id: &str) -> Result<(), ClientError> {
 }
 
 /// Says on a card how it was settled, and takes its buttons away.
-async fn settle(shared: &Shared, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
+async fn settle(shared: &BridgeContext, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
     let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
     let rest = &shared.outbox.broker;
     let changed = shared.outbox.persist(|| rest.call(Method::Patch, path, Some(&change))).await;
@@ -148,7 +148,7 @@ async fn settle(shared: &Shared, id: &str, path: &str, card: &Card) -> Result<()
 }
 
 /// Posts a card, once; gives where the buttons are.
-async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
+async fn post(shared: &BridgeContext, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
     let (outbox, book) = (&shared.outbox, &shared.book);
     let Some(card) = book.begin_card(id, channel, card).map_err(lost)? else { return Ok(None) };
     let mut last = None;
@@ -174,14 +174,14 @@ async fn post(shared: &Shared, id: &str, channel: u64, card: &Card) -> Result<Op
     Ok(Some((channel, last)))
 }
 
-fn told(shared: &Shared, id: &str, done: Result<(), RestError>) {
+fn told(shared: &BridgeContext, id: &str, done: Result<(), RestError>) {
     if let Err(error) = done {
         shared.outbox.warn(&format!("the card of {id} is not as it should be. {error}"));
     }
 }
 
 /// Where a card goes: into the thread of its conversation, or of one from which that came; else into the home channel.
-async fn place(shared: &Shared, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
+async fn place(shared: &BridgeContext, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
     let Some(reference) = reference else { return Ok(shared.settings.home) };
     if let Some(place) = shared.threads.find(&shared.broker, reference, None).await? {
         let thread = shared.threads.thread(&place, "").await;

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension as _, params};
 
 use super::Card;
-use crate::discord::book::{Book, Kept};
+use crate::discord::book::{BridgeStore, Kept};
 
 const SCHEMA: &str = "
 -- Cards: the post with the buttons, and the Discord user who settled it, where it was done there.
@@ -29,7 +29,7 @@ pub(crate) struct Posted {
     pub(crate) user: Option<u64>,
 }
 
-impl Book {
+impl BridgeStore {
     /// Makes room for cards.
     pub(super) fn prepare_cards(&self) -> Kept<()> {
         self.db().execute_batch(SCHEMA)
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_card_is_posted_once_signed_and_settled() {
-        let book = Book::in_memory().unwrap();
+        let book = BridgeStore::in_memory().unwrap();
         book.prepare_cards().unwrap();
         assert_eq!(book.card("esc-1").unwrap(), None);
         let card = |text: &str| Card { parts: vec![text.to_owned()], rows: serde_json::json!([]), settled: false };

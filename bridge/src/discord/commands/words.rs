@@ -6,7 +6,7 @@ use lastword_proto::fact::Kind;
 use lastword_proto::state::{ApprovalState, EscalationState, Running};
 
 use super::NAME;
-use crate::broker::Broker;
+use crate::broker::RetryingClient;
 use crate::discord::interactions::within;
 use crate::discord::text::title;
 
@@ -19,7 +19,7 @@ const TREE_CHARS_MAX: usize = 5_000;
 const NO_REF: &str = "Give a `ref`, or ask in the thread of a conversation.";
 
 /// What goes on: in a conversation, or in the workspace.
-pub(super) async fn status(broker: &Broker, about: Option<&str>) -> Result<String, ClientError> {
+pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return workspace(broker).await };
     let view = within(broker, broker.client.conversation(reference)).await?;
     let held = if view.summary.latched { ", held by a limit: a human's word or `resume` lets it go on" } else { "" };
@@ -39,7 +39,7 @@ pub(super) async fn status(broker: &Broker, about: Option<&str>) -> Result<Strin
     Ok(text)
 }
 
-async fn workspace(broker: &Broker) -> Result<String, ClientError> {
+async fn workspace(broker: &RetryingClient) -> Result<String, ClientError> {
     let calls = within(broker, broker.client.approvals()).await?.items;
     let questions = within(broker, broker.client.escalations()).await?.items;
     let incidents = within(broker, broker.client.incidents()).await?.items;
@@ -95,7 +95,7 @@ fn distance(to: &Distance) -> String {
 }
 
 /// A conversation, each message under its cause.
-pub(super) async fn tree(broker: &Broker, about: Option<&str>) -> Result<String, ClientError> {
+pub(super) async fn tree(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return Ok(NO_REF.to_owned()) };
     let view = within(broker, broker.client.conversation(reference)).await?;
     Ok(drawn(&view))
@@ -137,7 +137,7 @@ fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
 }
 
 /// How far it is to each limit of a conversation and of its grants; else the numbers in force.
-pub(super) async fn limits(broker: &Broker, about: Option<&str>) -> Result<String, ClientError> {
+pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let rows = |limits: &[Distance]| -> Vec<String> {
         limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()
     };

@@ -75,12 +75,12 @@ impl JetStream {
         let last = match work {
             Work::Message => requests,
             Work::Exchange => {
-                let then = Then::Answer(answers.clone());
+                let then = OnDelivery::Answer(answers.clone());
                 consumers.spawn(self.consumer(requests, then).await?.run());
                 answers
             }
         };
-        consumers.spawn(self.consumer(last, Then::Done(waiting.clone())).await?.run());
+        consumers.spawn(self.consumer(last, OnDelivery::Done(waiting.clone())).await?.run());
         beside(load, consumers, |worker| {
             let wait = waiting.enter(worker);
             let message = payload(worker, load.body).into();
@@ -94,7 +94,7 @@ impl JetStream {
     }
 
     /// A consumer on a connection of its own.
-    async fn consumer(&self, stream: &str, then: Then) -> Result<Consumer, Failure> {
+    async fn consumer(&self, stream: &str, then: OnDelivery) -> Result<Consumer, Failure> {
         let client = connection(&self.url).await?;
         let context = jetstream::new(client.clone());
         let config = pull::Config { durable_name: Some(CONSUMER.into()), ..pull::Config::default() };
@@ -105,7 +105,7 @@ impl JetStream {
 
 /// What becomes of a message that is delivered; it is acknowledged either way.
 #[derive(Clone)]
-enum Then {
+enum OnDelivery {
     /// One of the same length is published to this subject, before the acknowledgement.
     Answer(String),
     /// Its worker goes on, after the acknowledgement.
@@ -116,7 +116,7 @@ struct Consumer {
     client: Client,
     context: Context,
     consumer: PullConsumer,
-    then: Then,
+    then: OnDelivery,
 }
 
 impl Consumer {
@@ -132,15 +132,15 @@ impl Consumer {
     }
 }
 
-async fn acknowledge(client: Client, context: Context, then: Then, message: Message) -> Result<(), Failure> {
-    if let Then::Answer(answers) = &then {
+async fn acknowledge(client: Client, context: Context, then: OnDelivery, message: Message) -> Result<(), Failure> {
+    if let OnDelivery::Answer(answers) = &then {
         let stored = context.publish(answers.clone(), message.payload.clone()).await.map_err(failed)?;
         stored.await.map_err(failed)?;
     }
     let reply = message.reply.clone().ok_or_else(|| Failure::unavailable("NATS gave a message without its reply"))?;
     // As `Message::double_ack`, which makes and drops a subscription for each.
     client.request(reply, "".into()).await.map_err(failed)?;
-    if let Then::Done(waiting) = then {
+    if let OnDelivery::Done(waiting) = then {
         waiting.acknowledged(&message.payload)?;
     }
     Ok(())

@@ -74,12 +74,12 @@ impl Streams {
         let last = match work {
             Work::Message => requests,
             Work::Exchange => {
-                let then = Then::Answer(answers.clone());
+                let then = OnDelivery::Answer(answers.clone());
                 consumers.spawn(self.consumer(requests, then, calls).await?.run());
                 answers
             }
         };
-        consumers.spawn(self.consumer(last, Then::Done(waiting.clone()), calls).await?.run());
+        consumers.spawn(self.consumer(last, OnDelivery::Done(waiting.clone()), calls).await?.run());
         beside(load, consumers, |worker| {
             let (mut calls, wait) = (calls.clone(), waiting.enter(worker));
             let message = payload(worker, load.body);
@@ -91,7 +91,12 @@ impl Streams {
         .await
     }
 
-    async fn consumer(&self, stream: &str, then: Then, calls: &MultiplexedConnection) -> Result<Consumer, Failure> {
+    async fn consumer(
+        &self,
+        stream: &str,
+        then: OnDelivery,
+        calls: &MultiplexedConnection,
+    ) -> Result<Consumer, Failure> {
         let mut reads = self.connection().await.map_err(failed)?;
         let () = reads.xgroup_create_mkstream(stream, GROUP, "0").await.map_err(failed)?;
         Ok(Consumer { reads, calls: calls.clone(), stream: stream.to_owned(), then })
@@ -100,7 +105,7 @@ impl Streams {
 
 /// What becomes of a message that is delivered; it is acknowledged either way.
 #[derive(Clone)]
-enum Then {
+enum OnDelivery {
     /// One of the same length is published to this stream, before the acknowledgement.
     Answer(String),
     /// Its worker goes on, after the acknowledgement.
@@ -112,7 +117,7 @@ struct Consumer {
     reads: MultiplexedConnection,
     calls: MultiplexedConnection,
     stream: String,
-    then: Then,
+    then: OnDelivery,
 }
 
 impl Consumer {
@@ -140,11 +145,11 @@ impl Consumer {
 async fn acknowledge(
     mut calls: MultiplexedConnection,
     stream: String,
-    then: Then,
+    then: OnDelivery,
     delivery: Vec<(String, Vec<u8>)>,
 ) -> Result<(), Failure> {
     let mut pipeline = redis::pipe();
-    if let Then::Answer(answers) = &then {
+    if let OnDelivery::Answer(answers) = &then {
         for (_, message) in &delivery {
             pipeline.xadd(answers, "*", &[(FIELD, message)]).ignore();
         }
@@ -155,7 +160,7 @@ async fn acknowledge(
     if acknowledged != ids.len() {
         return Err(Failure::unavailable(format!("Redis acknowledged {acknowledged} of {}", ids.len())));
     }
-    if let Then::Done(waiting) = then {
+    if let OnDelivery::Done(waiting) = then {
         delivery.iter().try_for_each(|(_, message)| waiting.acknowledged(message))?;
     }
     Ok(())

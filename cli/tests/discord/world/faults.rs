@@ -31,7 +31,7 @@ pub(crate) enum Mishap {
 
 /// A mishap that waits for the call that it fits.
 #[derive(Clone, Debug)]
-pub(crate) struct Fault {
+pub(crate) struct InjectedError {
     pub(crate) method: &'static str,
     /// A part of the path.
     pub(crate) path: String,
@@ -51,7 +51,8 @@ pub(crate) struct Hold {
 impl Discord {
     /// The first mishap that fits the call, which is then over.
     pub(crate) fn mishap(&mut self, method: &str, path: &str, bot: Option<Id>) -> Option<Mishap> {
-        let fits = |f: &Fault| f.method == method && path.contains(&f.path) && (f.bot.is_none() || f.bot == bot);
+        let fits =
+            |f: &InjectedError| f.method == method && path.contains(&f.path) && (f.bot.is_none() || f.bot == bot);
         let place = self.faults.iter().position(fits)?;
         self.faults.remove(place).map(|fault| fault.mishap)
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use serde_json::Value;
 
-use super::faults::{Call, Fault, Hold};
+use super::faults::{Call, Hold, InjectedError};
 use super::gateway::Session;
 
 /// A snowflake.
@@ -210,7 +210,7 @@ pub(crate) struct Discord {
     pub(crate) deaf: bool,
     /// Every call of the REST interface that came.
     pub(crate) calls: Vec<Call>,
-    pub(crate) faults: VecDeque<Fault>,
+    pub(crate) faults: VecDeque<InjectedError>,
     pub(crate) holds: Vec<Hold>,
     /// How many posts one bot may make in one channel in this many milliseconds.
     pub(crate) posts_per_window: (u32, u64),

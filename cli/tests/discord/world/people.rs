@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
-use super::World;
+use super::TestDiscord;
 use super::json as object;
 use super::model::{Bot, Channel, Discord, Id, Interaction, TEXT, User, Webhook, intent, kind, may};
 use super::posting::Draft;
@@ -62,7 +62,7 @@ impl Discord {
 }
 
 /// Who is there.
-impl World {
+impl TestDiscord {
     /// A human.
     pub(crate) fn human(&self, name: &str) -> Id {
         self.with(|discord| discord.user(name, false))
@@ -125,7 +125,7 @@ impl World {
 }
 
 /// What they do.
-impl World {
+impl TestDiscord {
     /// A human, or a bot that is not ours, posts.
     pub(crate) fn posts(&self, user: Id, channel: Id, content: &str) -> Id {
         self.post(user, channel, |_| {}, content)

@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use super::World;
-use super::faults::{Fault, Hold, Mishap};
+use super::TestDiscord;
+use super::faults::{Hold, InjectedError, Mishap};
 use super::gateway::Out;
 use super::json as object;
 use super::model::{Discord, Id, intent};
 
 /// The gateway.
-impl World {
+impl TestDiscord {
     fn to_sessions(&self, bot: Id, tell: impl Fn(&mut super::gateway::Session)) {
         self.with(|discord| discord.sessions.values_mut().filter(|s| s.bot == bot && s.line.is_some()).for_each(tell));
     }
@@ -68,7 +68,7 @@ impl World {
         });
     }
 
-    /// Cuts a bot's connection and lets none stay up, until [`World::mend`].
+    /// Cuts a bot's connection and lets none stay up, until [`TestDiscord::mend`].
     pub(crate) fn sever(&self, bot: Id) {
         self.with(|discord| discord.severed.insert(bot));
         self.cut(bot);
@@ -103,7 +103,7 @@ impl Discord {
 }
 
 /// The REST interface.
-impl World {
+impl TestDiscord {
     /// The next such call meets this.
     pub(crate) fn next_call(&self, method: &'static str, path: &str, mishap: Mishap) {
         self.next_call_of(None, method, path, mishap);
@@ -111,11 +111,11 @@ impl World {
 
     /// The next such call of this bot meets this.
     pub(crate) fn next_call_of(&self, bot: Option<Id>, method: &'static str, path: &str, mishap: Mishap) {
-        let fault = Fault { method, path: path.to_owned(), bot, mishap };
+        let fault = InjectedError { method, path: path.to_owned(), bot, mishap };
         self.with(|discord| discord.faults.push_back(fault));
     }
 
-    /// Such calls wait, before anything is done, until [`World::release`].
+    /// Such calls wait, before anything is done, until [`TestDiscord::release`].
     pub(crate) fn hold(&self, method: &'static str, path: &str) {
         let hold = Hold { method, path: path.to_owned(), waiting: 0 };
         self.with(|discord| discord.holds.push(hold));

@@ -11,12 +11,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::forms::Form;
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign_line, quantity};
 use super::session::Viewer;
 use crate::calls::{Context, registry};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// An agent's own limits: the name, the label, and how many of the limit's units make one of the field's.
 const FIELDS: [(&str, &str, u64); 7] = [
@@ -122,7 +122,7 @@ pub(super) async fn limit(
     State(ctx): State<Context>,
     Path(name): Path<String>,
     form: Form<BTreeMap<String, String>>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let known = registry::member(&ctx, viewer.caller, &name).await?.view.limits;
     let mut changed = BTreeMap::new();
@@ -134,7 +134,7 @@ pub(super) async fn limit(
         }
     }
     if changed.is_empty() {
-        return Err(Fault::new(Code::Malformed, "These are its limits already").into());
+        return Err(ApiError::new(Code::Malformed, "These are its limits already").into());
     }
     let patch = AgentPatch { actions: None, groups: None, turns_max: None, limits: Some(changed) };
     registry::amend(&ctx, viewer.caller, &name, patch).await?;
@@ -155,7 +155,7 @@ pub(super) async fn grant(
     State(ctx): State<Context>,
     Path(name): Path<String>,
     form: Form<More>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let cost_usd = match fields.cost_usd.trim() {
         "" => 0.0,
@@ -178,9 +178,9 @@ pub(super) async fn set_role(
     State(ctx): State<Context>,
     Path(name): Path<String>,
     form: Form<NewRole>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: NewRole { role } } = form;
-    let wrong = || Fault::new(Code::Malformed, format!("{role:?} isn't a role"));
+    let wrong = || ApiError::new(Code::Malformed, format!("{role:?} isn't a role"));
     let role = Role::from_word(&role).ok_or_else(wrong)?;
     registry::set_role(&ctx, viewer.caller, &name, role).await?;
     let words = html! { (foreign_line(&name)) " is " (role) " now." };
@@ -195,7 +195,7 @@ fn amount(value: u64, unit: u64) -> String {
 }
 
 /// What was typed into a field, in the limit's own units; an empty field is 0.
-fn units(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
+fn units(name: &str, text: &str, unit: u64) -> Result<u64, ApiError> {
     let wrong = || no_amount(name, text);
     let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
     let places = unit.ilog10() as usize;
@@ -207,8 +207,8 @@ fn units(name: &str, text: &str, unit: u64) -> Result<u64, Fault> {
     whole.checked_add(digits(&format!("{part:0<places$}"))?).ok_or_else(wrong)
 }
 
-fn no_amount(name: &str, text: &str) -> Fault {
-    Fault::new(Code::Malformed, format!("`{name}` isn't an amount: {text:?}"))
+fn no_amount(name: &str, text: &str) -> ApiError {
+    ApiError::new(Code::Malformed, format!("`{name}` isn't an amount: {text:?}"))
 }
 
 #[cfg(test)]

@@ -7,18 +7,18 @@ use lastword_proto::state::Running;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 use crate::calls::{Context, control, registry};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{Member, OpenTurn, fullest};
 
 /// `GET /agents`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let members = registry::members(&ctx, viewer.caller).await?;
     let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
@@ -93,7 +93,7 @@ pub(super) async fn one(
     State(ctx): State<Context>,
     viewer: Viewer,
     Path(name): Path<String>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let member = registry::member(&ctx, viewer.caller, &name).await?;
     let view = &member.view;
@@ -172,9 +172,9 @@ pub(super) async fn act(
     State(ctx): State<Context>,
     Path((name, verb)): Path<(String, String)>,
     form: Form<Nothing>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
-    let word = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let word = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
     let agent = registry::find(&ctx, &name).await?;
     control::control(&ctx, viewer.caller, Scope::Agent(agent), word).await?;
     let words = html! { (foreign_line(&name)) " is " (parts::done_word(word)) "." };

@@ -7,11 +7,11 @@ use lastword_proto::wire::ClockState;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::live::Topic;
 use super::session::Viewer;
 use crate::calls::{Context, clock as calls};
-use crate::clock::Standing;
+use crate::clock::ClockStatus;
 use crate::views;
 
 /// `GET /clock`: the notice, for whatever page is open.
@@ -20,7 +20,7 @@ pub(super) async fn standing(State(ctx): State<Context>, viewer: Viewer) -> Resp
 }
 
 /// `POST /clock/accept`.
-pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, Failed> {
+pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     calls::accept(&ctx, viewer.caller).await?;
     let words = html! { "The broker's clock is the system clock's." };
@@ -28,7 +28,7 @@ pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> R
 }
 
 /// Says that the clocks differ by more than a minute. It asks anew, for nothing tells of a clock that is set.
-pub(super) fn banner(viewer: &Viewer, standing: Standing) -> Markup {
+pub(super) fn banner(viewer: &Viewer, standing: ClockStatus) -> Markup {
     let note = views::note(standing);
     let accepts = matches!(standing.state, ClockState::CatchingUp | ClockState::Waiting);
     let button = html! { button.quiet type="submit" { "Accept the system clock" } };

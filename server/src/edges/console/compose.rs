@@ -10,14 +10,14 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::forms::{Form, filled};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::encoded;
 use super::session::Viewer;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Context, registry};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ComposeParams {
@@ -30,7 +30,7 @@ pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
     Query(params): Query<ComposeParams>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let members = registry::members(&ctx, viewer.caller).await?;
     let names = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
@@ -86,16 +86,16 @@ pub(super) struct Composed {
 }
 
 /// `POST /compose`: the request, and then its conversation.
-pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Result<Response, Failed> {
+pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let missing = |what: &str| Fault::new(Code::Malformed, format!("Say {what}"));
+    let missing = |what: &str| ApiError::new(Code::Malformed, format!("Say {what}"));
     let to = filled(&fields.to).ok_or_else(|| missing("to whom"))?;
     let body = filled(&fields.body).ok_or_else(|| missing("what you ask for"))?;
     let mut envelope = Envelope::new(MessageType::Request, to.trim(), &body);
     envelope.reference = filled(&fields.reference).map(|reference| reference.trim().to_owned());
     let mut draft = envelope.draft()?;
     if let Some(word) = filled(&fields.priority) {
-        let wrong = || Fault::new(Code::Malformed, format!("{word:?} is no priority"));
+        let wrong = || ApiError::new(Code::Malformed, format!("{word:?} is no priority"));
         draft.priority = Priority::from_word(&word).ok_or_else(wrong)?;
     }
     let next = match messages::send(&ctx, viewer.caller, draft, None).await? {

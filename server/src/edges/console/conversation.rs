@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use super::conversations::standing;
 use super::forms::Form;
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, time};
@@ -20,7 +20,7 @@ use super::session::Viewer;
 use super::{log, timeline, tree};
 use crate::calls::history;
 use crate::calls::{Context, audit, control as calls};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// How the history is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -48,7 +48,7 @@ pub(super) async fn page(
     viewer: Viewer,
     Path(reference): Path<String>,
     Query(params): Query<ViewParams>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let history = history::of(&ctx, viewer.caller, &reference).await?;
     let main = html! {
@@ -199,14 +199,14 @@ pub(super) async fn control(
     State(ctx): State<Context>,
     Path((reference, verb)): Path<(String, String)>,
     form: Form<More>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let conv = audit::find(&ctx, viewer.caller, &reference).await?;
     let words = if verb == "grant" {
         calls::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
         html! { "More was granted to " (foreign_line(&reference)) "." }
     } else {
-        let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+        let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
         calls::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
         html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
@@ -217,12 +217,12 @@ pub(super) async fn control(
     ))
 }
 
-fn more(fields: &More) -> Result<Extend, Fault> {
+fn more(fields: &More) -> Result<Extend, ApiError> {
     let read = |name: &str, text: &str| match text.trim() {
         "" => Ok(0),
-        text => {
-            text.parse::<u64>().map_err(|_| Fault::new(Code::Malformed, format!("`{name}` is no whole number: {text}")))
-        }
+        text => text
+            .parse::<u64>()
+            .map_err(|_| ApiError::new(Code::Malformed, format!("`{name}` is no whole number: {text}"))),
     };
     let hours = read("hours", &fields.hours)?;
     let grant = Some(fields.grant.trim()).filter(|id| !id.is_empty()).map(str::to_owned);
@@ -237,7 +237,7 @@ fn more(fields: &More) -> Result<Extend, Fault> {
     };
     let amounts = [more.messages, more.turns, more.agents, more.tokens, more.time_ms];
     if amounts.iter().all(|amount| *amount == 0) {
-        return Err(Fault::new(Code::Malformed, "Say how much more: of messages, turns, agents, tokens or hours"));
+        return Err(ApiError::new(Code::Malformed, "Say how much more: of messages, turns, agents, tokens or hours"));
     }
     Ok(more)
 }

@@ -3,10 +3,10 @@
 use axum::extract::{Query, State};
 use axum::response::Response;
 use lastword_proto::MessageType;
-use lastword_proto::wire::{ConversationView, Standing};
+use lastword_proto::wire::{ConversationStatus, ConversationView};
 use maud::{Markup, html};
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, bar, conversation, encoded, foreign_line, number, plural, time};
@@ -19,7 +19,7 @@ pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
     Query(params): Query<ListParams>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let listed = history::list(&ctx, viewer.caller, params.clone()).await?;
     let filtered = query(&ListParams { cursor: String::new(), ..params.clone() });
@@ -76,7 +76,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
             label { span { "Depth" } input type="number" name="depth" min="0" max="255" value=(params.depth); }
             label { span { "State" } select name="state" {
                 option value="" { "any" }
-                @for word in Standing::ALL.map(Standing::word) {
+                @for word in ConversationStatus::ALL.map(ConversationStatus::word) {
                     option value=(word) selected[word == params.state] { (word) }
                 }
             } }

@@ -11,12 +11,12 @@ use maud::{Markup, html};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::session::Viewer;
 use crate::calls::Context;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::edges::http::read;
 
 /// How the id of the place ends where a form tells what was refused.
@@ -41,14 +41,14 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
 
     async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
         let viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
-        let told = |fault: Fault| Failed(fault).into_response();
+        let told = |fault: ApiError| ErrorPage(fault).into_response();
         let bytes = read(request.into_body()).await.map_err(told)?;
         let Secret { forms } = fields(&bytes).map_err(told)?;
         // Another site can't know it, so how long a comparison takes tells it nothing: it never gets to see an answer.
         if forms != viewer.forms {
             ctx.handle.metrics().refuse(Code::Forbidden);
             let text = "This form was not made in your session. Load the page again and repeat it";
-            return Err(told(Fault::new(Code::Forbidden, text)));
+            return Err(told(ApiError::new(Code::Forbidden, text)));
         }
         Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })
     }
@@ -59,8 +59,8 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
 pub(super) struct Nothing {}
 
 /// The fields of a form's body.
-pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
-    serde_urlencoded::from_bytes(bytes).map_err(|error| Fault::new(Code::Malformed, format!("the form: {error}")))
+pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    serde_urlencoded::from_bytes(bytes).map_err(|error| ApiError::new(Code::Malformed, format!("the form: {error}")))
 }
 
 /// A field that was left empty is one that was not filled in. Browsers send line ends as two characters.

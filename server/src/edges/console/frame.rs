@@ -15,7 +15,7 @@ use super::forms::SAID;
 use super::layout;
 use super::parts::foreign_line;
 use crate::calls::Context;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// Nothing is loaded from elsewhere, nothing written into the page runs, and no other site shows it in a frame.
 pub(super) const POLICY: &str =
@@ -35,13 +35,13 @@ const HEADERS: [(HeaderName, &str); 7] = [
 
 /// A refusal on its way to its page.
 #[derive(Clone)]
-struct Refused(Fault);
+struct Refused(ApiError);
 
 /// Who asks is not signed in, or no longer.
 #[derive(Clone)]
 struct SignedOut;
 
-impl Fault {
+impl ApiError {
     /// The refusal as an answer of the console, which [`around`] makes a page of.
     fn told(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -52,15 +52,15 @@ impl Fault {
 }
 
 /// A call that was not done, told on a page.
-pub(super) struct Failed(pub(super) Fault);
+pub(super) struct ErrorPage(pub(super) ApiError);
 
-impl<F: Into<Fault>> From<F> for Failed {
+impl<F: Into<ApiError>> From<F> for ErrorPage {
     fn from(fault: F) -> Self {
         Self(fault.into())
     }
 }
 
-impl IntoResponse for Failed {
+impl IntoResponse for ErrorPage {
     fn into_response(self) -> Response {
         self.0.told()
     }
@@ -111,7 +111,7 @@ pub(super) async fn around(
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let mut response = if !reads && is_cross_site(request.headers()) {
         ctx.handle.metrics().refuse(Code::Forbidden);
-        Fault::new(Code::Forbidden, "The form was sent by a page of another site").told()
+        ApiError::new(Code::Forbidden, "The form was sent by a page of another site").told()
     } else {
         next.run(request).await
     };
@@ -132,7 +132,7 @@ fn with_headers(mut response: Response) -> Response {
 }
 
 /// A page for a browser that asks for something that is not here: where it can go on.
-pub(in crate::edges) fn nowhere(fault: &Fault) -> Response {
+pub(in crate::edges) fn nowhere(fault: &ApiError) -> Response {
     let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::NOT_FOUND);
     let main = html! {
         section.empty {
@@ -152,7 +152,7 @@ fn is_cross_site(headers: &HeaderMap) -> bool {
 }
 
 /// A page, or for a part of one a message in it that leaves the rest as it was.
-fn refused(status: StatusCode, fault: &Fault, partial: Partial) -> Response {
+fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
     let (title, detail) = (fault.0.title.clone(), fault.0.detail.clone());
     let hint = fault.0.hint.clone();
     if partial != Partial::No {

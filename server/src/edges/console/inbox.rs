@@ -13,17 +13,17 @@ use maud::{Markup, html};
 use serde::Deserialize;
 
 use super::forms::{Form, Nothing, filled};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign, foreign_line, links, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
 use crate::calls::{Context, desk, turns};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// `GET /`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let lists = decisions::list(&ctx, viewer.caller).await?;
     let waiting = lists.waiting.len() as u64;
@@ -195,12 +195,12 @@ pub(super) async fn answer(
     State(ctx): State<Context>,
     Path(id): Path<String>,
     form: Form<Answer>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let wanted = EscalationId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
+    let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
     let text = fields.option.or_else(|| filled(&fields.answer));
     if text.is_none() && fields.lift.is_none() {
-        return Err(Fault::new(Code::Malformed, "Write an answer, or choose one").into());
+        return Err(ApiError::new(Code::Malformed, "Write an answer, or choose one").into());
     }
     let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
     match desk::answer(&ctx, viewer.caller, wanted, &chosen).await {
@@ -219,10 +219,10 @@ pub(super) async fn answer(
 }
 
 /// Somebody else was faster: who, and with what.
-fn already(fault: &Fault, words: String) -> Failed {
+fn already(fault: &ApiError, words: String) -> ErrorPage {
     let mut fault = fault.clone();
     fault.0.detail = words;
-    Failed(fault)
+    ErrorPage(fault)
 }
 
 #[derive(Debug, Deserialize)]
@@ -238,10 +238,10 @@ pub(super) async fn decide(
     State(ctx): State<Context>,
     Path((id, verb)): Path<(String, String)>,
     form: Form<Decide>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let wanted = ApprovalId::parse(&id).ok_or_else(|| Fault::unknown(&id))?;
-    let decision = Verdict::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let wanted = ApprovalId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
+    let decision = Verdict::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
     let input = match fields.input.as_deref() {
         Some(text) if decision == Verdict::Edit => Some(parsed(text)?),
         Some(_) | None => None,
@@ -264,19 +264,20 @@ pub(super) async fn decide(
     }
 }
 
-fn parsed(text: &str) -> Result<serde_json::Value, Fault> {
-    let wrong = |error: serde_json::Error| Fault::new(Code::Malformed, format!("the arguments are no JSON: {error}"));
+fn parsed(text: &str) -> Result<serde_json::Value, ApiError> {
+    let wrong =
+        |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the arguments are no JSON: {error}"));
     serde_json::from_str(text).map_err(wrong)
 }
 
 /// `GET /waiting`: how many decisions wait, for whatever page is open.
-pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
     let waiting = decisions::waiting(&ctx).await?;
     Ok(Html(super::layout::waiting(waiting).into_string()).into_response())
 }
 
 /// `POST /unread/read`: takes the human's deliveries, as `lastword inbox` does.
-pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, Failed> {
+pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let mut read = 0;
     while turns::take(&ctx, viewer.caller, Duration::ZERO).await?.is_some() {

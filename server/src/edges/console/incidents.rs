@@ -9,7 +9,7 @@ use lastword_proto::wire::{IncidentView, LimitsView};
 use maud::{Markup, html};
 
 use super::conversation::amounts;
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, encoded, foreign_line, number, plural, time};
@@ -22,7 +22,7 @@ const LIFTED_MAX: usize = 50;
 const PARKED_MAX: usize = 12;
 
 /// `GET /incidents`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let incidents = control::incidents(&ctx, viewer.caller).await?.items;
     let limits = control::limits(&ctx).await?;

@@ -6,13 +6,13 @@ use lastword_proto::Time;
 use lastword_proto::state::Running;
 use maud::{DOCTYPE, Markup, html};
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::live::Topic;
 use super::parts::plural;
 use super::session::Viewer;
 use super::{assets, clock, parts, workspace};
 use crate::calls::{Context, control, decisions};
-use crate::clock::Standing;
+use crate::clock::ClockStatus;
 
 /// The pages that the navigation leads to, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub(super) struct Page<'a> {
 pub(super) struct Moment {
     /// The broker's time.
     pub(super) now: Time,
-    clock: Standing,
+    clock: ClockStatus,
     /// The last position that the page can show; hints go on behind it.
     seq: u64,
 }
@@ -102,7 +102,7 @@ pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
 
 impl Viewer {
     /// The page, or only what changes on it where the open page asks for that.
-    pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, Failed> {
+    pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, ErrorPage> {
         let markup = if self.partial {
             html! { title { (title(page.title)) } (main(self, &page)) }
         } else {

@@ -9,7 +9,7 @@ use lastword_proto::wire::{ApprovalRuleView, LimitView, LimitsView, rfc3339};
 use maud::{Markup, html};
 
 use super::agents::name_link;
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
@@ -18,7 +18,7 @@ use crate::calls::figures::{self, Reached, Week};
 use crate::calls::{Context, control};
 
 /// `GET /limits`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let limits = control::limits(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;

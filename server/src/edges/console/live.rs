@@ -136,7 +136,7 @@ impl Feed {
     }
 
     async fn fill(&mut self) -> Option<()> {
-        self.caller.again(&self.ctx.handle).ok()?;
+        self.caller.reauthenticate(&self.ctx.handle).ok()?;
         let now = *self.committed.borrow();
         if now.0 - self.last.0 > BEHIND_MAX {
             self.last = now;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::layout::Moment;
 use super::parts::{badge, conversation, excerpt, foreign_line, time};
-use crate::calls::history::{History, Line};
+use crate::calls::history::{History, HistoryEntry};
 
 /// The lines, newest last.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
@@ -15,7 +15,7 @@ pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     }
 }
 
-fn row(moment: &Moment, line: &Line, reference: &str) -> Markup {
+fn row(moment: &Moment, line: &HistoryEntry, reference: &str) -> Markup {
     let event = &line.event;
     html! {
         li id={ "line-" (event.seq) } tabindex="-1" data-row {
@@ -33,7 +33,7 @@ fn row(moment: &Moment, line: &Line, reference: &str) -> Markup {
     }
 }
 
-fn what(line: &Line) -> Markup {
+fn what(line: &HistoryEntry) -> Markup {
     if let Some(problem) = &line.refusal {
         return html! { (foreign_line(&problem.detail)) " " span.faint { "rule " (problem.rule) ", " code { (problem.code) } } };
     }

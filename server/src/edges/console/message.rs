@@ -5,20 +5,20 @@ use axum::response::Response;
 use lastword_proto::wire::{Problem, StoredMessage};
 use maud::{Markup, html};
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::parts::{badge, code, conversation, foreign, foreign_line, links, time};
 use super::session::Viewer;
 use super::{live, log};
 use crate::calls::Context;
-use crate::calls::history::{self, Line};
+use crate::calls::history::{self, HistoryEntry};
 
 /// `GET /messages/{id}`.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
     Path(id): Path<String>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let line = history::line(&ctx, viewer.caller, &id).await?;
     let main = match (&line.event.message, &line.refusal) {
@@ -51,7 +51,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if let Some(grant) = &message.grant { dt { "Grant" } dd { code { (grant) } } }
             @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
-            @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
+            @if !message.failed.is_empty() { dt { "ErrorPage" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
         @if message.body.is_empty() { p.faint { "It has no text." } } @else { (foreign(&message.body)) }
         @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
@@ -59,7 +59,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
     }
 }
 
-fn refused(moment: &Moment, line: &Line, problem: &Problem) -> Markup {
+fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
     let event = &line.event;
     let member = |name: &str| event.data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     html! {
@@ -80,7 +80,7 @@ fn refused(moment: &Moment, line: &Line, problem: &Problem) -> Markup {
     }
 }
 
-fn other(moment: &Moment, line: &Line) -> Markup {
+fn other(moment: &Moment, line: &HistoryEntry) -> Markup {
     let event = &line.event;
     html! {
         (heading(&event.kind.replace('_', " "), &html! { span.faint { "line " (event.seq) } }))

@@ -7,7 +7,7 @@ use lastword_proto::wire::rfc3339;
 use lastword_store::{CodeCount, Count};
 use maud::{Markup, html};
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{number, quantity};
@@ -16,7 +16,7 @@ use crate::calls::Context;
 use crate::calls::figures::{self, Figures};
 
 /// `GET /overview`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let figures = figures::figures(&ctx, viewer.caller).await?;
     let (sums, now) = (&figures.sums, &figures.standing);

@@ -5,7 +5,7 @@ use axum::response::{Html, IntoResponse, Response};
 use maud::html;
 use serde::Deserialize;
 
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::PLACES;
 use super::parts::{encoded, foreign_line};
 use super::session::Viewer;
@@ -25,7 +25,7 @@ pub(super) async fn list(
     State(ctx): State<Context>,
     viewer: Viewer,
     Query(params): Query<PaletteParams>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let wanted = params.q.trim().to_lowercase();
     let found = registry::named(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
     let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();

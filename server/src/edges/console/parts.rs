@@ -10,7 +10,7 @@ use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use crate::calls::decisions::Link;
+use crate::calls::decisions::RequestLink;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
 /// Bytes of a folded text in one block: a browser lays out those in sight only.
@@ -169,7 +169,7 @@ pub(super) fn conversation(reference: &str) -> Markup {
 }
 
 /// Who asked whom, from the root on.
-pub(super) fn links(chain: &[Link]) -> Markup {
+pub(super) fn links(chain: &[RequestLink]) -> Markup {
     html! {
         @for (index, link) in chain.iter().enumerate() {
             @if index > 0 { span.faint { " › " } }

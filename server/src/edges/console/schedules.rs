@@ -9,17 +9,17 @@ use serde::Deserialize;
 
 use super::agents::name_link;
 use super::forms::{Form, Nothing, filled};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::{Context, registry, schedules as calls};
 use crate::cron::Ticks;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// `GET /schedules`.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let schedules = calls::list(&ctx).await?.items;
     let members = registry::members(&ctx, viewer.caller).await?;
@@ -161,7 +161,7 @@ pub(super) struct Fields {
 }
 
 /// `POST /schedules`.
-pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Result<Response, Failed> {
+pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let trimmed = |text: &str| filled(text).map(|text| text.trim().to_owned());
     let new = NewSchedule {
@@ -183,7 +183,7 @@ pub(super) async fn act(
     State(ctx): State<Context>,
     Path((name, verb)): Path<(String, String)>,
     form: Form<Nothing>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let words = match verb.as_str() {
         "run" => {
@@ -194,7 +194,7 @@ pub(super) async fn act(
             calls::remove(&ctx, viewer.caller, &name).await?;
             html! { (foreign_line(&name)) " is removed." }
         }
-        _ => return Err(Fault::unknown(&verb).into()),
+        _ => return Err(ApiError::unknown(&verb).into()),
     };
     Ok(viewer.done(&words, "/schedules", &[Topic::Limits]))
 }

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::response::{IntoResponse as _, Response};
 use lastword_proto::fact::Role;
 
-use super::frame::{self, Failed};
+use super::frame::{self, ErrorPage};
 use crate::calls::{Caller, Context};
 use crate::identity::SESSION_MS;
 
@@ -33,7 +33,7 @@ impl FromRequestParts<Context> for Viewer {
         let session = ctx.handle.session(cookie).ok_or_else(frame::signed_out)?;
         let who = session.principal.agent();
         let known = ctx.handle.query(move |live| live.state.agent(who).map(|human| human.role)).await;
-        let role = known.map_err(|gone| Failed(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
+        let role = known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
             caller: Caller::of(&session),

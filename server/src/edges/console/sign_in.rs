@@ -10,12 +10,12 @@ use maud::html;
 use serde::Deserialize;
 
 use super::forms::{Form, Nothing, fields, filled};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout;
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
 use crate::calls::{Context, registry};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::edges::http::read;
 use crate::identity::{SESSION_MS, credential};
 
@@ -59,7 +59,7 @@ pub(super) async fn sign_in(
     State(ctx): State<Context>,
     headers: HeaderMap,
     request: Request,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let proof: Proof = fields(&read(request.into_body()).await?)?;
     let (token, principal) = match filled(&proof.code) {
         Some(code) => by_code(&ctx, &code).await?,
@@ -74,27 +74,27 @@ pub(super) async fn sign_in(
 
 type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
 
-async fn by_code(ctx: &Context, code: &str) -> Result<Proven, Fault> {
+async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
     if !ctx.sign_in.spend(code, ctx.handle.now()) {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
         let text = "This link was used already or is older than 15 minutes. Sign in with a token, or start the server again \
                     for a new link";
-        return Err(Fault::new(Code::Unauthenticated, text));
+        return Err(ApiError::new(Code::Unauthenticated, text));
     }
     let human = registry::operator(ctx).await?;
-    human.ok_or_else(|| Fault::new(Code::Unauthenticated, "There is no human in this workspace"))
+    human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "There is no human in this workspace"))
 }
 
-fn by_token(ctx: &Context, token: &str) -> Result<Proven, Fault> {
+fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
     let Some(principal) = ctx.handle.prove(token) else {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
-        return Err(Fault::new(Code::Unauthenticated, "Nobody here has this token"));
+        return Err(ApiError::new(Code::Unauthenticated, "Nobody here has this token"));
     };
     if !principal.is_human() {
         ctx.handle.metrics().refuse(Code::Forbidden);
         let text = "This is an agent's token. The console is for humans, who decide about what agents do: sign in with a \
                     human's token";
-        return Err(Fault::new(Code::Forbidden, text));
+        return Err(ApiError::new(Code::Forbidden, text));
     }
     Ok((credential(token), principal))
 }
@@ -108,7 +108,7 @@ fn within(next: Option<&str>) -> &str {
 }
 
 /// `POST /attend`: a person opened a page, as the page's script says once an hour at most (D12).
-pub(super) async fn attend(State(ctx): State<Context>, form: Form<Nothing>) -> Result<StatusCode, Failed> {
+pub(super) async fn attend(State(ctx): State<Context>, form: Form<Nothing>) -> Result<StatusCode, ErrorPage> {
     let Nothing {} = form.fields;
     registry::act(&ctx, form.viewer.caller.principal).await?;
     Ok(StatusCode::NO_CONTENT)

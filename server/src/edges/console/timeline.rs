@@ -5,7 +5,7 @@ use lastword_proto::visible::escape;
 use maud::{Markup, html};
 
 use super::layout::empty;
-use crate::calls::history::{History, Line};
+use crate::calls::history::{History, HistoryEntry};
 
 /// Between two lanes.
 const LANE: usize = 170;
@@ -19,7 +19,7 @@ const STEPS_MAX: usize = 300;
 /// What a row shows.
 enum Step<'a> {
     /// A message from one lane to another.
-    Message { from: usize, to: usize, line: &'a Line, class: &'static str },
+    Message { from: usize, to: usize, line: &'a HistoryEntry, class: &'static str },
     /// Something that happened at a lane.
     Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64 },
 }
@@ -65,7 +65,7 @@ fn lane(lanes: &mut Vec<String>, name: &str) -> usize {
     })
 }
 
-fn step<'a>(line: &'a Line, lanes: &mut Vec<String>) -> Option<Step<'a>> {
+fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>> {
     let event = &line.event;
     if let Some(message) = &event.message {
         let class = match message.kind {

@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::layout::{Moment, empty};
 use super::parts::{badge, conversation, excerpt, foreign_line, number, time};
 use super::work::{self, Work, duration};
-use crate::calls::history::{History, Line};
+use crate::calls::history::{History, HistoryEntry};
 use crate::views;
 
 type Works = BTreeMap<u64, Work>;
@@ -19,7 +19,7 @@ pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     let messages = history.lines.iter().filter_map(|line| line.event.message.clone()).collect();
     let works = work::of(&history.lines);
     let nodes = views::tree(messages);
-    let refused: Vec<&Line> = history.lines.iter().filter(|line| line.refusal.is_some()).collect();
+    let refused: Vec<&HistoryEntry> = history.lines.iter().filter(|line| line.refusal.is_some()).collect();
     if nodes.is_empty() && refused.is_empty() {
         return empty("No message is in it yet.", &html! {});
     }
@@ -78,7 +78,7 @@ fn spent(work: &Work) -> Markup {
     }
 }
 
-fn refusal(moment: &Moment, line: &Line) -> Markup {
+fn refusal(moment: &Moment, line: &HistoryEntry) -> Markup {
     html! {
         li data-row tabindex="-1" {
             (badge("refused")) " " b { (foreign_line(line.event.agent.as_deref().unwrap_or_default())) } " "

@@ -6,7 +6,7 @@ use lastword_proto::fact::{Fact, Part};
 use lastword_proto::ids::{TaskId, TurnId};
 use lastword_proto::{AnswerStatus, Time};
 
-use crate::calls::history::Line;
+use crate::calls::history::HistoryEntry;
 
 /// A request's work.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ impl Work {
 }
 
 /// The work of each request, by the position of its message.
-pub(super) fn of(lines: &[Line]) -> BTreeMap<u64, Work> {
+pub(super) fn of(lines: &[HistoryEntry]) -> BTreeMap<u64, Work> {
     let mut tasks: BTreeMap<TaskId, (u64, Work)> = BTreeMap::new();
     let mut turns: BTreeMap<TurnId, TaskId> = BTreeMap::new();
     for line in lines {

@@ -7,17 +7,17 @@ use lastword_proto::state::Running;
 use maud::{Markup, html};
 
 use super::forms::{Form, Nothing};
-use super::frame::Failed;
+use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::live::Topic;
 use super::parts::{done_word, plural};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::control::{self as calls, Workspace};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// `GET /workspace`: the question as a page of its own, where there are no scripts.
-pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let workspace = calls::workspace(&ctx).await?;
     let main = html! { (heading("The whole workspace", &html! {})) (question(&viewer, &workspace)) };
@@ -26,7 +26,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
 }
 
 /// `GET /workspace/question`: the same for the window that the red button opens.
-pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let workspace = calls::workspace(&ctx).await?;
     Ok(Html(question(&viewer, &workspace).into_string()).into_response())
 }
@@ -68,16 +68,16 @@ pub(super) async fn control(
     State(ctx): State<Context>,
     Path(verb): Path<String>,
     form: Form<Nothing>,
-) -> Result<Response, Failed> {
+) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
-    let control = Control::from_word(&verb).ok_or_else(|| Fault::unknown(&verb))?;
+    let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
     calls::control(&ctx, viewer.caller, Scope::Workspace, control).await?;
     let words = html! { "The workspace is " (done_word(control)) "." };
     Ok(viewer.done(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents]))
 }
 
 /// `GET /standing`: the banner, for whatever page is open.
-pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, Failed> {
+pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
     let running = calls::running(&ctx).await?;
     Ok(Html(banner(running).into_string()).into_response())
 }

@@ -10,9 +10,9 @@ use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, HumanP
 use super::conversations::word;
 use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, control, registry};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, Fault> {
+pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, ApiError> {
     registry::list(&ctx).await.map(Out)
 }
 
@@ -21,7 +21,7 @@ pub(super) async fn add(
     caller: Caller,
     Key(key): Key,
     Json(new): Json<NewAgent>,
-) -> Result<(StatusCode, Out<AgentToken>), Fault> {
+) -> Result<(StatusCode, Out<AgentToken>), ApiError> {
     caller.human()?;
     let new = NewAgent { key, ..new };
     Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
@@ -34,7 +34,7 @@ pub(super) async fn show(
     State(ctx): State<Context>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<Out<AgentView>, Fault> {
+) -> Result<Out<AgentView>, ApiError> {
     if name == OWN_NAME {
         return registry::own(&ctx, caller).await.map(Out);
     }
@@ -46,7 +46,7 @@ pub(super) async fn amend(
     caller: Caller,
     Path(name): Path<String>,
     Json(patch): Json<AgentPatch>,
-) -> Result<Out<AgentView>, Fault> {
+) -> Result<Out<AgentView>, ApiError> {
     registry::amend(&ctx, caller, &name, patch).await.map(Out)
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn remove(
     State(ctx): State<Context>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<StatusCode, Fault> {
+) -> Result<StatusCode, ApiError> {
     registry::remove(&ctx, caller, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -65,11 +65,11 @@ pub(super) async fn grant(
     caller: Caller,
     Path(name): Path<String>,
     Json(more): Json<AgentGrant>,
-) -> Result<Out<AgentView>, Fault> {
+) -> Result<Out<AgentView>, ApiError> {
     registry::grant(&ctx, caller, &name, more).await.map(Out)
 }
 
-pub(super) async fn humans(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, Fault> {
+pub(super) async fn humans(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, ApiError> {
     registry::humans(&ctx).await.map(Out)
 }
 
@@ -78,7 +78,7 @@ pub(super) async fn add_human(
     caller: Caller,
     Key(key): Key,
     Json(new): Json<NewHuman>,
-) -> Result<(StatusCode, Out<AgentToken>), Fault> {
+) -> Result<(StatusCode, Out<AgentToken>), ApiError> {
     caller.human()?;
     let new = NewAgent { key, ..NewAgent::from(new) };
     Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
@@ -89,7 +89,7 @@ pub(super) async fn amend_human(
     caller: Caller,
     Path(name): Path<String>,
     Json(patch): Json<HumanPatch>,
-) -> Result<Out<AgentView>, Fault> {
+) -> Result<Out<AgentView>, ApiError> {
     registry::set_role(&ctx, caller, &name, patch.role).await.map(Out)
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn verb(
     State(ctx): State<Context>,
     caller: Caller,
     Path((name, verb)): Path<(String, String)>,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     caller.human()?;
     if verb == "token" {
         return Ok((StatusCode::CREATED, Out(registry::rekey(&ctx, caller, &name).await?)).into_response());

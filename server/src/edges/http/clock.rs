@@ -5,12 +5,12 @@ use axum::extract::State;
 use lastword_proto::wire::ClockView;
 
 use crate::calls::{Caller, Context, clock};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 pub(super) async fn show(State(ctx): State<Context>, _caller: Caller) -> Out<ClockView> {
     Out(clock::show(&ctx))
 }
 
-pub(super) async fn accept(State(ctx): State<Context>, caller: Caller) -> Result<Out<ClockView>, Fault> {
+pub(super) async fn accept(State(ctx): State<Context>, caller: Caller) -> Result<Out<ClockView>, ApiError> {
     clock::accept(&ctx, caller).await.map(Out)
 }

@@ -11,13 +11,13 @@ use lastword_proto::wire::{
 use super::extract::{Json, Params};
 use crate::calls::audit::{self, ListParams};
 use crate::calls::{Caller, Context, control as calls, explain, tree};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 pub(super) async fn list(
     State(ctx): State<Context>,
     caller: Caller,
     Params(params): Params<ListParams>,
-) -> Result<Out<Page<ConversationSummary>>, Fault> {
+) -> Result<Out<Page<ConversationSummary>>, ApiError> {
     audit::conversations(&ctx, caller, params).await.map(Out)
 }
 
@@ -25,7 +25,7 @@ pub(super) async fn show(
     State(ctx): State<Context>,
     caller: Caller,
     Path(reference): Path<String>,
-) -> Result<Out<ConversationView>, Fault> {
+) -> Result<Out<ConversationView>, ApiError> {
     tree::conversation(&ctx, caller, &reference).await.map(Out)
 }
 
@@ -34,7 +34,7 @@ pub(super) async fn control(
     caller: Caller,
     Path((reference, verb)): Path<(String, String)>,
     Json(more): Json<Extend>,
-) -> Result<StatusCode, Fault> {
+) -> Result<StatusCode, ApiError> {
     caller.human()?;
     let conv = audit::find(&ctx, caller, &reference).await?;
     if verb == "grant" {
@@ -49,21 +49,21 @@ pub(super) async fn control_all(
     State(ctx): State<Context>,
     caller: Caller,
     Path(verb): Path<String>,
-) -> Result<StatusCode, Fault> {
+) -> Result<StatusCode, ApiError> {
     calls::control(&ctx, caller, Scope::Workspace, word(&verb)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// The control that a path names.
-pub(super) fn word(verb: &str) -> Result<Control, Fault> {
-    Control::from_word(verb).ok_or_else(|| Fault::unknown(verb))
+pub(super) fn word(verb: &str) -> Result<Control, ApiError> {
+    Control::from_word(verb).ok_or_else(|| ApiError::unknown(verb))
 }
 
 pub(super) async fn request(
     State(ctx): State<Context>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Out<RequestView>, Fault> {
+) -> Result<Out<RequestView>, ApiError> {
     calls::request(&ctx, caller, &id).await.map(Out)
 }
 
@@ -71,7 +71,7 @@ pub(super) async fn cancel(
     State(ctx): State<Context>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Out<RequestView>, Fault> {
+) -> Result<Out<RequestView>, ApiError> {
     calls::cancel(&ctx, caller, &id).await.map(Out)
 }
 
@@ -79,10 +79,10 @@ pub(super) async fn explain(
     State(ctx): State<Context>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Out<Explanation>, Fault> {
+) -> Result<Out<Explanation>, ApiError> {
     explain::explain(&ctx, caller, &id).await.map(Out)
 }
 
-pub(super) async fn incidents(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<IncidentView>>, Fault> {
+pub(super) async fn incidents(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<IncidentView>>, ApiError> {
     calls::incidents(&ctx, caller).await.map(Out)
 }

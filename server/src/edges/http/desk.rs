@@ -10,12 +10,12 @@ use lastword_proto::wire::{
 
 use super::extract::{Json, Key, Params, WaitParams, id};
 use crate::calls::{Caller, Context, desk};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 pub(super) async fn escalations(
     State(ctx): State<Context>,
     caller: Caller,
-) -> Result<Out<Page<EscalationView>>, Fault> {
+) -> Result<Out<Page<EscalationView>>, ApiError> {
     desk::escalations(&ctx, caller).await.map(Out)
 }
 
@@ -24,7 +24,7 @@ pub(super) async fn escalate(
     caller: Caller,
     Key(key): Key,
     Json(new): Json<NewEscalation>,
-) -> Result<(StatusCode, Out<EscalationView>), Fault> {
+) -> Result<(StatusCode, Out<EscalationView>), ApiError> {
     let new = NewEscalation { key, ..new };
     Ok((StatusCode::CREATED, Out(desk::escalate(&ctx, caller, new).await?)))
 }
@@ -33,10 +33,10 @@ pub(super) async fn escalation(
     State(ctx): State<Context>,
     caller: Caller,
     Path(text): Path<String>,
-) -> Result<Out<EscalationView>, Fault> {
+) -> Result<Out<EscalationView>, ApiError> {
     let id = id(&text, EscalationId::parse)?;
     let all = desk::escalations(&ctx, caller).await?.items;
-    all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| Fault::unknown(&text))
+    all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| ApiError::unknown(&text))
 }
 
 pub(super) async fn answer(
@@ -44,11 +44,11 @@ pub(super) async fn answer(
     caller: Caller,
     Path(text): Path<String>,
     Json(answer): Json<EscalationAnswer>,
-) -> Result<Out<EscalationView>, Fault> {
+) -> Result<Out<EscalationView>, ApiError> {
     desk::answer(&ctx, caller, id(&text, EscalationId::parse)?, &answer).await.map(Out)
 }
 
-pub(super) async fn approvals(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, Fault> {
+pub(super) async fn approvals(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, ApiError> {
     let page = desk::approvals(&ctx, caller).await?;
     ctx.shown.remember_views(caller.principal.agent(), &page.items);
     Ok(Out(page))
@@ -59,7 +59,7 @@ pub(super) async fn hold(
     caller: Caller,
     Key(key): Key,
     Json(call): Json<HeldCall>,
-) -> Result<(StatusCode, Out<ApprovalView>), Fault> {
+) -> Result<(StatusCode, Out<ApprovalView>), ApiError> {
     let call = HeldCall { key, ..call };
     Ok((StatusCode::CREATED, Out(desk::hold(&ctx, caller, call).await?)))
 }
@@ -69,7 +69,7 @@ pub(super) async fn approval(
     caller: Caller,
     Path(text): Path<String>,
     Params(params): Params<WaitParams>,
-) -> Result<Out<ApprovalView>, Fault> {
+) -> Result<Out<ApprovalView>, ApiError> {
     let wait = params.wait()?.unwrap_or_default();
     let view = desk::approval(&ctx, caller, id(&text, ApprovalId::parse)?, wait).await?;
     ctx.shown.remember_views(caller.principal.agent(), [&view]);
@@ -81,7 +81,7 @@ pub(super) async fn decide(
     caller: Caller,
     Path(text): Path<String>,
     Json(decision): Json<DecideApproval>,
-) -> Result<Out<ApprovalView>, Fault> {
+) -> Result<Out<ApprovalView>, ApiError> {
     desk::decide(&ctx, caller, id(&text, ApprovalId::parse)?, decision).await.map(Out)
 }
 
@@ -90,6 +90,6 @@ pub(super) async fn spend(
     caller: Caller,
     Path(text): Path<String>,
     Json(call): Json<UseApproval>,
-) -> Result<Out<ApprovalView>, Fault> {
+) -> Result<Out<ApprovalView>, ApiError> {
     desk::spend(&ctx, caller, id(&text, ApprovalId::parse)?, call).await.map(Out)
 }

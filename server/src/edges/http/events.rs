@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views::{self, EventDraft};
 
 /// Entries turned into events in one step.
@@ -42,7 +42,7 @@ pub(super) async fn events(
     caller: Caller,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let after = match headers.get("last-event-id") {
         Some(value) => {
             let wrong = || FieldError::new("Last-Event-ID", "is no position");
@@ -107,7 +107,7 @@ impl Feed {
     }
 
     async fn fill(&mut self) -> Option<()> {
-        self.caller.again(&self.ctx.handle).ok()?;
+        self.caller.reauthenticate(&self.ctx.handle).ok()?;
         let entries = self.ctx.handle.read(Seq(self.last.0 + 1), BATCH_MAX).await.ok()?;
         self.last = entries.last().map_or(self.last, |(seq, _)| *seq);
         let who = self.caller.principal;

@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::REQUEST_BYTES_MAX;
 use crate::calls::{Caller, Context, WAIT_MAX};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// Deepest nesting of a JSON body that is parsed, whatever `payload_depth_max` says: the parser recurses.
 const JSON_DEPTH_MAX: u64 = 120;
@@ -26,15 +26,15 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 pub(super) const TURN_HEADER: &str = "lastword-turn";
 
 impl FromRequestParts<Context> for Caller {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, ApiError> {
         caller(ctx, &parts.headers)
     }
 }
 
 /// Who calls, by the request's headers.
-pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, Fault> {
+pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
     let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
@@ -46,7 +46,7 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, Fault
 }
 
 /// The key that makes a retry the same call (Q1).
-pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, Fault> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
     let text = key.to_str().map_err(|e| wrong(&e))?.trim_matches('"');
@@ -57,9 +57,9 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
 pub(super) struct Key(pub(super) Option<RequestId>);
 
 impl FromRequestParts<Context> for Key {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, Fault> {
+    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, ApiError> {
         idempotency_key(&parts.headers).map(Self)
     }
 }
@@ -68,10 +68,10 @@ impl FromRequestParts<Context> for Key {
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, Fault> {
-        let wrong = |error: &dyn std::fmt::Display| Fault::new(Code::Malformed, format!("the query: {error}"));
+    async fn from_request_parts(parts: &mut Parts, _ctx: &Context) -> Result<Self, ApiError> {
+        let wrong = |error: &dyn std::fmt::Display| ApiError::new(Code::Malformed, format!("the query: {error}"));
         match Query::try_from_uri(&parts.uri) {
             Ok(Query(params)) => Ok(Self(params)),
             Err(rejection) => Err(wrong(&rejection.body_text())),
@@ -110,18 +110,18 @@ fn parse_wait(text: &str) -> Result<Duration, FieldError> {
 pub(super) struct Json<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
-    type Rejection = Fault;
+    type Rejection = ApiError;
 
-    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, Fault> {
+    async fn from_request(request: Request, _ctx: &Context) -> Result<Self, ApiError> {
         let kind = content_type(request.headers());
         if !matches!(kind.as_deref(), None | Some("application/json")) {
             let text = "Content-Type has to be application/json";
-            return Err(Fault::new(Code::Malformed, text));
+            return Err(ApiError::new(Code::Malformed, text));
         }
         let bytes = read(request.into_body()).await?;
         // Serde reads a list as a struct, member by member; the document allows objects only.
         if bytes.trim_ascii_start().first() == Some(&b'[') {
-            return Err(Fault::new(Code::Malformed, "the body is a list; send a JSON object"));
+            return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
         }
         // A call whose members may all be left out may leave out the whole body.
         parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
@@ -135,8 +135,8 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// The whole body, within the limits of size and time.
-pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
-    let late = |_| Fault::new(Code::Malformed, "the body did not come in time");
+pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, ApiError> {
+    let late = |_| ApiError::new(Code::Malformed, "the body did not come in time");
     let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
     read.await.map_err(late)?.map_err(|error| {
         tracing::debug!(%error, "a body was not read");
@@ -145,23 +145,23 @@ pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, Fault> {
 }
 
 /// Parses JSON; names the member that is wrong.
-pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Fault> {
+pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     if nesting(bytes) > JSON_DEPTH_MAX {
-        return Err(Fault::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
+        return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
     let mut json = serde_json::Deserializer::from_slice(bytes);
     let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
         let path = error.path().to_string();
         let at = if path == "." { String::new() } else { format!("`{path}`: ") };
-        Fault::new(Code::Malformed, format!("{at}{}", error.inner()))
+        ApiError::new(Code::Malformed, format!("{at}{}", error.inner()))
     })?;
-    json.end().map_err(|error| Fault::new(Code::Malformed, error.to_string()))?;
+    json.end().map_err(|error| ApiError::new(Code::Malformed, error.to_string()))?;
     Ok(value)
 }
 
 /// An id of the path; what is none is unknown.
-pub(super) fn id<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, Fault> {
-    parse(text).ok_or_else(|| Fault::unknown(text))
+pub(super) fn id<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ApiError> {
+    parse(text).ok_or_else(|| ApiError::unknown(text))
 }
 
 #[cfg(test)]

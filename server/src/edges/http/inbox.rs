@@ -9,13 +9,13 @@ use lastword_proto::wire::{Finish, Finished, Progress, Renewed};
 
 use super::extract::{Json, Params, WaitParams, id};
 use crate::calls::{Caller, Context, turns};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 pub(super) async fn take(
     State(ctx): State<Context>,
     caller: Caller,
     Params(params): Params<WaitParams>,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let wait = params.wait()?.unwrap_or_default();
     Ok(match turns::take(&ctx, caller, wait).await? {
         Some(delivery) => Out(delivery).into_response(),
@@ -28,7 +28,7 @@ pub(super) async fn finish(
     caller: Caller,
     Path(turn): Path<String>,
     Json(finish): Json<Finish>,
-) -> Result<Out<Finished>, Fault> {
+) -> Result<Out<Finished>, ApiError> {
     let turn = id(&turn, TurnId::parse)?;
     turns::finish(&ctx, caller, Some(turn), finish).await.map(Out)
 }
@@ -38,7 +38,7 @@ pub(super) async fn progress(
     caller: Caller,
     Path(turn): Path<String>,
     Json(report): Json<Progress>,
-) -> Result<Out<Renewed>, Fault> {
+) -> Result<Out<Renewed>, ApiError> {
     let turn = id(&turn, TurnId::parse)?;
     turns::progress(&ctx, caller, Some(turn), report).await.map(Out)
 }

@@ -12,7 +12,7 @@ use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, r
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// A message that was sent, and its answer where the sender waited for it and it came.
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ pub(super) async fn send(
     caller: Caller,
     Params(params): Params<WaitParams>,
     request: Request,
-) -> Result<Response, Fault> {
+) -> Result<Response, ApiError> {
     let wait = params.wait()?.filter(|wait| !wait.is_zero());
     let draft = draft(request).await.inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
     Ok(match messages::send(&ctx, caller, draft, wait).await? {
@@ -43,7 +43,7 @@ pub(super) async fn send(
     })
 }
 
-async fn draft(request: Request) -> Result<Draft, Fault> {
+async fn draft(request: Request) -> Result<Draft, ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(body).await?;
     let draft = match content_type(&parts.headers).as_deref() {
@@ -51,16 +51,16 @@ async fn draft(request: Request) -> Result<Draft, Fault> {
         Some("application/json") | None => parse::<Envelope>(&bytes)?.draft()?,
         Some(other) => {
             let text = format!("Content-Type {other} is neither application/json nor text/plain");
-            return Err(Fault::new(Code::Malformed, text));
+            return Err(ApiError::new(Code::Malformed, text));
         }
     };
     keyed(draft, &parts.headers)
 }
 
 /// The text form: the header, then the body as it stands (E1).
-fn text_draft(bytes: &[u8]) -> Result<Draft, Fault> {
+fn text_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
     let text = std::str::from_utf8(bytes)
-        .map_err(|e| Fault::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
+        .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
     let (header, body) = header::parse(text)?;
     let mut draft = Draft::new(header.kind, header.to, body.trim_start());
     draft.from = Some(header.from);
@@ -72,7 +72,7 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, Fault> {
 
 /// The header `Idempotency-Key` stands for a missing `request_id`, and names no work item (Q1); an answer or status is
 /// about another's.
-fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, Fault> {
+fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, ApiError> {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
     let key = idempotency_key(headers)?.filter(|_| !about_another && draft.request_id.is_none());
     if key.is_some() {
@@ -86,7 +86,7 @@ pub(super) async fn list(
     State(ctx): State<Context>,
     caller: Caller,
     Params(params): Params<AuditParams>,
-) -> Result<Out<Page<StoredMessage>>, Fault> {
+) -> Result<Out<Page<StoredMessage>>, ApiError> {
     audit::messages(&ctx, caller, params).await.map(Out)
 }
 
@@ -94,6 +94,6 @@ pub(super) async fn show(
     State(ctx): State<Context>,
     caller: Caller,
     Path(id): Path<String>,
-) -> Result<Out<StoredMessage>, Fault> {
+) -> Result<Out<StoredMessage>, ApiError> {
     audit::message(&ctx, caller, &id).await.map(Out)
 }

@@ -10,7 +10,7 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
 
 use crate::calls::Context;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// The names under which the server may be called besides literal addresses and `localhost`, which no DNS
 /// can rebind.
@@ -72,7 +72,7 @@ pub(super) async fn check(State(ctx): State<Context>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(why) => {
             ctx.handle.metrics().refuse(Code::Forbidden);
-            Fault::new(Code::Forbidden, why).into_response()
+            ApiError::new(Code::Forbidden, why).into_response()
         }
     }
 }

@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
 
 use super::openapi::CALLS;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {
@@ -18,7 +18,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
         let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
         if let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) {
             let text = format!("there is no query parameter `{unknown}` here; there are: {}", known.join(", "));
-            return Fault::new(Code::Malformed, text).into_response();
+            return ApiError::new(Code::Malformed, text).into_response();
         }
     }
     next.run(request).await

@@ -8,9 +8,9 @@ use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, Roo
 
 use super::extract::{Json, Key, id};
 use crate::calls::{Caller, Context, rooms};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<RoomView>>, Fault> {
+pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<RoomView>>, ApiError> {
     rooms::list(&ctx, caller).await.map(Out)
 }
 
@@ -19,7 +19,7 @@ pub(super) async fn open(
     caller: Caller,
     Key(key): Key,
     Json(new): Json<NewRoom>,
-) -> Result<(StatusCode, Out<RoomView>), Fault> {
+) -> Result<(StatusCode, Out<RoomView>), ApiError> {
     let new = NewRoom { key, ..new };
     Ok((StatusCode::CREATED, Out(rooms::open(&ctx, caller, new).await?)))
 }
@@ -30,11 +30,11 @@ pub(super) async fn post(
     Path(room): Path<String>,
     Key(key): Key,
     Json(post): Json<Post>,
-) -> Result<(StatusCode, Out<Posted>), Fault> {
+) -> Result<(StatusCode, Out<Posted>), ApiError> {
     Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post, key).await?)))
 }
 
-pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ClaimView>>, Fault> {
+pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ClaimView>>, ApiError> {
     rooms::claims(&ctx).await.map(Out)
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn claim(
     caller: Caller,
     Key(key): Key,
     Json(new): Json<NewClaim>,
-) -> Result<(StatusCode, Out<ClaimView>), Fault> {
+) -> Result<(StatusCode, Out<ClaimView>), ApiError> {
     let new = NewClaim { key, ..new };
     Ok((StatusCode::CREATED, Out(rooms::claim(&ctx, caller, new).await?)))
 }
@@ -52,7 +52,7 @@ pub(super) async fn release(
     State(ctx): State<Context>,
     caller: Caller,
     Path(text): Path<String>,
-) -> Result<StatusCode, Fault> {
+) -> Result<StatusCode, ApiError> {
     rooms::release(&ctx, caller, id(&text, ClaimId::parse)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -7,9 +7,9 @@ use lastword_proto::wire::{NewSchedule, Page, ScheduleView};
 
 use super::extract::Json;
 use crate::calls::{Caller, Context, schedules};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
-pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ScheduleView>>, Fault> {
+pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ScheduleView>>, ApiError> {
     schedules::list(&ctx).await.map(Out)
 }
 
@@ -17,7 +17,7 @@ pub(super) async fn set(
     State(ctx): State<Context>,
     caller: Caller,
     Json(new): Json<NewSchedule>,
-) -> Result<(StatusCode, Out<ScheduleView>), Fault> {
+) -> Result<(StatusCode, Out<ScheduleView>), ApiError> {
     Ok((StatusCode::CREATED, Out(schedules::set(&ctx, caller, new).await?)))
 }
 
@@ -25,7 +25,7 @@ pub(super) async fn remove(
     State(ctx): State<Context>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<StatusCode, Fault> {
+) -> Result<StatusCode, ApiError> {
     schedules::remove(&ctx, caller, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -34,6 +34,6 @@ pub(super) async fn run(
     State(ctx): State<Context>,
     caller: Caller,
     Path(name): Path<String>,
-) -> Result<Out<ScheduleView>, Fault> {
+) -> Result<Out<ScheduleView>, ApiError> {
     schedules::run(&ctx, caller, &name).await.map(Out)
 }

@@ -8,10 +8,10 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::wire::LimitsView;
 
 use crate::calls::{Caller, Context, control};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::views;
 
-pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, Fault> {
+pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, ApiError> {
     control::limits(&ctx).await.map(Out)
 }
 
@@ -27,7 +27,7 @@ pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
             Out(views::ready(true, ctx.handle.clock(), ctx.handle.disk().space())).into_response()
         }
         Ok(_) => (StatusCode::SERVICE_UNAVAILABLE, "stopping\n").into_response(),
-        Err(unserved) => Fault::from(unserved).into_response(),
+        Err(unserved) => ApiError::from(unserved).into_response(),
     }
 }
 

@@ -16,7 +16,7 @@ use super::fixtures::Fixtures;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
 use crate::calls::Context;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::edges::http::caller;
 
 /// Where the server describes itself as a protected resource (RFC 9728); the path of the resource may follow.
@@ -69,7 +69,7 @@ impl Door {
 }
 
 /// A refusal; one for want of a token says where the server's description is.
-fn challenged(headers: &HeaderMap, presented: bool, fault: Fault) -> Response {
+fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response {
     let mut response = fault.into_response();
     if response.status() == StatusCode::UNAUTHORIZED
         && let Some(origin) = origin(headers)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::tools;
 use crate::calls::{Caller, Context, desk};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 const TOOL: &str = "escalate_to_user";
 /// The name of the question, and of the member of its form for words or an option.
@@ -26,7 +26,7 @@ pub(super) async fn human(
     caller: Caller,
     tool: &str,
     context: &RequestContext<RoleServer>,
-) -> Result<Option<Principal>, Fault> {
+) -> Result<Option<Principal>, ApiError> {
     let newest = context.protocol_version().is_some_and(|v| v.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     let offered = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
     // A client that names no mode has forms.
@@ -45,11 +45,11 @@ pub(super) async fn escalate(
     caller: Caller,
     human: Option<Principal>,
     request: CallToolRequestParams,
-) -> Result<CallToolResponse, Fault> {
+) -> Result<CallToolResponse, ApiError> {
     let (signer, agent) = (ctx.handle.signer(), caller.principal.agent());
     let Some(state) = request.request_state else {
         let asked = tools::escalate(ctx, caller, request.arguments.unwrap_or_default()).await?;
-        let id = lastword_proto::ids::EscalationId::parse(&asked.id).ok_or_else(|| Fault::unknown(&asked.id))?;
+        let id = lastword_proto::ids::EscalationId::parse(&asked.id).ok_or_else(|| ApiError::unknown(&asked.id))?;
         let question = InputRequests::from([(ANSWER.to_owned(), question(&asked)?)]);
         return Ok(InputRequiredResult::new(Some(question), Some(signer.sign_escalation(id, agent))).into());
     };
@@ -67,7 +67,7 @@ pub(super) async fn escalate(
     Ok(CallToolResult::structured(tools::value(&escalation?)?).into())
 }
 
-fn question(asked: &EscalationView) -> Result<InputRequest, Fault> {
+fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
     let mut form = json!({ "type": "string", "description": "Your answer" });
     if !asked.options.is_empty() {
         form["enum"] = json!(asked.options);
@@ -83,7 +83,7 @@ fn question(asked: &EscalationView) -> Result<InputRequest, Fault> {
     }
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });
     serde_json::from_value(json!({ "method": "elicitation/create", "params": params }))
-        .map_err(|error| Fault::internal(&error.to_string()))
+        .map_err(|error| ApiError::internal(&error.to_string()))
 }
 
 /// A lift, as it is offered for choice.

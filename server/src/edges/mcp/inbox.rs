@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::resources::INBOX;
 use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// Most deliveries that are listed; `queued` counts them all.
 const LISTED_MAX: usize = 50;
@@ -50,7 +50,7 @@ struct Waiting {
 type Key = (Option<TaskId>, Option<Seq>);
 
 /// The inbox, as it is.
-pub(super) async fn view(ctx: &Context, caller: Caller) -> Result<InboxView, Fault> {
+pub(super) async fn view(ctx: &Context, caller: Caller) -> Result<InboxView, ApiError> {
     let agent = caller.principal.agent();
     Ok(ctx.handle.query(move |live| look(live, agent)).await?)
 }
@@ -136,7 +136,7 @@ pub(super) async fn watch(ctx: &Context, caller: Caller, listener: &Listener) {
     loop {
         let mut ring = std::pin::pin!(bell.notified());
         ring.as_mut().enable();
-        if caller.again(&ctx.handle).is_err() {
+        if caller.reauthenticate(&ctx.handle).is_err() {
             return;
         }
         let Ok(now) = ctx.handle.query(move |live| keys(live, agent)).await else { return };

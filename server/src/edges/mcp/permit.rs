@@ -13,7 +13,7 @@ use super::trace::Trace;
 use super::{args, tools, who};
 use crate::calls::Context;
 use crate::calls::permission::{Permission, permission};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// Its name.
 pub(super) const TOOL: &str = "approve_tool_use";
@@ -32,7 +32,7 @@ pub(super) async fn local(
         let caller = who(ctx, context)?;
         let asked: args::Permit = tools::read(arguments)?;
         let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None, key: None };
-        Ok::<_, Fault>((permission(ctx, caller, call).await, asked.input))
+        Ok::<_, ApiError>((permission(ctx, caller, call).await, asked.input))
     };
     match telling(context, asked).await {
         Ok((permission, input)) => answer(permission, &input),

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::inbox;
 use crate::calls::{Caller, Context, control, tree};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// What waits for the agent.
 pub(super) const INBOX: &str = "lastword://inbox";
@@ -33,7 +33,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 }
 
 /// Reads one; `None` where there is no such resource.
-pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Option<ReadResourceResult>, Fault> {
+pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Option<ReadResourceResult>, ApiError> {
     let text = match uri {
         INBOX => text(&inbox::view(ctx, caller).await?)?,
         LIMITS => text(&control::limits(ctx).await?)?,
@@ -51,8 +51,8 @@ pub(super) fn unknown(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
 
-fn text(view: &impl Serialize) -> Result<String, Fault> {
-    serde_json::to_string(view).map_err(|error| Fault::internal(&error.to_string()))
+fn text(view: &impl Serialize) -> Result<String, ApiError> {
+    serde_json::to_string(view).map_err(|error| ApiError::internal(&error.to_string()))
 }
 
 /// A percent-encoded text.

@@ -17,7 +17,7 @@ pub(super) type Owner = Option<AgentId>;
 
 /// What a session's name is worth to a caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum SessionState {
     /// It is the caller's.
     Open,
     /// It ended, or it is somebody else's, which must not be told apart.
@@ -59,18 +59,18 @@ impl Sessions {
     }
 
     /// What `id` is worth to a caller, who uses it now.
-    pub(super) fn standing(&self, id: &str, caller: Owner) -> Standing {
+    pub(super) fn standing(&self, id: &str, caller: Owner) -> SessionState {
         let mut table = self.lock();
         let Table { open, ended, uses } = &mut *table;
         *uses += 1;
         match open.get_mut(id) {
             Some(session) if session.owner == caller => {
                 session.used = *uses;
-                Standing::Open
+                SessionState::Open
             }
-            Some(_) => Standing::Ended,
-            None if ended.iter().any(|ended| ended == id) => Standing::Ended,
-            None => Standing::Unknown,
+            Some(_) => SessionState::Ended,
+            None if ended.iter().any(|ended| ended == id) => SessionState::Ended,
+            None => SessionState::Unknown,
         }
     }
 
@@ -170,13 +170,13 @@ mod tests {
         let sessions = Sessions::default();
         let (kilo, hive) = (Some(AgentId(1)), Some(AgentId(2)));
         assert_eq!(sessions.open("a", kilo), None);
-        assert_eq!(sessions.standing("a", kilo), Standing::Open);
+        assert_eq!(sessions.standing("a", kilo), SessionState::Open);
         for stranger in [hive, None] {
-            assert_eq!(sessions.standing("a", stranger), Standing::Ended);
+            assert_eq!(sessions.standing("a", stranger), SessionState::Ended);
         }
-        assert_eq!(sessions.standing("b", kilo), Standing::Unknown);
+        assert_eq!(sessions.standing("b", kilo), SessionState::Unknown);
         sessions.end("a");
-        assert_eq!(sessions.standing("a", kilo), Standing::Ended);
+        assert_eq!(sessions.standing("a", kilo), SessionState::Ended);
     }
 
     #[test]
@@ -186,9 +186,9 @@ mod tests {
         let full: Vec<_> = (0..SESSIONS_MAX).map(|n| sessions.open(&format!("s{n}"), kilo)).collect();
         assert_eq!(full, vec![None; SESSIONS_MAX]);
         assert_eq!(sessions.open("other", Some(AgentId(2))), None, "each agent has room of its own");
-        assert_eq!(sessions.standing("s0", kilo), Standing::Open);
+        assert_eq!(sessions.standing("s0", kilo), SessionState::Open);
         assert_eq!(sessions.open("new", kilo).as_deref(), Some("s1"));
-        assert_eq!(sessions.standing("s1", kilo), Standing::Ended);
+        assert_eq!(sessions.standing("s1", kilo), SessionState::Ended);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use super::trace::Trace;
 use super::{args, permit};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, WAIT_MAX, control, desk, registry, rooms, tree, turns};
-use crate::edges::Fault;
+use crate::edges::ApiError;
 
 /// What the server says of itself.
 pub const INSTRUCTIONS: &str = "You work in a team of agents. Take work with next_message; do it; end the turn with \
@@ -191,7 +191,7 @@ pub(super) async fn call(
     name: &str,
     arguments: JsonObject,
     trace: &Trace,
-) -> Result<Value, Fault> {
+) -> Result<Value, ApiError> {
     match name {
         "send_agent_message" => send(ctx, caller, read(arguments)?, trace).await,
         "escalate_to_user" => value(&escalate(ctx, caller, arguments).await?),
@@ -217,28 +217,29 @@ pub(super) async fn call(
         "claim_resource" => claim(ctx, caller, read(arguments)?).await,
         "release_resource" => {
             let args::Release { claim_id } = read(arguments)?;
-            let id = ClaimId::parse(&claim_id).ok_or_else(|| Fault::unknown(&claim_id))?;
+            let id = ClaimId::parse(&claim_id).ok_or_else(|| ApiError::unknown(&claim_id))?;
             rooms::release(ctx, caller, id).await.map(|()| json!({ "released": claim_id }))
         }
-        other => Err(Fault::unknown(other)),
+        other => Err(ApiError::unknown(other)),
     }
 }
 
-pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, Fault> {
-    serde_path_to_error::deserialize(Value::Object(arguments))
-        .map_err(|error| Fault::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner())))
+pub(super) fn read<T: DeserializeOwned>(arguments: JsonObject) -> Result<T, ApiError> {
+    serde_path_to_error::deserialize(Value::Object(arguments)).map_err(|error| {
+        ApiError::new(lastword_proto::Code::Malformed, format!("`{}`: {}", error.path(), error.inner()))
+    })
 }
 
-pub(super) fn value(view: &impl Serialize) -> Result<Value, Fault> {
-    serde_json::to_value(view).map_err(|error| Fault::internal(&error.to_string()))
+pub(super) fn value(view: &impl Serialize) -> Result<Value, ApiError> {
+    serde_json::to_value(view).map_err(|error| ApiError::internal(&error.to_string()))
 }
 
 /// The caller in the turn whose token an argument names.
-fn within(ctx: &Context, caller: Caller, turn: Option<&str>) -> Result<Caller, Fault> {
+fn within(ctx: &Context, caller: Caller, turn: Option<&str>) -> Result<Caller, ApiError> {
     turn.map_or(Ok(caller), |token| caller.within(&ctx.handle, token))
 }
 
-async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, Fault> {
+async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let mut envelope = Envelope::new(MessageType::Request, "", &args.message);
     envelope.to = Some(match args.target_agent_id {
@@ -267,21 +268,21 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
 }
 
 /// Asks the human.
-pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<EscalationView, Fault> {
+pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObject) -> Result<EscalationView, ApiError> {
     let args: args::Escalate = read(arguments)?;
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let new = NewEscalation { message: args.message, options: args.options, reference: args.reference, key: None };
     desk::escalate(ctx, caller, new).await
 }
 
-async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, Fault> {
-    let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| Fault::unknown(&args.approval_id))?;
+async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, ApiError> {
+    let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
     let decision =
         DecideApproval { decision: args.decision, comment: args.comment, input: args.input, digest: args.digest };
     value(&desk::decide(ctx, caller, id, decision).await?)
 }
 
-async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Value, Fault> {
+async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let wait = Duration::from_millis(args.wait_ms.unwrap_or(NEXT_WAIT_MS)).min(WAIT_MAX);
     match turns::take(ctx, caller, wait).await? {
@@ -290,7 +291,7 @@ async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Value, 
     }
 }
 
-async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result<Value, Fault> {
+async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let finish = Finish {
         answer: args.answer,
@@ -304,24 +305,24 @@ async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result
     value(&turns::finish(ctx, caller, None, finish).await?)
 }
 
-async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Value, Fault> {
+async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let report = Progress { note: args.note, eta_ms: args.eta_ms };
     value(&turns::progress(ctx, caller, None, report).await?)
 }
 
-async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<Value, Fault> {
+async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason, key: None };
     value(&desk::hold(ctx, caller, call).await?)
 }
 
-async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, Fault> {
-    let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| Fault::unknown(&args.approval_id))?;
+async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, ApiError> {
+    let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
     value(&desk::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
 }
 
-async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, Fault> {
+async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, ApiError> {
     let Some(wanted) = args.request_id else { return to_decide(ctx, caller).await };
     let Some(id) = ApprovalId::parse(&wanted) else { return value(&control::request(ctx, caller, &wanted).await?) };
     let view = desk::approval(ctx, caller, id, Duration::ZERO).await?;
@@ -330,7 +331,7 @@ async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value
 }
 
 /// The held calls that wait for the caller's decision. One with long arguments is only named, and was not shown.
-async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, Fault> {
+async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
     let all = desk::to_decide(ctx, caller).await?;
     let more = all.len().saturating_sub(LISTED_MAX);
     let mut items = Vec::new();
@@ -349,7 +350,7 @@ async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, Fault> {
     Ok(json!({ "items": items, "more": more }))
 }
 
-async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value, Fault> {
+async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value, ApiError> {
     let mode = args.mode.unwrap_or(ClaimMode::Exclusive);
     let claim = NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms, key: None };
     value(&rooms::claim(ctx, caller, claim).await?)

@@ -19,9 +19,9 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use serde::Deserialize;
 use tokio::sync::watch;
 
-use super::sessions::{Owner, Sessions, Standing};
+use super::sessions::{Owner, SessionState, Sessions};
 use crate::calls::ended;
-use crate::edges::Fault;
+use crate::edges::ApiError;
 use crate::edges::http::{REQUEST_BYTES_MAX, read};
 
 /// The header that names a session.
@@ -100,8 +100,8 @@ impl<H: ServerHandler> Wire<H> {
         let named = session(request.headers()).map(str::to_owned);
         if request.method() != Method::POST {
             return match named.map(|id| (self.sessions.standing(&id, caller), id)) {
-                Some((Standing::Open, id)) => self.lasting(&id, request).await,
-                Some((Standing::Unknown | Standing::Ended, _)) => no_such_session(),
+                Some((SessionState::Open, id)) => self.lasting(&id, request).await,
+                Some((SessionState::Unknown | SessionState::Ended, _)) => no_such_session(),
                 None => self.lasting.handle(request).await.map(Body::new),
             };
         }
@@ -110,10 +110,10 @@ impl<H: ServerHandler> Wire<H> {
             Err(fault) => return fault.into_response(),
         };
         match named.map(|id| (self.sessions.standing(&id, caller), id)) {
-            Some((Standing::Open, id)) if self.belongs(method.as_deref()) => self.lasting(&id, request).await,
-            Some((Standing::Ended, _)) => no_such_session(),
+            Some((SessionState::Open, id)) if self.belongs(method.as_deref()) => self.lasting(&id, request).await,
+            Some((SessionState::Ended, _)) => no_such_session(),
             // Where the session is unknown, the server was started anew since: what needs none goes on without.
-            Some((Standing::Open | Standing::Unknown, _)) => self.alone(request).await,
+            Some((SessionState::Open | SessionState::Unknown, _)) => self.alone(request).await,
             None if method.as_deref() == Some("initialize") => self.begin(caller, request).await,
             None => self.alone(request).await,
         }
@@ -222,7 +222,7 @@ fn self_contained(headers: &HeaderMap) -> bool {
 }
 
 /// A request whose body was read, and the method that it names.
-async fn peeked(request: Request) -> Result<(Request, Option<String>), Fault> {
+async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(body).await?;
     let method = serde_json::from_slice::<Peek<'_>>(&bytes).ok().map(|peek| peek.method.into_owned());
@@ -236,7 +236,7 @@ async fn plain(response: Response) -> Response {
     }
     let (mut parts, body) = response.into_parts();
     let Ok(bytes) = axum::body::to_bytes(body, ANSWER_BYTES_MAX).await else {
-        return Fault::internal("an answer could not be read").into_response();
+        return ApiError::internal("an answer could not be read").into_response();
     };
     let lines = bytes.split(|byte| *byte == b'\n').filter_map(|line| line.strip_prefix(b"data:"));
     let Some(answer) = lines.map(<[u8]>::trim_ascii).rfind(|data| !data.is_empty()) else {
@@ -252,5 +252,5 @@ fn is_stream(response: &Response) -> bool {
 }
 
 fn no_such_session() -> Response {
-    Fault::new(Code::UnknownRequest, "There is no such session: begin a new one with `initialize`").into_response()
+    ApiError::new(Code::UnknownRequest, "There is no such session: begin a new one with `initialize`").into_response()
 }

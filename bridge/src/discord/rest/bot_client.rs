@@ -39,7 +39,7 @@ const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 const GLOBAL: &str = "x-ratelimit-global";
 
 /// The calls of one bot.
-pub(crate) struct Line {
+pub(crate) struct BotClient {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
     token: HeaderValue,
@@ -81,7 +81,7 @@ enum Tried {
     },
 }
 
-impl Line {
+impl BotClient {
     pub(crate) fn new(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
         let unusable = |error: &dyn std::fmt::Display| RestError::Unreachable(error.to_string());
         let mut value = HeaderValue::try_from(format!("Bot {}", token.reveal()))

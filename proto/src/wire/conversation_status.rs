@@ -5,7 +5,7 @@ use crate::state::Running;
 
 /// How a conversation stands, in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ConversationStatus {
     /// A human stopped it.
     Stopped,
     /// A limit holds it, or a grant that is open in it, until a human lifts it.
@@ -18,7 +18,7 @@ pub enum Standing {
     Idle,
 }
 
-impl Standing {
+impl ConversationStatus {
     /// All of them, what wants a human's eye first.
     pub const ALL: [Self; 5] = [Self::Latched, Self::Active, Self::Paused, Self::Stopped, Self::Idle];
 
@@ -50,7 +50,7 @@ impl Standing {
 impl ConversationSummary {
     /// How it stands.
     #[must_use]
-    pub const fn standing(&self) -> Standing {
-        Standing::of(self.state, self.latched, self.counters.open_tasks > 0)
+    pub const fn standing(&self) -> ConversationStatus {
+        ConversationStatus::of(self.state, self.latched, self.counters.open_tasks > 0)
     }
 }

@@ -40,14 +40,14 @@ const SPAN: i64 = 32_768;
 
 /// A list of messages of an agent.
 #[derive(Clone, Copy)]
-pub(crate) enum Party {
+pub(crate) enum MessageList {
     /// Those it sent.
     Sender(AgentId),
     /// Those it was sent.
     Recipient(AgentId),
 }
 
-impl Party {
+impl MessageList {
     const fn table(self) -> &'static str {
         match self {
             Self::Sender(_) => "sent",
@@ -102,7 +102,7 @@ pub(crate) type Show<'a> = dyn FnMut(Seq, ConvId) -> bool + 'a;
 /// to be a transaction.
 pub(crate) struct Walk<'a> {
     pub(crate) db: &'a Connection,
-    pub(crate) party: Party,
+    pub(crate) party: MessageList,
     /// What the messages must be, the party's included: ` AND …`.
     pub(crate) conditions: &'a str,
     pub(crate) values: &'a [Value],
@@ -223,8 +223,8 @@ mod tests {
         for round in 0..400 {
             let agent = rng.random_range(1..9);
             let (party, column) = match round % 2 {
-                0 => (Party::Sender(AgentId(agent)), "from_id"),
-                _ => (Party::Recipient(AgentId(agent)), "to_id"),
+                0 => (MessageList::Sender(AgentId(agent)), "from_id"),
+                _ => (MessageList::Recipient(AgentId(agent)), "to_id"),
             };
             let deep = rng.random_bool(0.3);
             let mut edge = || rng.random_bool(0.6).then(|| Seq(rng.random_range(0..4 * SPAN.cast_unsigned())));

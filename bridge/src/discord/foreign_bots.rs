@@ -8,7 +8,7 @@ use lastword_client::ClientError;
 use lastword_client::wire::{Delivery, Finish, Finished, TurnView};
 use tokio::sync::watch;
 
-use crate::broker::{Broker, Outcome, is_late};
+use crate::broker::{Outcome, RetryingClient, is_late};
 
 /// Time that an answer of the broker gets.
 const ANSWER: Duration = Duration::from_secs(15);
@@ -23,14 +23,14 @@ pub(crate) struct Held {
 /// The turns of one foreign bot.
 #[derive(Debug)]
 pub(crate) struct Taker {
-    pub(crate) broker: Broker,
+    pub(crate) broker: RetryingClient,
     held: watch::Sender<BTreeMap<String, Held>>,
     /// How many answers to requests of its own there were.
     answers: watch::Sender<u64>,
 }
 
 impl Taker {
-    pub(crate) fn new(broker: Broker) -> Arc<Self> {
+    pub(crate) fn new(broker: RetryingClient) -> Arc<Self> {
         Arc::new(Self { broker, held: watch::Sender::default(), answers: watch::Sender::default() })
     }
 
@@ -164,7 +164,7 @@ mod tests {
             line.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
             String::from_utf8(heard).unwrap()
         };
-        let taker = Taker::new(Broker::new(&url, "lw_test", Report::new(|_| ())).unwrap());
+        let taker = Taker::new(RetryingClient::new(&url, "lw_test", Report::new(|_| ())).unwrap());
         tokio::join!(taker.finish("turn-1", "done"), serve)
     }
 

@@ -23,9 +23,9 @@ pub(crate) fn record_of(id: &str) -> Option<Seq> {
 
 /// A call that was not done.
 #[derive(Clone, Debug)]
-pub struct Fault(pub Box<Problem>);
+pub struct ApiError(pub Box<Problem>);
 
-impl Fault {
+impl ApiError {
     /// A refusal with a detail that names the member, parameter or name that is wrong.
     #[must_use]
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -74,32 +74,32 @@ impl Fault {
     }
 }
 
-impl From<Refusal> for Fault {
+impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> Self {
         Self(Box::new(Problem::new(&refusal)))
     }
 }
 
-impl From<Unserved> for Fault {
+impl From<Unserved> for ApiError {
     fn from(unserved: Unserved) -> Self {
         Self(Box::new(Problem::detailed(&unserved.refusal(), unserved.to_string())))
     }
 }
 
-impl From<ReadError> for Fault {
+impl From<ReadError> for ApiError {
     fn from(error: ReadError) -> Self {
         tracing::error!(%error, "the log can't be read");
         Self::internal(&error.to_string())
     }
 }
 
-impl From<FieldError> for Fault {
+impl From<FieldError> for ApiError {
     fn from(error: FieldError) -> Self {
         Self::new(Code::Malformed, error.to_string())
     }
 }
 
-impl From<HeaderError> for Fault {
+impl From<HeaderError> for ApiError {
     fn from(error: HeaderError) -> Self {
         Self::new(Code::MalformedHeader, error.to_string())
     }

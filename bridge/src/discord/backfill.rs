@@ -8,9 +8,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_client::ClientError;
 
 use super::book::lost;
-use super::bridge::Shared;
+use super::bridge::BridgeContext;
+use super::model::Channel;
 use super::rest::RestError;
-use super::seen::Channel;
 
 /// Tries of a list: what is posted now is not to wait for it, and the next look finds what this one did not.
 const LIST_TRIES: u32 = 5;
@@ -29,7 +29,7 @@ pub(crate) struct Behind {
 impl Behind {
     /// Looks for threads of our channels: those that are open, and then those that were put away since the last time.
     /// A thread that is put away in between is among the latter.
-    pub(crate) async fn look(shared: &Shared) -> Result<Self, ClientError> {
+    pub(crate) async fn look(shared: &BridgeContext) -> Result<Self, ClientError> {
         let mut behind = Self::default();
         behind.open(shared).await?;
         for channel in &shared.settings.channels {
@@ -44,8 +44,8 @@ impl Behind {
         Ok(behind)
     }
 
-    async fn open(&mut self, shared: &Shared) -> Result<(), ClientError> {
-        let Shared { settings, outbox, book, .. } = shared;
+    async fn open(&mut self, shared: &BridgeContext) -> Result<(), ClientError> {
+        let BridgeContext { settings, outbox, book, .. } = shared;
         let mut guilds = BTreeSet::new();
         for channel in &settings.channels {
             if let Ok(known) = outbox.persist(|| outbox.broker.channel(*channel)).await {
@@ -69,7 +69,7 @@ impl Behind {
     /// Gives when the last one was put away.
     async fn put_away(
         &mut self,
-        shared: &Shared,
+        shared: &BridgeContext,
         channel: u64,
     ) -> Result<Result<Option<String>, RestError>, ClientError> {
         let outbox = &shared.outbox;
@@ -94,7 +94,7 @@ impl Behind {
     }
 
     /// Takes a thread in which there is something that was not dealt with.
-    fn weigh(&mut self, shared: &Shared, thread: &Channel) -> Result<(), ClientError> {
+    fn weigh(&mut self, shared: &BridgeContext, thread: &Channel) -> Result<(), ClientError> {
         let book = &shared.book;
         let Some(parent) = thread.parent().filter(|parent| shared.settings.channels.contains(parent)) else {
             return Ok(());
