@@ -50,7 +50,7 @@ fn counts(view: &ConversationView) -> StyledLine {
     let mut line = vec![plain(format!("  {} messages, {} open, ", counters.messages, counters.open_tasks))];
     line.push(used("deepest", counters.deepest.into(), depth));
     line.push(plain(", "));
-    line.push(used("since a human spoke", counters.turns, turns));
+    line.push(used("since a human spoke", counters.agent_messages, turns));
     line
 }
 

@@ -89,8 +89,8 @@ pub enum Fact {
         agent: AgentId,
         /// Where it counts.
         place: Place,
-        /// The count since a human spoke, with it.
-        turns: u64,
+        /// Agent messages since a human spoke, with this one (R1).
+        agent_messages: u64,
     },
     /// The one warning of a crossing (R2); shown, never delivered or counted.
     Warned {
@@ -98,8 +98,8 @@ pub enum Fact {
         place: Place,
         /// Which threshold.
         crossing: Crossing,
-        /// The count.
-        turns: u64,
+        /// Agent messages since a human spoke (R1).
+        agent_messages: u64,
     },
     /// A message was refused.
     Refused {

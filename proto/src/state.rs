@@ -373,10 +373,10 @@ impl State {
 
     /// Agent messages counted in a place since a human spoke.
     #[must_use]
-    pub fn turns_in(&self, place: Place) -> u64 {
+    pub fn agent_messages_in(&self, place: Place) -> u64 {
         match place {
-            Place::Conversation(conv) => self.conversations.get(&conv).map_or(0, |c| c.turns),
-            Place::Room(room) => self.rooms.get(&room).map_or(0, |r| r.turns),
+            Place::Conversation(conv) => self.conversations.get(&conv).map_or(0, |c| c.agent_messages),
+            Place::Room(room) => self.rooms.get(&room).map_or(0, |r| r.agent_messages),
         }
     }
 }

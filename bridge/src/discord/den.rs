@@ -98,13 +98,13 @@ impl TestChannel {
 
     /// The messages of agents in the channel since a human spoke.
     pub(crate) fn turns(&self) -> u64 {
-        self.core.state().rooms.values().find(|r| r.name.as_str() == room(DEN)).unwrap().turns
+        self.core.state().rooms.values().find(|r| r.name.as_str() == room(DEN)).unwrap().agent_messages
     }
 
     /// The messages of agents in a conversation since a human spoke.
     pub(crate) fn turns_on(&self, reference: &str) -> u64 {
         let state = self.core.state();
-        state.turns_in(Place::Conversation(state.conv_of(reference).unwrap()))
+        state.agent_messages_in(Place::Conversation(state.conv_of(reference).unwrap()))
     }
 
     /// Posts that reached the others.
@@ -120,16 +120,16 @@ impl TestChannel {
         let facts: Vec<Fact> = out.entries.into_iter().map(|entry| entry.fact).collect();
         self.facts.extend(facts.iter().cloned());
         for fact in facts {
-            let (kind, turns, crossing) = if let Fact::Warned { turns, crossing, .. } = fact {
-                ("warned", turns, crossing.word())
-            } else if let Fact::Heard { turns, .. } = fact {
-                ("heard", turns, "soft")
+            let (kind, agent_messages, crossing) = if let Fact::Warned { agent_messages, crossing, .. } = fact {
+                ("warned", agent_messages, crossing.word())
+            } else if let Fact::Heard { agent_messages, .. } = fact {
+                ("heard", agent_messages, "soft")
             } else {
                 continue;
             };
             let parent = (channel == THREAD).then_some(DEN);
             let inside = is_inside(&[DEN].into(), channel, parent, Fixes::default());
-            for posting in warnings(kind, turns, crossing, "here", inside, &self.roster, self.fixes) {
+            for posting in warnings(kind, agent_messages, crossing, "here", inside, &self.roster, self.fixes) {
                 let text = posting.parts.concat();
                 self.warned.push((posting.poster, channel, text.clone()));
                 self.hear_as(BROKER, channel, &text, true);

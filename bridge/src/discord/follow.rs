@@ -294,8 +294,8 @@ fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)>
 }
 
 async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
-    let turns = event.data.get("turns").and_then(Value::as_u64).unwrap_or_default();
-    if !warns(&event.kind, turns, Fixes::default()) {
+    let agent_messages = event.data.get("agent_messages").and_then(Value::as_u64).unwrap_or_default();
+    if !warns(&event.kind, agent_messages, Fixes::default()) {
         return Ok(false);
     }
     let room = text(event, "room").and_then(|room| room.strip_prefix("discord:")?.parse().ok());
@@ -309,7 +309,7 @@ async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErr
     };
     let inside = shared.takes_part(channel).await;
     let crossing = text(event, "crossing").unwrap_or_default();
-    let posted = warnings(&event.kind, turns, crossing, &what, inside, &shared.roster, Fixes::default());
+    let posted = warnings(&event.kind, agent_messages, crossing, &what, inside, &shared.roster, Fixes::default());
     for posting in &posted {
         shared.outbox.send(&event.seq.to_string(), channel, posting, None).await;
     }

@@ -97,16 +97,16 @@ fn words(message: &StoredMessage) -> String {
 }
 
 /// Whether an event calls for a warning.
-pub(crate) fn warns(kind: &str, turns: u64, fixes: Fixes) -> bool {
+pub(crate) fn warns(kind: &str, agent_messages: u64, fixes: Fixes) -> bool {
     kind == "warned"
-        || (kind == "heard" && !fixes.has(Fix::OneFactOneWarning) && turns >= Limits::default().turns_soft_max)
+        || (kind == "heard" && !fixes.has(Fix::OneFactOneWarning) && agent_messages >= Limits::default().turns_soft_max)
 }
 
 /// The warning for which an event calls, by whom it is posted, and in which words; none for most, and none where the bridge
 /// takes no part.
 pub(crate) fn warnings(
     kind: &str,
-    turns: u64,
+    agent_messages: u64,
     crossing: &str,
     what: &str,
     inside: bool,
@@ -114,7 +114,7 @@ pub(crate) fn warnings(
     fixes: Fixes,
 ) -> Vec<Posting> {
     let kept_out = !inside && fixes.has(Fix::OnlyWhereItTakesPart);
-    if kept_out || !warns(kind, turns, fixes) {
+    if kept_out || !warns(kind, agent_messages, fixes) {
         return Vec::new();
     }
     let posters = if fixes.has(Fix::BrokerWarns) {
@@ -122,18 +122,18 @@ pub(crate) fn warnings(
     } else {
         roster.agents().map(|agent| Poster::Agent(agent.to_owned())).collect()
     };
-    let text = warning(crossing, turns, what, fixes);
+    let text = warning(crossing, agent_messages, what, fixes);
     posters.into_iter().map(|poster| Posting { poster, ..Posting::of_broker(text.clone()) }).collect()
 }
 
-fn warning(crossing: &str, turns: u64, what: &str, fixes: Fixes) -> String {
-    let turns = if fixes.has(Fix::NumbersOfTheBroker) { turns } else { 1_000 };
+fn warning(crossing: &str, agent_messages: u64, what: &str, fixes: Fixes) -> String {
+    let agent_messages = if fixes.has(Fix::NumbersOfTheBroker) { agent_messages } else { 1_000 };
     let rest = if crossing == "hard" {
         "it is stopped, and what waits is kept. A human's word here lifts it."
     } else {
         "no more of them are passed on until a human says something here."
     };
-    format!("⚠️ {turns} messages of agents {what} since a human spoke: {rest}")
+    format!("⚠️ {agent_messages} messages of agents {what} since a human spoke: {rest}")
 }
 
 #[cfg(test)]

@@ -54,7 +54,7 @@ fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_
     let warnings = town.world.messages(town.channel).into_iter().filter(|m| m.author.id == town.broker).count();
     assert_eq!(warnings, 1);
     assert_eq!(town.events("warned").len(), 1);
-    let turns = town.events("heard").last().unwrap()["data"]["turns"].as_u64();
+    let turns = town.events("heard").last().unwrap()["data"]["agent_messages"].as_u64();
     assert_eq!(turns, Some(6), "the human's word began anew, and the warning counted nowhere");
 }
 
@@ -89,7 +89,7 @@ fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
     town.world.cut(town.broker);
     town.world.posts(town.ann, town.channel, "five");
     town.until("posted", |event| event["data"]["body"] == "five");
-    let heard: Vec<u64> = town.events("heard").iter().filter_map(|e| e["data"]["turns"].as_u64()).collect();
+    let heard: Vec<u64> = town.events("heard").iter().filter_map(|e| e["data"]["agent_messages"].as_u64()).collect();
     let in_room = town.events("heard").into_iter().filter(|event| event["data"]["room"].is_string()).count();
     assert_eq!(in_room, 121, "each post counted once: {heard:?}");
     let said = town.events("posted").into_iter().filter(|event| event["agent"] == "operator").count();

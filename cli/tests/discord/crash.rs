@@ -44,7 +44,7 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
         town.world.wait_message(thread.id, town.kilo, &format!("answer {round}."));
     }
     town.world.posts(town.hive, other, "the last one.");
-    town.until("heard", |event| event["data"]["turns"] == PLAIN + 1);
+    town.until("heard", |event| event["data"]["agent_messages"] == PLAIN + 1);
     let mut answers: BTreeMap<String, usize> = BTreeMap::new();
     for line in town.world.spoken() {
         if let Some((_, answer)) = line.split_once("answer ") {

@@ -205,10 +205,10 @@ impl Step<'_> {
             convs.sort_unstable();
             convs.dedup();
         }
-        convs.retain(|id| Some(*id) != said_in && state.turns_in(Place::Conversation(*id)) > 0);
+        convs.retain(|id| Some(*id) != said_in && state.agent_messages_in(Place::Conversation(*id)) > 0);
         for id in convs {
             self.lift_place(Place::Conversation(id), by);
-            if self.state().turns_in(Place::Conversation(id)) > 0 {
+            if self.state().agent_messages_in(Place::Conversation(id)) > 0 {
                 self.record(Fact::Rearmed { conv: id, by });
             }
         }

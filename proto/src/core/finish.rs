@@ -76,7 +76,7 @@ impl Step<'_> {
         let (conv, in_flight, sibling) = (served.conv, served.in_flight() > 0, served.sibling);
         // Answers to requests that one task has in flight with one delegate are a fan-out, not a ping-pong (R1).
         let turns = match sibling {
-            true => self.state().turns_in(Place::Conversation(conv)),
+            true => self.state().agent_messages_in(Place::Conversation(conv)),
             false => self.hear_in(agent, Place::Conversation(conv)).1,
         };
         let max = self.state().limits.turns_soft_max;

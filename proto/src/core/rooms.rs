@@ -87,7 +87,7 @@ impl Step<'_> {
     fn judge_post(&mut self, by: Principal, room: RoomId, heard_before: bool) -> Option<Refusal> {
         let agent = by.agent();
         let place = Place::Room(room);
-        let turns = if heard_before { self.state().turns_in(place) } else { self.hear_in(agent, place).1 };
+        let turns = if heard_before { self.state().agent_messages_in(place) } else { self.hear_in(agent, place).1 };
         let limits = &self.state().limits;
         let over = [(Code::TurnsHard, limits.turns_hard_max), (Code::TurnsSoft, limits.turns_soft_max)];
         let mut over = over.into_iter().filter(|(code, max)| turns >= *max && self.enforces(code.word()));

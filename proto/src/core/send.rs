@@ -213,8 +213,8 @@ impl Step<'_> {
 
     fn admit(&mut self, sending: Sending) -> Outcome {
         let places = self.places(&sending);
-        let count = |place: &Place| (*place, self.state().turns_in(*place) + 1);
-        let heard = places.iter().map(count).max_by_key(|(_, turns)| *turns);
+        let count = |place: &Place| (*place, self.state().agent_messages_in(*place) + 1);
+        let heard = places.iter().map(count).max_by_key(|(_, agent_messages)| *agent_messages);
         let (refusal, observed) = self.judge(&sending, heard);
         let filtered = refusal.is_some() && !self.rule(Rule::CountedFirst);
         // Every message counts, whatever refuses it, but for what may simply be sent again later (R1).
@@ -261,20 +261,20 @@ impl Step<'_> {
 
     /// Counts one agent message in a place, and says so when that crosses a threshold (R1, R2).
     pub(super) fn hear_in(&mut self, agent: AgentId, place: Place) -> (Place, u64) {
-        let turns = self.state().turns_in(place) + 1;
-        self.record(Fact::Heard { agent, place, turns });
+        let agent_messages = self.state().agent_messages_in(place) + 1;
+        self.record(Fact::Heard { agent, place, agent_messages });
         let limits = &self.state().limits;
         let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
         let latches = self.enforces("turns_hard");
-        if turns == hard {
-            self.record(Fact::Warned { place, crossing: Crossing::Hard, turns });
+        if agent_messages == hard {
+            self.record(Fact::Warned { place, crossing: Crossing::Hard, agent_messages });
             if latches {
-                self.latch(Latched::Place(place), &Refusal::new(Code::TurnsHard).numbers(hard, turns));
+                self.latch(Latched::Place(place), &Refusal::new(Code::TurnsHard).numbers(hard, agent_messages));
             }
-        } else if turns == soft || (turns > soft && !self.rule(Rule::WarnedOnce)) {
-            self.record(Fact::Warned { place, crossing: Crossing::Soft, turns });
+        } else if agent_messages == soft || (agent_messages > soft && !self.rule(Rule::WarnedOnce)) {
+            self.record(Fact::Warned { place, crossing: Crossing::Soft, agent_messages });
         }
-        (place, turns)
+        (place, agent_messages)
     }
 
     pub(super) fn latch(&mut self, on: Latched, refusal: &Refusal) {
@@ -437,7 +437,7 @@ impl Step<'_> {
         let conv = ConvId(self.state().minted_conversations() + 1);
         self.record(Fact::ConversationOpened { conv, reference: reference.clone(), parent, opener });
         if !self.state().agent(opener).is_some_and(Agent::is_human) {
-            self.record(Fact::Heard { agent: opener, place: Place::Conversation(conv), turns: 1 });
+            self.record(Fact::Heard { agent: opener, place: Place::Conversation(conv), agent_messages: 1 });
         }
         conv
     }

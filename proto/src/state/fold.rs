@@ -30,7 +30,7 @@ impl State {
             Fact::Registered { .. } | Fact::Amended { .. } | Fact::Rekeyed { .. } | Fact::Removed { .. } => {
                 self.fold_registry(at, fact);
             }
-            Fact::Heard { place, turns, .. } => self.heard(*place, *turns),
+            Fact::Heard { place, agent_messages, .. } => self.heard(*place, *agent_messages),
             Fact::Warned { .. } | Fact::Observed { .. } | Fact::RefusalsSummed { .. } | Fact::HumanActed { .. } => {}
             Fact::Refused { agent, turn, reference, refusal, .. } => {
                 self.refused(at, *agent, *turn, reference.as_ref(), refusal);
@@ -258,16 +258,16 @@ impl State {
         }
     }
 
-    fn heard(&mut self, place: Place, turns: u64) {
+    fn heard(&mut self, place: Place, agent_messages: u64) {
         match place {
             Place::Conversation(conv) => {
                 if let Some(conv) = self.conversations.get_mut(&conv) {
-                    conv.turns = turns;
+                    conv.agent_messages = agent_messages;
                 }
             }
             Place::Room(room) => {
                 if let Some(room) = self.rooms.get_mut(&room) {
-                    room.turns = turns;
+                    room.agent_messages = agent_messages;
                 }
             }
         }
@@ -376,12 +376,12 @@ impl State {
             }
             Latched::Place(Place::Conversation(conv)) => self.hold(conv, |conv| {
                 conv.latched = held.is_some();
-                conv.turns = if held.is_some() { conv.turns } else { 0 };
+                conv.agent_messages = if held.is_some() { conv.agent_messages } else { 0 };
             }),
             Latched::Place(Place::Room(room)) => {
                 if let Some(room) = self.rooms.get_mut(&room) {
                     room.latched = held.is_some();
-                    room.turns = if held.is_some() { room.turns } else { 0 };
+                    room.agent_messages = if held.is_some() { room.agent_messages } else { 0 };
                 }
             }
         }

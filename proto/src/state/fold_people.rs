@@ -282,15 +282,17 @@ impl State {
                 self.room_names.insert(name.clone(), *room);
                 let members = members.clone();
                 let old = self.rooms.remove(room);
-                let (turns, latched, messages) = old.map_or((0, false, 0), |r| (r.turns, r.latched, r.messages));
-                self.rooms.insert(*room, Room { name: name.clone(), members, turns, latched, messages });
+                let (turns, latched, messages) =
+                    old.map_or((0, false, 0), |r| (r.agent_messages, r.latched, r.messages));
+                self.rooms
+                    .insert(*room, Room { name: name.clone(), members, agent_messages: turns, latched, messages });
             }
             Fact::Posted { room, from, .. } => {
                 let human = self.agents[from.0 as usize].is_heard();
                 self.charge_sender(at, *from, *from);
                 if let Some(room) = self.rooms.get_mut(room) {
                     room.messages += 1;
-                    room.turns = if human { 0 } else { room.turns };
+                    room.agent_messages = if human { 0 } else { room.agent_messages };
                 }
             }
             Fact::PostKeyed { agent, key, admitted, .. } => {
@@ -310,7 +312,7 @@ impl State {
             }
             Fact::Rearmed { conv, .. } => {
                 if let Some(conv) = self.conversations.get_mut(conv) {
-                    conv.turns = 0;
+                    conv.agent_messages = 0;
                 }
             }
             _ => misdirected(fact),

@@ -83,7 +83,7 @@ impl State {
             conv.messages += 1;
             conv.deepest = conv.deepest.max(message.depth);
             conv.last_at = at;
-            conv.turns = if human && message.is_said() { 0 } else { conv.turns };
+            conv.agent_messages = if human && message.is_said() { 0 } else { conv.agent_messages };
             let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
             for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
                 if let Err(place) = conv.participants.binary_search(&agent) {

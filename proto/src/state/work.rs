@@ -449,7 +449,7 @@ pub struct Room {
     /// Who takes part.
     pub members: Vec<AgentId>,
     /// Agent messages without an envelope since a human spoke (R1).
-    pub turns: u64,
+    pub agent_messages: u64,
     /// Whether the hard limit holds it.
     pub latched: bool,
     /// Posts in it.

@@ -129,7 +129,7 @@ pub struct Conversation {
     /// Who sent or received something in it, in order of their numbers.
     pub participants: Few<AgentId, 4>,
     /// Agent messages since a human spoke (R1).
-    pub turns: u64,
+    pub agent_messages: u64,
     /// Messages in it.
     pub messages: u64,
     /// Deepest of them.
@@ -380,7 +380,7 @@ impl Conversation {
             opener,
             root: None,
             participants: Few::from_slice(&[opener]),
-            turns: 0,
+            agent_messages: 0,
             messages: 0,
             deepest: 0,
             depth_more: 0,

@@ -197,7 +197,8 @@ pub struct Counters {
     /// Messages in it.
     pub messages: u64,
     /// Agent messages since a human spoke (R1).
-    pub turns: u64,
+    #[serde(alias = "turns")]
+    pub agent_messages: u64,
     /// Depth of the deepest message.
     pub deepest: u8,
     /// Open tasks.
@@ -401,7 +402,8 @@ pub struct RoomView {
     /// Who takes part.
     pub members: Vec<String>,
     /// Agent messages since a human spoke (R1).
-    pub turns: u64,
+    #[serde(alias = "turns")]
+    pub agent_messages: u64,
     /// Posts in it.
     pub messages: u64,
     /// Whether the hard limit holds it.

@@ -358,7 +358,7 @@ impl World {
                 }
                 line
             }
-            Fact::Warned { place: at, crossing, turns } => {
+            Fact::Warned { place: at, crossing, agent_messages: turns } => {
                 format!("warning: {crossing} limit, {turns} in {}", place(at))
             }
             Fact::LatchSet { incident, code, limit, current, .. } => {

@@ -21,7 +21,7 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
         latched: is_latched(state, conv),
         counters: Counters {
             messages: conv.messages,
-            turns: conv.turns,
+            agent_messages: conv.agent_messages,
             deepest: conv.deepest,
             open_tasks: conv.open_tasks.len() as u64,
         },
@@ -50,8 +50,8 @@ pub(super) fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
     let limits = &state.limits;
     vec![
         distance("depth_max", limits.depth_max, conv.deepest.into()),
-        distance("turns_soft_max", limits.turns_soft_max, conv.turns),
-        distance("turns_hard_max", limits.turns_hard_max, conv.turns),
+        distance("turns_soft_max", limits.turns_soft_max, conv.agent_messages),
+        distance("turns_hard_max", limits.turns_hard_max, conv.agent_messages),
     ]
 }
 

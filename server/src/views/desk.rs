@@ -142,7 +142,7 @@ pub(crate) fn room(state: &State, id: RoomId) -> Option<RoomView> {
         id: id.to_string(),
         name: room.name.to_string(),
         members: room.members.iter().map(|m| state.name_of(*m).to_owned()).collect(),
-        turns: room.turns,
+        agent_messages: room.agent_messages,
         messages: room.messages,
         latched: room.latched,
     })

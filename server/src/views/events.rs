@@ -152,12 +152,13 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
         Fact::Amended { agent, .. } => About::new("amended").agent(*agent),
         Fact::Rekeyed { agent, .. } => About::new("rekeyed").agent(*agent),
         Fact::Removed { agent } => About::new("removed").agent(*agent),
-        Fact::Heard { agent, place, turns } => {
-            About::new("heard").agent(*agent).place(state, *place).with("turns", *turns)
+        Fact::Heard { agent, place, agent_messages } => {
+            About::new("heard").agent(*agent).place(state, *place).with("agent_messages", *agent_messages)
         }
-        Fact::Warned { place, crossing, turns } => {
-            About::new("warned").place(state, *place).with("crossing", crossing.word()).with("turns", *turns)
-        }
+        Fact::Warned { place, crossing, agent_messages } => About::new("warned")
+            .place(state, *place)
+            .with("crossing", crossing.word())
+            .with("agent_messages", *agent_messages),
         Fact::Refused { agent, kind, to, reference, refusal, .. } => {
             let about = About::new("refused").agent(*agent).refusal(refusal);
             let about = about.with("type", kind.word()).with("to", to.to_string());

@@ -129,13 +129,18 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
 fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
-        Fact::Warned { place, crossing, turns } => {
+        Fact::Warned { place, crossing, agent_messages } => {
             let what = match crossing {
                 Crossing::Soft => "stop sending here; finish with what you have, or escalate to the user",
                 Crossing::Hard => "nothing more can be sent here until a human speaks",
             };
             let conv = place.conversation().and_then(reference).or_else(|| room_name(state, *place));
-            (NoticeKind::Warning, system(), conv, format!("{turns} agent messages and no human has spoken: {what}."))
+            (
+                NoticeKind::Warning,
+                system(),
+                conv,
+                format!("{agent_messages} agent messages and no human has spoken: {what}."),
+            )
         }
         Fact::BudgetWarned { percent, .. } => {
             let text = format!("{percent} % of the budget of this work is used up. Come to an end soon.");

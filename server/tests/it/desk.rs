@@ -112,7 +112,7 @@ async fn a_post_with_a_key_is_one_however_often_it_is_tried() {
     };
     assert_eq!(tries("kilo", "k-1", &body).await, [201; 3]);
     assert_eq!(tries("kilo", "k-2", &body).await, [422; 3], "refused, and counted once");
-    assert_eq!(world.get("operator", "/v1/rooms").await.is(200)["items"][0]["turns"], 2);
+    assert_eq!(world.get("operator", "/v1/rooms").await.is(200)["items"][0]["agent_messages"], 2);
     let ask = json!({"body": "go on, both of you", "mentions": ["kilo", "hive"], "ref": "LOGIN-1"});
     assert_eq!(tries("operator", "k-3", &ask).await, [201; 3]);
     let asked = world.get("operator", "/v1/messages?ref=LOGIN-1").await.is(200);

@@ -291,7 +291,7 @@ fn a_run_of_a_core_that_lacks_a_rule_breaks_a_promise() {
         ("latched", "nothing is admitted where a human or a latch holds"),
         ("unattended", "agents start nothing where no human acted for long"),
         ("root_allowance", "waking messages a day of an agent's own roots"),
-        ("turns_soft", "nothing is admitted past a threshold of turns"),
+        ("turns_soft", "nothing is admitted past a threshold of agent messages"),
         ("warned_once", "at most one warning per crossing"),
         ("forwarding", "a finish settles"),
         ("answers_deepen", "depth is that of what was received, and one"),

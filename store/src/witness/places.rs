@@ -11,7 +11,7 @@ use super::{Running, Witness};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spot {
     /// Agent messages since a human spoke; none where the witness dropped it meanwhile.
-    turns: Option<u64>,
+    agent_messages: Option<u64>,
     warned: [bool; 2],
     /// How much deeper than the cap humans let it go.
     pub(super) deeper: u64,
@@ -23,7 +23,7 @@ pub(super) struct Spot {
 impl Spot {
     /// A human spoke: counters and warnings begin again.
     pub(super) const fn rearm(&mut self) {
-        self.turns = Some(0);
+        self.agent_messages = Some(0);
         self.warned = [false; 2];
     }
 }
@@ -73,8 +73,8 @@ impl Witness {
                 self.last.conv = self.last.conv.max(conv.0);
                 self.conv(*conv).rearm();
             }
-            Fact::Heard { place, turns, .. } => self.heard(*place, *turns),
-            Fact::Warned { place, crossing, turns } => self.warned(*place, *crossing, *turns),
+            Fact::Heard { place, agent_messages, .. } => self.heard(*place, *agent_messages),
+            Fact::Warned { place, crossing, agent_messages } => self.warned(*place, *crossing, *agent_messages),
             Fact::Rearmed { conv, by } => {
                 self.human_may(*by, fact);
                 self.conv(*conv).rearm();
@@ -90,19 +90,21 @@ impl Witness {
         }
     }
 
-    fn heard(&mut self, place: Place, turns: u64) {
+    fn heard(&mut self, place: Place, agent_messages: u64) {
         let (at, second) = (self.at, self.second());
         let spot = self.places.spot(place, at);
-        let before = spot.turns.replace(turns);
+        let before = spot.agent_messages.replace(agent_messages);
         let next = before.map(|before| before + 1);
-        if next != Some(turns) {
+        if next != Some(agent_messages) {
             spot.warned = [false; 2];
         }
-        let counts = next.is_none_or(|next| next == turns) || !second;
-        self.expect(counts, "each agent message is counted once", || format!("{place:?}: {turns} after {before:?}"));
+        let counts = next.is_none_or(|next| next == agent_messages) || !second;
+        self.expect(counts, "each agent message is counted once", || {
+            format!("{place:?}: {agent_messages} after {before:?}")
+        });
     }
 
-    fn warned(&mut self, place: Place, crossing: Crossing, turns: u64) {
+    fn warned(&mut self, place: Place, crossing: Crossing, agent_messages: u64) {
         let at = self.at;
         let spot = self.places.spot(place, at);
         let fresh = !std::mem::replace(&mut spot.warned[usize::from(crossing == Crossing::Hard)], true);
@@ -111,21 +113,25 @@ impl Witness {
             Crossing::Soft => self.limits.turns_soft_max,
             Crossing::Hard => self.limits.turns_hard_max,
         };
-        let crosses = turns == threshold && self.places.known(place).is_some_and(|spot| spot.turns == Some(turns));
-        self.expect(crosses, "a warning is of a crossing", || format!("{turns} of {threshold}"));
+        let crosses = agent_messages == threshold
+            && self.places.known(place).is_some_and(|spot| spot.agent_messages == Some(agent_messages));
+        self.expect(crosses, "a warning is of a crossing", || format!("{agent_messages} of {threshold}"));
     }
 
     /// An agent's message is admitted in a conversation that has not reached a threshold and that nothing holds.
     pub(super) fn admits(&mut self, conv: ConvId) {
         let Some(spot) = self.places.known(Place::Conversation(conv)) else { return };
-        let (turns, held) = (spot.turns.unwrap_or(0), spot.latched || spot.running != Running::Active);
+        let (agent_messages, held) =
+            (spot.agent_messages.unwrap_or(0), spot.latched || spot.running != Running::Active);
         self.expect(!held, "nothing is admitted where a human or a latch holds", || conv.to_string());
         let limits = &self.limits;
         // Who has no part in a conversation isn't counted there, and gets in only where that rule observes.
-        let judged = self.second() && self.enforced("ref_in_use") && turns > 1;
+        let judged = self.second() && self.enforced("ref_in_use") && agent_messages > 1;
         for (guard, max) in [("turns_soft", limits.turns_soft_max), ("turns_hard", limits.turns_hard_max)] {
-            let over = judged && turns >= self.threshold(max) && self.enforced(guard);
-            self.expect(!over, "nothing is admitted past a threshold of turns", || format!("{turns} of {max}"));
+            let over = judged && agent_messages >= self.threshold(max) && self.enforced(guard);
+            self.expect(!over, "nothing is admitted past a threshold of agent messages", || {
+                format!("{agent_messages} of {max}")
+            });
         }
     }
 

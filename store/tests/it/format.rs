@@ -157,8 +157,8 @@ fn conversations() -> Vec<(&'static str, Fact)> {
     let (grant, conv, agent, task) = (GrantId(9), ConvId(300), AgentId(1), TaskId(70_000));
     let place = Place::Conversation(conv);
     vec![
-        ("Heard", Fact::Heard { agent, place, turns: 20 }),
-        ("Warned", Fact::Warned { place: Place::Room(RoomId(2)), crossing: Crossing::Hard, turns: 100 }),
+        ("Heard", Fact::Heard { agent, place, agent_messages: 20 }),
+        ("Warned", Fact::Warned { place: Place::Room(RoomId(2)), crossing: Crossing::Hard, agent_messages: 100 }),
         (
             "Refused/full",
             Fact::Refused {

@@ -186,7 +186,7 @@ fn what_was_said_spent_and_refused_is_added_up() {
     let heard = |at, turns| Entry {
         at: Time(at),
         grant: None,
-        fact: Fact::Heard { agent: AgentId(1), place: Place::Conversation(ConvId(1)), turns },
+        fact: Fact::Heard { agent: AgentId(1), place: Place::Conversation(ConvId(1)), agent_messages: turns },
     };
     let closed = Entry {
         at: Time(day),

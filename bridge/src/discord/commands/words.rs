@@ -29,7 +29,7 @@ pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Resu
     text.push_str(&format!(
         "{}, {} since a human spoke, {}\n",
         several(counters.messages, "message"),
-        counters.turns,
+        counters.agent_messages,
         several(counters.open_tasks, "open task"),
     ));
     text.push_str(&format!("Taking part: {}", view.participants.join(", ")));
