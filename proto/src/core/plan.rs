@@ -177,10 +177,12 @@ impl Step<'_> {
             SendContext::Root => self.root_line(sender, draft),
             SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => self.note_line(sender, draft, None),
         };
+        // A child that the broker names stands below the sender's own conversation.
+        let named = draft.reference.is_some() || draft.request_id.is_some();
         let opening = if standing == SendContext::Human || line.fault.is_some() {
             None
         } else {
-            self.opening_fault(sender, &line.plan)
+            self.opening_fault(sender, &line.plan, named)
         };
         let line = Placement { fault: line.fault.or(opening), ..line };
         let unnamed = line.fault == Some(RefProblem::Required) && !self.has_guard("ref_required");
@@ -232,8 +234,11 @@ impl Step<'_> {
     }
 
     /// What is wrong with a REF that an agent would open, where another one stands above or below it.
-    fn opening_fault(&self, sender: AgentId, plan: &Plan) -> Option<RefProblem> {
-        let Plan::Open(reference, _) = plan else { return None };
+    fn opening_fault(&self, sender: AgentId, plan: &Plan, named: bool) -> Option<RefProblem> {
+        let Plan::Open(reference, parent) = plan else { return None };
+        if !named && parent.is_some() && !self.state().may_have_below(reference.as_str()) {
+            return None;
+        }
         (!self.may_open(sender, reference.as_str())).then(|| RefProblem::InUse(reference.clone()))
     }
 

@@ -118,12 +118,15 @@ impl Index {
     }
 
     fn hash(&self, text: &str) -> u32 {
-        let words = text.as_bytes().chunks(8).map(|bytes| {
-            let mut word = [0; 8];
-            word[..bytes.len()].copy_from_slice(bytes);
-            u64::from_le_bytes(word)
-        });
-        (words.fold(self.seed ^ text.len() as u64, |hash, word| mix(hash ^ self.seed, word)) >> u32::BITS) as u32
+        let (words, rest) = text.as_bytes().as_chunks::<8>();
+        let start = self.seed ^ text.len() as u64;
+        let hash = words.iter().fold(start, |hash, word| mix(hash ^ self.seed, u64::from_le_bytes(*word)));
+        if rest.is_empty() {
+            return (hash >> u32::BITS) as u32;
+        }
+        // The rest as a word, byte by byte: a copy of unknown length is a call.
+        let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+        (mix(hash ^ self.seed, last) >> u32::BITS) as u32
     }
 }
 
