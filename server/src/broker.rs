@@ -4,8 +4,9 @@
 //! caller is to be told; all of that is held back. The writer owns the log. It appends the facts of a batch
 //! at once (group commit), and only then releases what was held back: answers, wakes and reads. While the
 //! disk is at work the judge goes on with the next batch, so memory is ahead of the disk by what nobody has
-//! seen yet. A batch of a few commands it writes itself. When an append fails nothing is released, and the process is to
-//! end: a restart finds out what was written. A panic on either thread ends it in the same way.
+//! seen yet. A batch of a few commands it writes itself. When an append finds no room, the judge rebuilds the core from the
+//! log and the process goes on. When it fails otherwise nothing is released, and the process is to end: a restart finds out
+//! what was written. A panic on either thread ends it in the same way.
 
 mod boot;
 mod handle;
@@ -194,7 +195,7 @@ impl Broker {
     /// Gives the batch to the writer, if that has nothing to do; `false` when it has failed. What waits already goes along:
     /// a sync costs more than to judge it.
     fn hand_over(&mut self) -> bool {
-        // Who only looks waits for nobody.
+        // Read-only batches skip the writer.
         let full = self.batch.commands >= BATCH_MAX || self.batch.writes_nothing();
         if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
