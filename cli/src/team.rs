@@ -61,6 +61,9 @@ pub(crate) struct Member {
     /// Groups that it belongs to.
     #[serde(default)]
     pub(crate) groups: Vec<String>,
+    /// Limits of its own in place of the workspace's, by name.
+    #[serde(default)]
+    pub(crate) limits: BTreeMap<String, u64>,
     /// Open turns at once.
     #[serde(default = "one")]
     pub(crate) concurrency: u64,
@@ -182,7 +185,12 @@ impl Member {
                 role: None,
                 key: None,
             };
-            return Ok(human.register(&new).await.map_err(of_a_human)?.token);
+            let token = human.register(&new).await.map_err(of_a_human)?.token;
+            if !self.limits.is_empty() {
+                let patch = AgentPatch { limits: Some(self.limits.clone()), ..AgentPatch::default() };
+                human.amend(&self.name, &patch).await.map_err(of_a_human)?;
+            }
+            return Ok(token);
         };
         if known.kind == Kind::Human {
             return Err(Failure::refused(format!("{} is a human, and no agent", self.name)));
@@ -192,9 +200,11 @@ impl Member {
             actions: Some(self.actions.clone()).filter(|wanted| differs(&known.actions, wanted)),
             groups: Some(self.groups.clone()).filter(|wanted| differs(&known.groups, wanted)),
             turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
-            limits: None,
+            limits: Some(self.limits.clone())
+                .filter(|wanted| wanted.iter().any(|(name, value)| known.limits.get(name).unwrap_or(&0) != value)),
         };
-        if patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some() {
+        let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
+        if amends || patch.limits.is_some() {
             human.amend(&self.name, &patch).await.map_err(of_a_human)?;
         }
         if let Some(token) = at_hand

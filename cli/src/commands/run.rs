@@ -113,6 +113,7 @@ fn member(args: Args) -> Result<Member, Failure> {
         cwd: args.cwd,
         actions: args.actions,
         groups: args.groups,
+        limits: std::collections::BTreeMap::new(),
         concurrency: args.concurrency,
         deadline: args.deadline,
         grace: args.grace,

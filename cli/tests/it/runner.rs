@@ -329,6 +329,7 @@ fn a_server_runs_the_agents_of_its_configuration() {
     fs::create_dir(dir.path().join("work")).unwrap();
     let team = format!(
         "[[agent]]\nname = \"upper\"\ncommand = \"tr\"\nargs = [\"a-z\", \"A-Z\"]\nactions = [\"shout\"]\n\
+         limits = {{ roots_per_hour_max = 20 }}\n\
          [[agent]]\nname = \"fake\"\ndriver = \"acp\"\ncommand = {:?}\ncwd = \"work\"\n\
          [[agent]]\nname = \"broken\"\ncommand = \"no-such-program\"\n",
         fake_acp().to_str().unwrap()
@@ -337,6 +338,8 @@ fn a_server_runs_the_agents_of_its_configuration() {
     let server = Server::start_with(dir, &["--listen", "127.0.0.1:0", "--with-agents"]);
     wait_for("upper", || server.operator(&["agent", "show", "upper"]).code == 0);
     assert_eq!(ask(&server, "#shout", "hello")["body"], "HELLO");
+    let shown = server.operator(&["agent", "show", "upper", "--json"]).json();
+    assert_eq!(shown["limits"], serde_json::json!({ "roots_per_hour_max": 20 }));
     wait_for("fake", || server.operator(&["agent", "show", "fake"]).code == 0);
     assert_eq!(ask(&server, "fake", "say hello")["body"], "hello");
     let tokens = server.path().join(".lastword/agents");
