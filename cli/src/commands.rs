@@ -6,7 +6,6 @@ mod approvals;
 mod approve;
 mod ask;
 mod audit;
-mod bench;
 mod bound;
 mod clock;
 mod completions;
@@ -147,8 +146,6 @@ pub(crate) enum Command {
     Mcp(mcp::Args),
     /// Print the primer for an agent's system prompt
     Prompt(prompt::Args),
-    /// Measure what a message costs on this machine
-    Bench(bench::Args),
     /// Print a completion script for a shell
     Completions(completions::Args),
     /// Print the man page
@@ -204,7 +201,6 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Hook(args) => wait(hook::run(args, cx)),
         Command::Mcp(args) => wait(mcp::run(args, cx)),
         Command::Prompt(args) => prompt::run(&args, cx),
-        Command::Bench(args) => bench::run(&args, cx),
         Command::Completions(args) => completions::run(&args, cx),
         Command::Man(args) => man::run(&args, cx),
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use lastword_bridge::discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
+use lastword_discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
 

@@ -1,6 +1,5 @@
 //! `lastword`: the server, the client, and the tools around the log.
 
-mod bench;
 mod commands;
 mod config;
 mod demo;

@@ -1,19 +1,20 @@
 //! Agents that this program runs: how they are configured, enrolled and told of.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use lastword_bridge::{Driver, Event, Input, Report, Restart, Runner, RunnerError, Settings, Stopping};
 use lastword_client::wire::{AgentPatch, NewAgent};
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::AgentName;
-use serde::{Deserialize, Deserializer};
+use lastword_runner::{Driver, Event, EventSink, Input, Restart, Runner, RunnerError, Settings, Stopping};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -241,23 +242,26 @@ impl From<RunnerError> for Failure {
 }
 
 /// Tells of a runner: as lines for a program, or for a person; of one agent of several with its name.
-pub(crate) fn report(out: Out, name: Option<String>) -> Report {
-    Report::new(move |event: &Event| {
-        let told = match (&name, out.is_json()) {
-            (None, true) => out.json(event),
-            (None, false) => out.text(&escape(&event.to_string())),
-            (Some(name), true) => match serde_json::to_value(event) {
-                Ok(mut line) => {
-                    line["agent"] = json!(name);
-                    out.json(&line)
-                }
-                Err(_) => Ok(()),
-            },
-            (Some(name), false) => out.text(&escape(&format!("{name}: {event}"))),
-        };
-        // The work goes on where nobody listens any more.
-        drop(told);
-    })
+pub(crate) fn report(out: Out, name: Option<String>) -> EventSink {
+    EventSink::new(move |event: &Event| print(out, name.as_deref(), event))
+}
+
+/// Prints an event of a runner or of the Discord bridge, with the agent's name where several share the terminal.
+pub(crate) fn print(out: Out, name: Option<&str>, event: &(impl Serialize + fmt::Display)) {
+    let printed = match (name, out.is_json()) {
+        (None, true) => out.json(event),
+        (None, false) => out.text(&escape(&event.to_string())),
+        (Some(name), true) => match serde_json::to_value(event) {
+            Ok(mut line) => {
+                line["agent"] = json!(name);
+                out.json(&line)
+            }
+            Err(_) => Ok(()),
+        },
+        (Some(name), false) => out.text(&escape(&format!("{name}: {event}"))),
+    };
+    // A closed terminal doesn't end the agent's work.
+    drop(printed);
 }
 
 /// The agents of a configuration, while the server runs.

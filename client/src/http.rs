@@ -20,6 +20,9 @@ const EXCERPT_CHARS: usize = 200;
 #[derive(Clone)]
 pub struct Token(HeaderValue);
 
+/// The scheme in front of a token in the `Authorization` header.
+const BEARER: &str = "Bearer ";
+
 impl Token {
     /// Takes a token as it stands in a file or variable; white space around it is dropped.
     ///
@@ -30,10 +33,16 @@ impl Token {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
             return Err(ClientError::Unusable("the token is empty or has characters that no token has".to_owned()));
         }
-        let mut value = HeaderValue::from_str(&format!("Bearer {text}"))
+        let mut value = HeaderValue::from_str(&format!("{BEARER}{text}"))
             .map_err(|_| ClientError::Unusable("the token has characters that no token has".to_owned()))?;
         value.set_sensitive(true);
         Ok(Self(value))
+    }
+
+    /// The token's text, to hand to the agent that it belongs to.
+    #[must_use]
+    pub fn reveal(&self) -> &str {
+        self.0.to_str().unwrap_or_default().trim_start_matches(BEARER)
     }
 }
 
@@ -75,6 +84,12 @@ impl Client {
     #[must_use]
     pub fn in_turn(&self, token: &str) -> Self {
         Self { turn: Some(token.into()), ..self.clone() }
+    }
+
+    /// The token with which this client connects.
+    #[must_use]
+    pub const fn token(&self) -> Option<&Token> {
+        self.token.as_ref()
     }
 
     /// The server's address.

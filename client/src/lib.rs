@@ -8,6 +8,7 @@ mod error;
 mod events;
 mod http;
 mod query;
+mod retry;
 
 pub use lastword_proto::wire;
 
@@ -16,3 +17,4 @@ pub use crate::error::ClientError;
 pub use crate::events::Events;
 pub use crate::http::{Client, Token};
 pub use crate::query::MessageQuery;
+pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late};

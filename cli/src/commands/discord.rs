@@ -43,8 +43,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 
 /// Says what is missing, on both sides.
 #[cfg(feature = "discord")]
-async fn check(settings: &lastword_bridge::discord::Settings, cx: &Context) -> Result<(), Failure> {
-    let report = lastword_bridge::discord::check(settings).await;
+async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
+    let report = lastword_discord::check(settings).await;
     // Names of people and channels are whatever somebody made them.
     cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;
     if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge can't work yet").hint("see ✗ above")) }
@@ -52,15 +52,16 @@ async fn check(settings: &lastword_bridge::discord::Settings, cx: &Context) -> R
 
 /// Runs the bridge until it is told to end.
 #[cfg(feature = "discord")]
-async fn serve(settings: lastword_bridge::discord::Settings, cx: &Context) -> Result<(), Failure> {
-    use lastword_bridge::discord::Bridge;
+async fn serve(settings: lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
+    use lastword_discord::{Bridge, EventSink};
     use tokio::signal::unix::{SignalKind, signal};
 
     super::serve::log_to_stderr(&cx.out);
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let out = cx.out;
     let running = async {
-        let bridge = Bridge::start(settings, crate::team::report(cx.out, None)).await?;
+        let bridge = Bridge::start(settings, EventSink::new(move |event| crate::team::print(out, None, event))).await?;
         bridge.run().await
     };
     tokio::select! {

@@ -3,7 +3,7 @@
 use std::io::{Read as _, stdin};
 use std::path::PathBuf;
 
-use lastword_bridge::{Occasion, hook};
+use lastword_runner::{Occasion, hook};
 
 use super::Context;
 use crate::failure::{Exit, Failure};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lastword_bridge::{Driver, Input, Runner, Stopping};
 use lastword_client::{Client, Token};
+use lastword_runner::{Driver, Input, Runner, Stopping};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -78,7 +78,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let named = args.name.clone();
     let member = member(args)?;
     let settings = member.settings()?;
-    settings.check().map_err(lastword_bridge::RunnerError::from)?;
+    settings.check().map_err(lastword_runner::RunnerError::from)?;
     let (url, token) = cx.access(Authority::Act)?;
     let token = match named {
         Some(_) => member.enrol(&Client::new(&url, Some(Token::new(&token)?))?, None).await?,

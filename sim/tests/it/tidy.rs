@@ -16,11 +16,17 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
+/// The folders of all crates.
+fn members() -> Vec<String> {
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let members = workspace["workspace"]["members"].as_array().unwrap();
+    members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
+}
+
 /// Every source file of the project.
 fn sources() -> Vec<String> {
     let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> =
-        ["proto", "store", "server", "client", "bridge", "cli", "sim"].iter().map(|f| root().join(f)).collect();
+    let mut folders: Vec<PathBuf> = members().iter().map(|folder| root().join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
@@ -126,7 +132,7 @@ fn the_incidents_of_the_table_are_the_transcripts_and_need_what_it_says() {
 
 #[test]
 fn a_rule_can_be_off_in_the_tests_of_the_core_and_the_simulator_only() {
-    for folder in ["proto", "store", "server", "client", "cli", "sim"] {
+    for folder in members() {
         let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
         for (section, _) in manifest.iter().filter(|(_, s)| s.to_string().contains("rules-off")) {
             let tests = section == "dev-dependencies" && (folder == "proto" || folder == "sim");
@@ -219,10 +225,13 @@ fn crates_depend_only_along_the_arrows() {
         ("store", &["proto"]),
         ("server", &["proto", "store"]),
         ("client", &["proto"]),
-        ("bridge", &["proto", "client"]),
-        ("cli", &["proto", "store", "server", "client", "bridge"]),
-        ("sim", &["proto", "store", "server", "client", "bridge", "cli"]),
+        ("runner", &["proto", "client"]),
+        ("discord", &["proto", "client"]),
+        ("cli", &["proto", "store", "server", "client", "runner", "discord"]),
+        ("bench", &["proto", "store", "server", "client", "runner", "discord"]),
+        ("sim", &["proto", "store", "server", "client", "runner", "discord"]),
     ];
+    assert!(members().iter().map(String::as_str).eq(allowed.iter().map(|(folder, _)| *folder)));
     for (folder, may) in allowed {
         let manifest: toml::Table = read(&format!("{folder}/Cargo.toml")).parse().unwrap();
         let dependencies = manifest.get("dependencies").and_then(toml::Value::as_table).cloned().unwrap_or_default();

@@ -1,0 +1,161 @@
+//! A log that grew over many weeks, and a start on it. What was settled longer ago than the retention is in the log alone.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::fact::{Part, Terms};
+use lastword_proto::input::Finish;
+use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::wire::NewAgent;
+use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply, Seq, Time};
+use lastword_server::{Config, OPERATOR, Server};
+use lastword_store::{Log, SqliteLog};
+use serde_json::json;
+
+use crate::failure::Failure;
+use crate::load::{self, WORDS, now};
+use crate::program::Program;
+use crate::standing::{Figure, ms};
+
+const TEAM: usize = 20;
+/// The weeks over which the log grew: as many as ten times the default retention.
+const WEEKS: u64 = 10;
+const WEEK_MS: u64 = 7 * 24 * 3_600_000;
+/// Facts of one exchange, about: how far apart in time they are follows from it.
+const FACTS_PER_EXCHANGE: u64 = 8;
+/// Facts in one append.
+const APPEND: usize = 4_096;
+
+/// Starts on a log of so many facts, with a snapshot and without.
+pub(crate) async fn start(
+    program: &Program,
+    dir: &Path,
+    facts: u64,
+    progress: impl Fn(u64),
+) -> Result<Vec<Figure>, Failure> {
+    let data = dir.join("aged");
+    let server = Server::start(Config::local(&data)).await?;
+    let human = load::human(&server)?;
+    for name in (0..TEAM).map(member) {
+        let agent: NewAgent = serde_json::from_value(json!({ "name": name })).map_err(Failure::bug)?;
+        human.register(&agent).await?;
+    }
+    server.shutdown().await;
+    grow(&data, facts, progress)?;
+    // The read model is built, and a graceful end saves the snapshot.
+    Server::start(Config::local(&data)).await?.shutdown().await;
+    let mut figures = Vec::new();
+    for what in ["with a snapshot", "without one"] {
+        let begin = now();
+        let served = program.serve(&data, 0).await?;
+        let took = begin.elapsed();
+        figures.push(Figure::new(format!("start {what}, {facts} facts of {WEEKS} weeks"), ms(took), "ms"));
+        served.end().await?;
+        if figures.len() == 1 {
+            let length =
+                std::fs::metadata(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?.len();
+            figures.push(Figure::new("the snapshot", length as f64 / 1e6, "MB"));
+            std::fs::remove_file(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?;
+        } else {
+            figures.push(Figure::new("the same", facts as f64 / took.as_secs_f64() / 1e6, "M facts/s"));
+        }
+    }
+    Ok(figures)
+}
+
+fn member(n: usize) -> String {
+    format!("{}{n}", load::MEMBER)
+}
+
+/// Lets the log grow from its last moment on: requests of a human, each answered, and each answer read.
+fn grow(data: &Path, facts: u64, progress: impl Fn(u64)) -> Result<(), Failure> {
+    let mut growing = Growing::open(data)?;
+    let step = WEEKS * WEEK_MS * FACTS_PER_EXCHANGE / facts.max(1);
+    for n in 0.. {
+        if growing.core.state().seq.0 >= facts {
+            break;
+        }
+        growing.at = growing.at.plus(step.max(1));
+        growing.exchange(n)?;
+        if growing.out.entries.len() >= APPEND {
+            growing.append()?;
+            progress(growing.behind.0);
+        }
+    }
+    growing.append()
+}
+
+struct Growing {
+    core: Core,
+    log: SqliteLog,
+    epoch: u64,
+    behind: Seq,
+    at: Time,
+    out: Out,
+    human: Principal,
+    team: Vec<Principal>,
+}
+
+impl Growing {
+    fn open(data: &Path) -> Result<Self, Failure> {
+        let mut log = SqliteLog::open(data).map_err(Failure::unavailable)?;
+        let epoch = log.begin_epoch().map_err(Failure::unavailable)?;
+        let mut core = Core::default();
+        for (_, entry) in log.read(Seq(1), usize::MAX).map_err(Failure::unavailable)? {
+            core.replay(&entry).map_err(Failure::bug)?;
+        }
+        let state = core.state();
+        let proof = |name: &str| {
+            let id = state.live(name)?;
+            let (credential, _) = state.credentials.iter().find(|(_, agent)| **agent == id)?;
+            state.prove(credential)
+        };
+        let gone = || Failure::bug("an agent of the bench is gone");
+        let human = proof(OPERATOR).ok_or_else(gone)?;
+        let team: Option<Vec<_>> = (0..TEAM).map(|n| proof(&member(n))).collect();
+        let (team, behind, at) = (team.ok_or_else(gone)?, state.seq, state.at);
+        Ok(Self { core, log, epoch, behind, at, out: Out::default(), human, team })
+    }
+
+    fn exchange(&mut self, n: usize) -> Result<(), Failure> {
+        let agent = n % TEAM;
+        let to = Address::Name(AgentName::new(&member(agent)).map_err(Failure::bug)?);
+        let mut draft = Draft::new(MessageType::Request, to, WORDS);
+        draft.reference = Ref::new(&format!("AGED-{n}")).ok();
+        self.give(Input::Send(self.human, Box::new(draft)))?;
+        let Some(Fact::Accepted { message }) = self.out.entries.last().map(|entry| &entry.fact) else {
+            return Err(Failure::bug("a request was not accepted"));
+        };
+        let Part::Request(Terms { request, .. }) = message.part.clone() else {
+            return Err(Failure::bug("a request has no id"));
+        };
+        self.give(Input::Take(self.team[agent], None))?;
+        let finish = Finish { body: WORDS.into(), ..Finish::default() };
+        self.give(Input::Finish(self.team[agent], None, Box::new(finish)))?;
+        self.give(Input::Collect(self.human, request))
+    }
+
+    fn give(&mut self, input: Input) -> Result<(), Failure> {
+        self.core.handle(self.at, input, &mut self.out);
+        let refused = self.out.effects.drain(..).find_map(|effect| match effect {
+            Effect::Reply(reply) => {
+                if let Reply::Refused { refusal, .. } = *reply {
+                    Some(refusal)
+                } else {
+                    None
+                }
+            }
+            Effect::Wake(_) | Effect::WakeAll => None,
+        });
+        refused.map_or(Ok(()), |refusal| Err(Failure::refused(refusal)))
+    }
+
+    fn append(&mut self) -> Result<(), Failure> {
+        let entries: Vec<Arc<Entry>> = self.out.entries.drain(..).map(Arc::new).collect();
+        if !entries.is_empty() {
+            self.behind = self.log.append(self.epoch, self.behind, &entries).map_err(Failure::unavailable)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,320 @@
+//! `lastword-bench`: what a message costs on this machine, as ratios to a bare file in the same run.
+
+mod aged;
+mod bare;
+mod failure;
+mod load;
+#[cfg(feature = "peers")]
+mod peers;
+#[cfg(not(feature = "peers"))]
+#[path = "without_peers.rs"]
+mod peers;
+mod program;
+mod standing;
+mod systems;
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser as _;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use lastword_proto::Limits;
+use lastword_server::{Config, Server};
+use serde::Serialize;
+
+use crate::bare::bare_file;
+use crate::failure::Failure;
+use crate::load::{Load, Measured, exchange_http, in_process, send_http};
+use crate::peers::Connected;
+use crate::program::Program;
+use crate::standing::Figure;
+use crate::systems::{PeerRow, Peers};
+
+/// The allocator of `lastword`, so that the same one is measured.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Measure what a message costs on this machine.
+#[derive(Debug, clap::Parser)]
+#[command(version, name = "lastword-bench", after_help = EXAMPLES)]
+struct Args {
+    /// What to measure
+    #[arg(value_enum, default_value_t = What::Load)]
+    what: What,
+    /// How long each measurement of a load takes, in seconds
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    seconds: Duration,
+    /// Length of a message of a load, in bytes
+    #[arg(long, default_value_t = 400)]
+    body_bytes: usize,
+    /// Agents that wait
+    #[arg(long, default_value_t = 1_000)]
+    agents: usize,
+    /// Conversations that are open
+    #[arg(long, default_value_t = 20_000)]
+    conversations: usize,
+    /// Messages of a long log
+    #[arg(long, default_value_t = 100_000)]
+    messages: usize,
+    /// Facts of a log that grew over ten weeks
+    #[arg(long, default_value_t = 1_000_000)]
+    facts: u64,
+    /// Folder for the data, on the disk to measure [default: the system's folder for temporary files]
+    #[arg(long)]
+    dir: Option<PathBuf>,
+    /// The program whose server and commands are measured [default: `lastword` beside this program]
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    peers: Peers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum What {
+    /// Messages a second, durable, as ratios to a bare file
+    Load,
+    /// How far the read model is behind the log under a full load
+    Lag,
+    /// Memory of an idle server, and of open conversations
+    Memory,
+    /// Agents that wait in a long poll
+    Idle,
+    /// Audits of a long log, and starts on it
+    Long,
+    /// A start on a log that grew over ten weeks
+    Start,
+    /// `lastword send`, from its start to its exit
+    Command,
+    /// All of it
+    All,
+}
+
+/// One line of the report.
+#[derive(Debug, Serialize)]
+struct ReportRow {
+    what: &'static str,
+    in_flight: usize,
+    #[serde(flatten)]
+    measured: Measured,
+    /// Inputs that are each acknowledged from disk, a second, over the bare file's records.
+    durable_per_second: f64,
+    ratio_to_bare_file: f64,
+}
+
+/// What came of it.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    load: Vec<ReportRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    peers: Vec<PeerRow>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    figures: Vec<Figure>,
+}
+
+const EXAMPLES: &str = "Examples:
+  lastword-bench load --seconds 3
+  lastword-bench memory --conversations 100000 --json";
+
+/// Room for a load whose messages are never taken.
+fn limits() -> Limits {
+    Limits { inbox_max: 1_000_000, ..Limits::default() }
+}
+
+fn main() -> ExitCode {
+    let args = Args::parse();
+    let ended = run(&args);
+    let Err(failure) = ended else { return ExitCode::SUCCESS };
+    let mut stderr = std::io::stderr().lock();
+    // The exit code still reports the failure if standard error is closed.
+    let _printed = writeln!(stderr, "error: {}", failure.message)
+        .and_then(|()| failure.hint.iter().try_for_each(|hint| writeln!(stderr, "hint: {hint}")));
+    failure.exit.into()
+}
+
+fn run(args: &Args) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let report = runtime.block_on(measure(args))?;
+    let text = if args.json { serde_json::to_string(&report).map_err(Failure::bug)? } else { report.words() };
+    Ok(writeln!(std::io::stdout().lock(), "{text}")?)
+}
+
+/// A progress bar on standard error; hidden with `--json`, and where standard error isn't a terminal.
+fn bar(args: &Args) -> ProgressBar {
+    let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
+    let style =
+        ProgressStyle::with_template("{bar:30} {pos}/{len} {eta}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::with_draw_target(Some(0), target).with_style(style)
+}
+
+async fn measure(args: &Args) -> Result<Report, Failure> {
+    let dir = match &args.dir {
+        Some(dir) => tempfile::tempdir_in(dir),
+        None => tempfile::tempdir(),
+    };
+    let dir = dir?;
+    let program = Program::find(args.program.clone())?;
+    let wanted = |what| args.what == what || args.what == What::All;
+    let mut report = Report::default();
+    let peers = if args.peers.any() {
+        if !wanted(What::Load) {
+            return Err(Failure::usage("--redis and --nats apply to `lastword-bench load` and `all` only"));
+        }
+        Some(Connected::to(&args.peers).await?)
+    } else {
+        None
+    };
+    if wanted(What::Load) {
+        (report.load, report.peers) = loads(args, dir.path(), peers.as_ref()).await?;
+    }
+    let bar = bar(args);
+    if wanted(What::Lag) {
+        let server = started(&dir.path().join("lag")).await?;
+        report.figures.extend(standing::lag(&server, args.load(128)).await?);
+        server.shutdown().await;
+    }
+    if wanted(What::Memory) {
+        report.figures.extend(standing::memory(&program, dir.path(), args.conversations).await?);
+    }
+    if wanted(What::Idle) {
+        report.figures.extend(standing::idle(&program, dir.path(), args.agents).await?);
+    }
+    if wanted(What::Long) {
+        bar.set_length(args.messages as u64);
+        report
+            .figures
+            .extend(standing::long(&program, dir.path(), args.messages, |done| bar.set_position(done as u64)).await?);
+    }
+    if wanted(What::Start) {
+        bar.set_length(args.facts);
+        report.figures.extend(aged::start(&program, dir.path(), args.facts, |done| bar.set_position(done)).await?);
+    }
+    if wanted(What::Command) {
+        report.figures.extend(standing::command(&program, dir.path()).await?);
+    }
+    bar.finish_and_clear();
+    Ok(report)
+}
+
+async fn started(data: &Path) -> Result<Server, Failure> {
+    Ok(Server::start(Config { limits: limits(), ..Config::local(data) }).await?)
+}
+
+async fn loads(args: &Args, dir: &Path, peers: Option<&Connected>) -> Result<(Vec<ReportRow>, Vec<PeerRow>), Failure> {
+    let load = |in_flight| args.load(in_flight);
+    let server = started(&dir.join("load")).await?;
+    let bar = bar(args);
+    bar.set_length(6);
+    let (mut lines, mut beside) = (Vec::new(), Vec::new());
+    for in_flight in [1, 128] {
+        let bare = bare_file(dir, load(in_flight)).await?;
+        let base = bare.per_second;
+        lines.push(ReportRow::new("bare file: append, fdatasync", in_flight, bare, 1.0, base));
+        bar.inc(1);
+        let whole = in_process(&server, load(in_flight)).await?;
+        lines.push(ReportRow::new("in process: send, take, finish", in_flight, whole, 3.0, base));
+        bar.inc(1);
+        if let Some(peers) = peers {
+            beside.extend(peers.rows(&server, load(in_flight), base).await?);
+        }
+    }
+    let base = lines[2].measured.per_second;
+    lines.push(ReportRow::new("HTTP: send", 64, send_http(&server, load(64)).await?, 1.0, base));
+    lines.push(ReportRow::new(
+        "HTTP: send, inbox, finish, answer",
+        64,
+        exchange_http(&server, load(64)).await?,
+        3.0,
+        base,
+    ));
+    bar.finish_and_clear();
+    server.shutdown().await;
+    Ok((lines, beside))
+}
+
+/// Reads a number of seconds, for clap.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} is no number of seconds such as 3 or 0.5"))
+}
+
+impl Args {
+    const fn load(&self, in_flight: usize) -> Load {
+        Load { in_flight, time: self.seconds, body: self.body_bytes }
+    }
+}
+
+impl Report {
+    fn words(&self) -> String {
+        let load: Vec<_> = self.load.iter().map(ReportRow::cells).collect();
+        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "durable inputs/s", "x bare file"];
+        let load = (!load.is_empty()).then(|| table(&head, &load));
+        let peers: Vec<_> = self.peers.iter().map(PeerRow::cells).collect();
+        let head = ["what", "in flight", "a second", "p50 ms", "p99 ms", "x bare file", "ours x theirs", "on disk"];
+        let peers = (!peers.is_empty()).then(|| table(&head, &peers));
+        let figures: Vec<_> = self.figures.iter().map(Figure::cells).collect();
+        let figures = (!figures.is_empty()).then(|| table(&["what", "measured", ""], &figures));
+        load.into_iter().chain(peers).chain(figures).collect::<Vec<_>>().join("\n\n")
+    }
+}
+
+impl Figure {
+    fn cells(&self) -> Vec<String> {
+        let value = if self.value < 100.0 { format!("{:.2}", self.value) } else { format!("{:.0}", self.value) };
+        vec![self.what.clone(), value, self.unit.to_owned()]
+    }
+}
+
+impl PeerRow {
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.what.clone(),
+            self.in_flight.to_string(),
+            format!("{:.0}", self.measured.per_second),
+            format!("{:.2}", self.measured.p50_ms),
+            format!("{:.2}", self.measured.p99_ms),
+            format!("{:.2}", self.ratio_to_bare_file),
+            self.ours_to_theirs.map_or_else(String::new, |ratio| format!("{ratio:.2}")),
+            self.acknowledged_on_disk.clone(),
+        ]
+    }
+}
+
+impl ReportRow {
+    fn new(what: &'static str, in_flight: usize, measured: Measured, durable: f64, bare: f64) -> Self {
+        let durable_per_second = measured.per_second * durable;
+        Self { what, in_flight, ratio_to_bare_file: durable_per_second / bare, durable_per_second, measured }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        vec![
+            self.what.to_owned(),
+            self.in_flight.to_string(),
+            format!("{:.0}", self.measured.per_second),
+            format!("{:.2}", self.measured.p50_ms),
+            format!("{:.2}", self.measured.p99_ms),
+            format!("{:.0}", self.durable_per_second),
+            format!("{:.2}", self.ratio_to_bare_file),
+        ]
+    }
+}
+
+/// Lays out rows in aligned columns.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: Vec<&str>| {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
+        padded.join("  ").trim_end().to_owned()
+    };
+    let rows = rows.iter().map(|row| line(row.iter().map(String::as_str).collect()));
+    std::iter::once(line(head.to_vec())).chain(rows).collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,172 @@
+//! Others beside us: what a message and an exchange cost on a server of theirs, in the same run.
+
+mod jetstream;
+mod ours;
+mod streams;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lastword_server::Server;
+use tokio::sync::oneshot;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use self::jetstream::JetStream;
+use self::streams::Streams;
+use crate::failure::Failure;
+use crate::load::{Load, Measured, drive};
+use crate::systems::{PeerRow, Peers};
+
+/// How long beyond the load's own time its last acknowledgement may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Most messages of one delivery; never fewer than are in flight.
+const BATCH_MAX: usize = 256;
+
+/// What is done again and again, the same on each system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A message is published, delivered and acknowledged.
+    Message,
+    /// A request is published, delivered and acknowledged, and so is its answer.
+    Exchange,
+}
+
+impl Work {
+    const ALL: [Self; 2] = [Self::Message, Self::Exchange];
+
+    /// A word for names.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Message => "message",
+            Self::Exchange => "exchange",
+        }
+    }
+}
+
+/// The servers of others that were given, connected.
+pub(crate) struct Connected {
+    streams: Option<Streams>,
+    jetstream: Option<JetStream>,
+}
+
+impl Connected {
+    /// Connects to those that are named.
+    pub(crate) async fn to(peers: &Peers) -> Result<Self, Failure> {
+        let (mut streams, mut jetstream) = (None, None);
+        if let Some(url) = &peers.redis {
+            streams = Some(Streams::connect(url).await?);
+        }
+        if let Some(url) = &peers.nats {
+            jetstream = Some(JetStream::connect(url, peers.nats_monitor.as_deref()).await?);
+        }
+        Ok(Self { streams, jetstream })
+    }
+
+    /// Measures each work on each system, ours first; `bare` is the bare file's records a second.
+    pub(crate) async fn rows(&self, server: &Server, load: Load, bare: f64) -> Result<Vec<PeerRow>, Failure> {
+        let mut rows = Vec::new();
+        for work in Work::ALL {
+            let measured = ours::measure(server, work, load).await?;
+            let ours = measured.per_second;
+            let row = |system, measured: Measured, theirs, disk: &str| PeerRow {
+                what: format!("{system}: {}", work.word()),
+                in_flight: load.in_flight,
+                ratio_to_bare_file: measured.per_second / bare,
+                ours_to_theirs: theirs,
+                acknowledged_on_disk: disk.to_owned(),
+                measured,
+            };
+            rows.push(row("Lastword", measured, None, "yes"));
+            if let Some(streams) = &self.streams {
+                let measured = streams.measure(work, load).await?;
+                let ratio = ours / measured.per_second;
+                rows.push(row("Redis Streams", measured, Some(ratio), &streams.disk));
+            }
+            if let Some(jetstream) = &self.jetstream {
+                let measured = jetstream.measure(work, load).await?;
+                let ratio = ours / measured.per_second;
+                rows.push(row("NATS JetStream", measured, Some(ratio), &jetstream.disk));
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The workers that wait until what they published is acknowledged, by their numbers.
+#[derive(Clone, Debug)]
+struct Waiting(Arc<Mutex<Vec<Option<oneshot::Sender<()>>>>>);
+
+impl Waiting {
+    fn of(load: Load) -> Self {
+        Self(Arc::new(Mutex::new((0..load.in_flight).map(|_| None).collect())))
+    }
+
+    fn place(&self, worker: usize, sender: Option<oneshot::Sender<()>>) -> Option<oneshot::Sender<()>> {
+        let mut places = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        places.get_mut(worker).and_then(|place| std::mem::replace(place, sender))
+    }
+
+    /// A worker begins to wait.
+    fn enter(&self, worker: usize) -> oneshot::Receiver<()> {
+        let (done, wait) = oneshot::channel();
+        self.place(worker, Some(done));
+        wait
+    }
+
+    /// The worker that published this has it acknowledged.
+    fn acknowledged(&self, payload: &[u8]) -> Result<(), Failure> {
+        let number = payload.first_chunk().map(|number| u64::from_le_bytes(*number));
+        let worker = number.and_then(|number| usize::try_from(number).ok());
+        let waiting = worker.and_then(|worker| self.place(worker, None));
+        // At the end of a run nobody waits any more, and nothing is sent.
+        waiting.and_then(|waiting| waiting.send(()).ok()).ok_or_else(|| {
+            Failure::unavailable("a message came that nobody waits for")
+                .hint("another program publishes to this bench's streams, or the server delivered something twice")
+        })
+    }
+}
+
+/// A message of so many bytes that tells whose it is; never shorter than that takes.
+fn payload(worker: usize, bytes: usize) -> Vec<u8> {
+    let mut payload = (worker as u64).to_le_bytes().to_vec();
+    payload.resize(bytes.max(payload.len()), b'x');
+    payload
+}
+
+/// Drives the load while the consumers run, which end only by failing.
+async fn beside<W>(
+    load: Load,
+    mut consumers: JoinSet<Result<Infallible, Failure>>,
+    worker: impl FnMut(usize) -> W,
+) -> Result<Measured, Failure>
+where
+    W: Future<Output = Result<(), Failure>>,
+{
+    let driven = timeout(load.time + PATIENCE, drive(load, worker));
+    tokio::select! {
+        measured = driven => measured.map_err(|_| {
+            Failure::unavailable(format!("no acknowledgement came within {} s", PATIENCE.as_secs()))
+        })?,
+        Some(ended) = consumers.join_next() => match ended {
+            Ok(Ok(never)) => match never {},
+            Ok(Err(failure)) => Err(failure),
+            Err(panic) => Err(Failure::bug(panic)),
+        },
+    }
+}
+
+/// The first of the tasks that are done that failed.
+fn reap(tasks: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
+    while let Some(done) = tasks.try_join_next() {
+        done.map_err(Failure::bug)??;
+    }
+    Ok(())
+}
+
+/// A name that no earlier run used.
+fn unused(work: Work, load: Load) -> String {
+    format!("lastword-bench-{}-{}-{}", std::process::id(), work.word(), load.in_flight)
+}

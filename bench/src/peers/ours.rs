@@ -1,0 +1,84 @@
+//! The same work on a server of ours in process: guarded, and in the log before each reply.
+
+use lastword_proto::envelope::{Address, Draft};
+use lastword_proto::input::Finish;
+use lastword_proto::names::{AgentName, Ref, RequestId};
+use lastword_proto::wire::NewAgent;
+use lastword_proto::{Input, MessageType, Principal, Reply};
+use lastword_server::Server;
+use serde_json::json;
+
+use super::{Work, unused};
+use crate::failure::Failure;
+use crate::load::{Load, Measured, drive, human, principal, submit};
+
+/// Who works together; nobody's queue is long.
+#[derive(Clone)]
+struct Pair {
+    person: AgentName,
+    proof: Principal,
+    agent: AgentName,
+    agent_proof: Principal,
+}
+
+pub(super) async fn measure(server: &Server, work: Work, load: Load) -> Result<Measured, Failure> {
+    let pairs = pairs(server, work, load).await?;
+    let operator = principal(server, lastword_server::OPERATOR).await?;
+    let body = "x".repeat(load.body);
+    let mut sent = 0_u64;
+    drive(load, |worker| {
+        sent += 1;
+        let (pair, body, name) = (&pairs[worker], body.clone(), format!("{}-{sent}", pairs[worker].agent));
+        async move {
+            match work {
+                Work::Message => message(server, operator, pair, &name, &body).await,
+                Work::Exchange => exchange(server, pair, &name, &body).await,
+            }
+        }
+    })
+    .await
+}
+
+/// An INFO to a person, who takes it: delivered and acknowledged in one.
+async fn message(server: &Server, operator: Principal, pair: &Pair, name: &str, body: &str) -> Result<(), Failure> {
+    let mut draft = Draft::new(MessageType::Info, Address::Name(pair.person.clone()), body);
+    draft.reference = Ref::new(name).ok();
+    submit(server, Input::Send(operator, Box::new(draft))).await?;
+    delivered(&submit(server, Input::Take(pair.proof, None)).await?)
+}
+
+/// A person's request to an agent, who takes and finishes it, and the person takes the answer.
+async fn exchange(server: &Server, pair: &Pair, name: &str, body: &str) -> Result<(), Failure> {
+    let request = RequestId::new(name).map_err(Failure::bug)?;
+    let mut draft = Draft::new(MessageType::Request, Address::Name(pair.agent.clone()), body);
+    draft.reference = Ref::new(name).ok();
+    draft.request_id = Some(request.clone());
+    submit(server, Input::Send(pair.proof, Box::new(draft))).await?;
+    delivered(&submit(server, Input::Take(pair.agent_proof, None)).await?)?;
+    let finish = Finish { body: body.into(), ..Finish::default() };
+    submit(server, Input::Finish(pair.agent_proof, None, Box::new(finish))).await?;
+    delivered(&submit(server, Input::Collect(pair.proof, request)).await?)
+}
+
+fn delivered(reply: &Reply) -> Result<(), Failure> {
+    if let Reply::Delivery(Some(_)) = reply { Ok(()) } else { Err(Failure::bug(format!("no delivery: {reply:?}"))) }
+}
+
+/// Registers a person and an agent for each worker.
+async fn pairs(server: &Server, work: Work, load: Load) -> Result<Vec<Pair>, Failure> {
+    let client = human(server)?;
+    let mut pairs = Vec::new();
+    for worker in 0..load.in_flight {
+        let mut names = Vec::new();
+        for kind in ["human", "agent"] {
+            let name = format!("{}-{kind}-{worker}", unused(work, load));
+            let new: NewAgent = serde_json::from_value(json!({ "name": name, "kind": kind })).map_err(Failure::bug)?;
+            client.register(&new).await?;
+            names.push((principal(server, &name).await?, AgentName::new(&name).map_err(Failure::bug)?));
+        }
+        let [(proof, person), (agent_proof, agent)] =
+            <[_; 2]>::try_from(names).map_err(|_| Failure::bug("two names"))?;
+        pairs.push(Pair { person, proof, agent, agent_proof });
+    }
+    Ok(pairs)
+}

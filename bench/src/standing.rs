@@ -1,0 +1,285 @@
+//! What a server holds and how it stands: memory, waiting agents, audits of a long log, a start.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use lastword_client::{Client, MessageQuery};
+use lastword_proto::Seq;
+use lastword_server::{Config, Server};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+
+use crate::failure::Failure;
+use crate::load::{self, Load, Times, now};
+use crate::program::Program;
+
+/// Agents of a filled log.
+const TEAM: usize = 20;
+/// Requests of one conversation of a filled log; each has its answer.
+const REQUESTS: usize = 10;
+/// Questions of each kind to a filled log.
+const QUESTIONS: usize = 100;
+/// Calls that are under way at once where something is set up.
+const AT_ONCE: usize = 64;
+
+/// One figure.
+#[derive(Clone, Debug, serde::Serialize)]
+pub(crate) struct Figure {
+    /// What was measured.
+    pub(crate) what: String,
+    /// How much.
+    pub(crate) value: f64,
+    /// Of what.
+    pub(crate) unit: &'static str,
+}
+
+impl Figure {
+    pub(crate) fn new(what: impl Into<String>, value: f64, unit: &'static str) -> Self {
+        Self { what: what.into(), value, unit }
+    }
+
+    fn percentiles(what: &str, times: &Times) -> [Self; 2] {
+        [Self::new(format!("{what}, p50"), times.at(50), "ms"), Self::new(format!("{what}, p95"), times.at(95), "ms")]
+    }
+}
+
+/// How far the read model is behind the log while 128 exchanges are in flight.
+pub(crate) async fn lag(server: &Server, load: Load) -> Result<Vec<Figure>, Failure> {
+    // A task of its own, or it would wait for its turn among the exchanges.
+    let (stop, stopped) = oneshot::channel();
+    let mut watching = JoinSet::new();
+    watching.spawn(watch_lag(server.handle().committed(), server.indexed(), stopped));
+    load::in_process(server, load).await?;
+    drop(stop);
+    let times = watching.join_next().await.ok_or_else(|| Failure::bug("nobody watched"))?.map_err(Failure::bug)?;
+    let mut figures = Figure::percentiles("read model behind the log, 128 exchanges in flight", &times).to_vec();
+    figures.push(Figure::new("the same, at most", times.at(100), "ms"));
+    Ok(figures)
+}
+
+/// How long it takes until what is durable now is in the read model, again and again.
+async fn watch_lag(
+    mut committed: watch::Receiver<Seq>,
+    mut indexed: watch::Receiver<Seq>,
+    mut stopped: oneshot::Receiver<()>,
+) -> Times {
+    let mut times = Times::default();
+    loop {
+        let (begin, wanted) = (now(), *committed.borrow_and_update());
+        let next = async {
+            indexed.wait_for(|seq| *seq >= wanted).await.map(|_| ())?;
+            let took = begin.elapsed();
+            committed.changed().await.map(|()| took)
+        };
+        tokio::select! {
+            // Nothing is committed any more once the load has ended.
+            _ = &mut stopped => return times,
+            Ok(took) = next => times.push(took),
+            else => return times,
+        }
+    }
+}
+
+/// Resident memory for each open conversation: a request of a human that nobody has taken, all of the server included. A
+/// fifth of them comes first and is not counted: it fills what has a bound, the caches and the newest entries.
+pub(crate) async fn memory(program: &Program, dir: &Path, conversations: usize) -> Result<Vec<Figure>, Failure> {
+    let child = program.serve(&dir.join("memory"), conversations).await?;
+    let idle = child.resident()?;
+    let agents = child.agents(TEAM).await?;
+    let human = &child.human;
+    let one = |n: usize| {
+        let to = agents[n % TEAM].0.clone();
+        async move {
+            human
+                .send(&request(&to, &format!("OPEN-{n}"), &"x".repeat(400))?, &Default::default())
+                .await
+                .map_err(Failure::from)
+        }
+    };
+    let first = conversations / 5;
+    at_once((0..first).map(one)).await?;
+    let before = child.resident()?;
+    at_once((first..conversations).map(one)).await?;
+    let grown = child.resident()?.saturating_sub(before) as f64;
+    child.end().await?;
+    Ok(vec![
+        Figure::new("idle server, resident", idle as f64 / 1024.0 / 1024.0, "MiB"),
+        Figure::new(
+            format!("{conversations} open conversations, resident, each"),
+            grown / (conversations - first) as f64,
+            "B",
+        ),
+    ])
+}
+
+/// Agents that wait in a long poll, each on a connection of its own: memory for each, processor time, and how soon one
+/// hears.
+pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize) -> Result<Vec<Figure>, Failure> {
+    let files = files(agents)?;
+    let child = program.serve(&dir.join("idle"), agents).await?;
+    let tokens = child.agents(agents).await?;
+    let before = child.resident()?;
+    let mut polls = Vec::new();
+    for (_, token) in &tokens {
+        let mut poll =
+            TcpStream::connect(&child.addr).await.map_err(|error| Failure::unavailable(error).hint(&files))?;
+        let head = format!(
+            "GET /v1/inbox?wait=600s HTTP/1.1\r\nHost: {}\r\nAuthorization: Bearer {token}\r\nAccept: */*\r\n\r\n",
+            child.addr
+        );
+        poll.write_all(head.as_bytes()).await.map_err(Failure::unavailable)?;
+        polls.push(poll);
+    }
+    child.attached(agents).await?;
+    let grown = child.resident()?.saturating_sub(before) as f64;
+    let (spent, pause) = (child.processor_ms()?, Duration::from_secs(3));
+    tokio::time::sleep(pause).await;
+    let spent = child.processor_ms()?.saturating_sub(spent) as f64;
+    let mut times = Times::default();
+    for n in (0..agents).step_by(agents.div_ceil(QUESTIONS)) {
+        let begin = now();
+        child.human.send(&request(&tokens[n].0, &format!("WAKE-{n}"), "wake")?, &Default::default()).await?;
+        let read = polls[n].read(&mut [0; 12]).await.map_err(Failure::unavailable)?;
+        times.push(begin.elapsed());
+        if read == 0 {
+            return Err(Failure::bug("the server hung up on an agent that waits"));
+        }
+    }
+    child.end().await?;
+    let [woken, _] = Figure::percentiles("one of them is sent something and hears", &times);
+    Ok(vec![
+        Figure::new(format!("{agents} agents in a long poll, resident, each"), grown / agents as f64 / 1024.0, "KiB"),
+        Figure::new("the same, processor", spent / pause.as_millis() as f64 * 100.0, "%"),
+        woken,
+    ])
+}
+
+/// A log of so many messages: questions to it, and starts on it.
+pub(crate) async fn long(
+    program: &Program,
+    dir: &Path,
+    messages: usize,
+    progress: impl Fn(usize),
+) -> Result<Vec<Figure>, Failure> {
+    let data = dir.join("long");
+    let server = Server::start(Config { limits: crate::limits(), ..Config::local(&data) }).await?;
+    load::fill(&server, TEAM, REQUESTS, messages, progress).await?;
+    let mut figures = audits(&load::human(&server)?, messages).await?;
+    let facts = server.handle().committed().borrow().0;
+    server.shutdown().await;
+    let begin = now();
+    program.serve(&data, 0).await?.end().await?;
+    figures.push(Figure::new(format!("start with a snapshot, {facts} facts"), ms(begin.elapsed()), "ms"));
+    std::fs::remove_file(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?;
+    let begin = now();
+    let served = program.serve(&data, 0).await?;
+    let took = begin.elapsed();
+    served.end().await?;
+    figures.push(Figure::new("start without one", ms(took), "ms"));
+    figures.push(Figure::new("the same", facts as f64 / took.as_secs_f64() / 1e6, "M facts/s"));
+    Ok(figures)
+}
+
+/// The n-th question to a log of so many conversations.
+type Asking = fn(usize, usize) -> MessageQuery;
+
+async fn audits(human: &Client, messages: usize) -> Result<Vec<Figure>, Failure> {
+    let conversations = (messages / REQUESTS / 2).max(1);
+    let asked: [(&str, Asking); 3] = [
+        ("by REF", |n, all| MessageQuery {
+            reference: Some(format!("LONG-{}", n * 7_919 % all)),
+            ..MessageQuery::default()
+        }),
+        ("by sender", |n, _| MessageQuery {
+            from: Some(format!("{}{}", load::MEMBER, n % TEAM)),
+            ..MessageQuery::default()
+        }),
+        ("by two words of the text", |n, all| MessageQuery {
+            text: Some(format!("staging number{}", n * 7_919 % all)),
+            ..MessageQuery::default()
+        }),
+    ];
+    let mut figures = Vec::new();
+    for (what, query) in asked {
+        let mut times = Times::default();
+        for n in 0..QUESTIONS {
+            let begin = now();
+            let found = human.messages(&query(n, conversations)).await?;
+            times.push(begin.elapsed());
+            if found.items.is_empty() {
+                return Err(Failure::bug(format!("an audit {what} found nothing")));
+            }
+        }
+        figures.extend(Figure::percentiles(&format!("audit of {messages} messages {what}"), &times));
+    }
+    Ok(figures)
+}
+
+/// `lastword send` from its start to its exit, beside a server.
+pub(crate) async fn command(program: &Program, dir: &Path) -> Result<Vec<Figure>, Failure> {
+    let child = program.serve(&dir.join("command"), QUESTIONS).await?;
+    let agents = child.agents(1).await?;
+    let mut times = Times::default();
+    for n in 0..QUESTIONS {
+        let mut send = program.command();
+        send.args([
+            "--url",
+            &format!("http://{}", child.addr),
+            "send",
+            &agents[0].0,
+            "look",
+            "--ref",
+            &format!("CLI-{n}"),
+        ]);
+        send.env("LASTWORD_TOKEN", &child.token).stdout(Stdio::null()).stderr(Stdio::inherit()).stdin(Stdio::null());
+        let begin = now();
+        let done = send.status().await.map_err(Failure::unavailable)?;
+        times.push(begin.elapsed());
+        if !done.success() {
+            return Err(Failure::refused("`lastword send` was refused"));
+        }
+    }
+    child.end().await?;
+    Ok(Figure::percentiles("lastword send, from start to exit", &times).to_vec())
+}
+
+/// Lets this process and its children open a file for each agent; what to do where that is not enough.
+fn files(agents: usize) -> Result<String, Failure> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let now = getrlimit(Resource::Nofile);
+    let wanted = agents as u64 + 200;
+    if let Some(maximum) = now.maximum.filter(|maximum| *maximum < wanted) {
+        return Err(Failure::usage(format!(
+            "{agents} connections need {wanted} open files, and {maximum} are allowed"
+        ))
+        .hint("raise it (`ulimit -Hn`), or name fewer: --agents"));
+    }
+    setrlimit(Resource::Nofile, Rlimit { current: Some(wanted.max(now.current.unwrap_or(wanted))), ..now })
+        .map_err(Failure::unavailable)?;
+    Ok(format!("{wanted} open files were asked for; fewer agents need fewer: --agents"))
+}
+
+fn request(to: &str, reference: &str, body: &str) -> Result<lastword_proto::wire::Envelope, Failure> {
+    serde_json::from_value(json!({ "type": "request", "to": to, "ref": reference, "body": body })).map_err(Failure::bug)
+}
+
+/// Does all of it, some at a time, and keeps the order.
+pub(crate) async fn at_once<T>(
+    work: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
+) -> Result<Vec<T>, Failure> {
+    let mut running = futures_util::stream::iter(work).buffered(AT_ONCE);
+    let mut done = Vec::new();
+    while let Some(one) = running.next().await {
+        done.push(one?);
+    }
+    Ok(done)
+}
+
+pub(crate) fn ms(time: Duration) -> f64 {
+    time.as_secs_f64() * 1e3
+}

@@ -1,0 +1,191 @@
+//! Keeps the cards as things stand: posts one for what waits, and says on it how that was settled, whoever did it where.
+//!
+//! What the broker holds now is asked, and compared with the cards there are; an event only says when to look. So nothing
+//! is lost by a restart on either side, and a card is settled also where the console settled it.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::Event;
+use lastword_proto::Code;
+use lastword_proto::state::{ApprovalState, EscalationState};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+use tokio::time::sleep;
+
+use super::kept::Posted;
+use super::{Card, held_call, question};
+use crate::book::{BridgeStore, lost};
+use crate::bridge::BridgeContext;
+use crate::outbox::message;
+use crate::rest::{Method, RestError};
+
+/// Rest after a look, so that a busy workspace is not asked at each of its events.
+const PACE: Duration = Duration::from_millis(200);
+
+/// What is to be looked at.
+#[derive(Debug, Default)]
+pub(crate) struct CardQueue {
+    touched: Mutex<BTreeSet<String>>,
+    ring: Notify,
+    /// Held while somebody's click is carried out, so that the card that tells of it knows whose it was.
+    pub(crate) settling: tokio::sync::Mutex<()>,
+}
+
+impl CardQueue {
+    /// A desk that keeps its cards in this file.
+    pub(crate) fn new(book: &BridgeStore) -> rusqlite::Result<Self> {
+        book.prepare_cards()?;
+        Ok(Self::default())
+    }
+
+    /// Something happened in the workspace.
+    pub(crate) fn hear(&self, event: &Event) {
+        let name = match event.kind.as_str() {
+            "escalation_opened" => "escalation",
+            "approval_asked" => "approval",
+            // A question may be over by a task's end, a stop, a removal: what is open is looked at again.
+            _ => return self.ring.notify_one(),
+        };
+        if let Some(id) = event.data.get(name).and_then(Value::as_str) {
+            self.touch(id);
+        }
+    }
+
+    /// This one is to be looked at.
+    pub(crate) fn touch(&self, id: &str) {
+        self.touched().insert(id.to_owned());
+        self.ring.notify_one();
+    }
+
+    fn touched(&self) -> std::sync::MutexGuard<'_, BTreeSet<String>> {
+        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the cards. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    pub(crate) async fn serve(shared: Arc<BridgeContext>) -> ClientError {
+        match Self::keep(&shared).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
+    }
+
+    async fn keep(shared: &BridgeContext) -> Result<std::convert::Infallible, ClientError> {
+        let desk = &shared.desk;
+        for id in waiting(shared).await? {
+            desk.touch(&id);
+        }
+        loop {
+            let mut ids = std::mem::take(&mut *desk.touched());
+            ids.extend(shared.book.open_cards().map_err(lost)?);
+            for id in ids {
+                match look(shared, &id).await {
+                    // What the broker does not know, or no longer, holds up no other card.
+                    Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => {
+                        shared.outbox.warn(&format!("the card of {id} is left as it is. {}", problem.detail));
+                        shared.book.settle_card(&id).map_err(lost)?;
+                    }
+                    looked => looked?,
+                }
+            }
+            sleep(PACE).await;
+            desk.ring.notified().await;
+        }
+    }
+}
+
+/// Everything that waits for a human.
+async fn waiting(shared: &BridgeContext) -> Result<Vec<String>, ClientError> {
+    let broker = &shared.broker;
+    let questions = broker.persist(|| broker.client().escalations()).await?.items;
+    let calls = broker.persist(|| broker.client().approvals()).await?.items;
+    let questions = questions.into_iter().filter(|view| view.state == EscalationState::Open).map(|view| view.id);
+    let calls = calls.into_iter().filter(|view| view.state == ApprovalState::Pending).map(|view| view.id);
+    Ok(questions.chain(calls).collect())
+}
+
+/// Posts the card of what waits, or says on it how it was settled.
+async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
+    let settling = shared.desk.settling.lock().await;
+    let posted = shared.book.card(id).map_err(lost)?;
+    let user = posted.and_then(|posted| posted.user);
+    let broker = &shared.broker;
+    let (card, reference) = if id.starts_with("apr-") {
+        let view = broker.persist(|| broker.client().approval(id, None)).await?;
+        (held_call(&view, user), view.reference)
+    } else {
+        let view = broker.persist(|| broker.client().escalation(id)).await?;
+        (question(&view, user), Some(view.reference))
+    };
+    drop(settling);
+    let posted = match posted {
+        Some(posted) if posted.settled => return Ok(()),
+        Some(Posted { post: Some(post), channel, .. }) => Some((channel, post)),
+        Some(Posted { post: None, channel, .. }) => post(shared, id, channel, &card).await?,
+        None if card.settled => None,
+        None => match place(shared, reference.as_deref()).await? {
+            Some(channel) => post(shared, id, channel, &card).await?,
+            None => None,
+        },
+    };
+    match posted {
+        Some((channel, post)) if card.settled => {
+            settle(shared, id, &format!("channels/{channel}/messages/{post}"), &card).await
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Says on a card how it was settled, and takes its buttons away.
+async fn settle(shared: &BridgeContext, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
+    let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
+    let rest = &shared.outbox.broker;
+    let changed = shared.outbox.persist(|| rest.call(Method::Patch, path, Some(&change))).await;
+    told(shared, id, changed.map(|_| ()));
+    shared.book.settle_card(id).map_err(lost)
+}
+
+/// Posts a card, once; gives where the buttons are.
+async fn post(shared: &BridgeContext, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
+    let (outbox, book) = (&shared.outbox, &shared.book);
+    let Some(card) = book.begin_card(id, channel, card).map_err(lost)? else { return Ok(None) };
+    let mut last = None;
+    for (number, part) in card.parts.iter().enumerate() {
+        let nonce = book.nonce(&format!("c{id}"), number);
+        let mut body = message(part.trim(), &nonce, None, None);
+        if number + 1 == card.parts.len() {
+            body["components"] = card.rows.clone();
+        }
+        let once = || outbox.try_part(&outbox.broker, &nonce, channel, part.trim(), &body);
+        match outbox.persist(once).await {
+            Ok(post) => last = Some(post),
+            Err(error) => {
+                told(shared, id, Err(error));
+                // Discord will not have it: it is tried no second time.
+                book.settle_card(id).map_err(lost)?;
+                return Ok(None);
+            }
+        }
+    }
+    let Some(last) = last else { return Ok(None) };
+    book.post_card(id, last).map_err(lost)?;
+    Ok(Some((channel, last)))
+}
+
+fn told(shared: &BridgeContext, id: &str, done: Result<(), RestError>) {
+    if let Err(error) = done {
+        shared.outbox.warn(&format!("the card of {id} is not as it should be. {error}"));
+    }
+}
+
+/// Where a card goes: into the thread of its conversation, or of one from which that came; else into the home channel.
+async fn place(shared: &BridgeContext, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
+    let Some(reference) = reference else { return Ok(shared.settings.home) };
+    if let Some(place) = shared.threads.find(&shared.broker, reference, None).await? {
+        let thread = shared.threads.thread(&place, "").await;
+        return Ok(thread.filter(|_| shared.settings.channels.contains(&place.channel)));
+    }
+    Ok(shared.settings.home)
+}

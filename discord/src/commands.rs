@@ -1,0 +1,175 @@
+//! `/lastword status|tree|stop|resume|limits`: what a human does to the workspace from Discord.
+//!
+//! In a thread a command is about its conversation, elsewhere about the whole workspace, unless it names something else.
+
+mod words;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lastword_client::{ClientError, Target};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::bridge::BridgeContext;
+use super::interactions::{FOR_ONE, Interaction, failure, within};
+use super::rest::{Method, RestError};
+use lastword_client::RetryingClient;
+
+/// How the command is called.
+pub(crate) const NAME: &str = "lastword";
+/// Options of its subcommands.
+const REF: &str = "ref";
+const AGENT: &str = "agent";
+const WHERE: &str = "where";
+const EVERYTHING: &str = "everything";
+
+/// Pause before the command is registered again.
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The command as Discord is told of it.
+fn definition() -> Value {
+    let text = |name: &str, description: &str| json!({ "type": 3, "name": name, "description": description });
+    let reference = || text(REF, "A conversation, by its REF");
+    let agent = || text(AGENT, "An agent, by its name");
+    let everything = || {
+        let choice = json!({ "name": "the whole workspace", "value": EVERYTHING });
+        let mut option = text(WHERE, "The whole workspace, also from within a thread");
+        option["choices"] = json!([choice]);
+        option
+    };
+    let sub = |name: &str, description: &str, options: Vec<Value>| json!({ "type": 1, "name": name, "description": description, "options": options });
+    json!({
+        "type": 1, "name": NAME, "description": "See and steer the agents that talk through Lastword",
+        "options": [
+            sub("status", "What goes on, and what waits for a human", vec![reference()]),
+            sub("tree", "A conversation, each message under its cause", vec![reference()]),
+            sub("stop", "End what runs; nothing more is admitted until it is resumed",
+                vec![reference(), agent(), everything()]),
+            sub("resume", "Let it go on, and lift what a limit holds", vec![reference(), agent(), everything()]),
+            sub("limits", "How far it is to each limit", vec![reference()]),
+        ],
+    })
+}
+
+/// Tells the guilds of our channels of the command. It is known there at once; until Discord takes it, this tries again.
+pub(crate) async fn register(shared: &BridgeContext) {
+    let mut told = std::collections::BTreeSet::new();
+    for channel in &shared.settings.channels {
+        let rest = &shared.outbox.broker;
+        let path = format!("channels/{channel}");
+        let found = shared.outbox.persist(|| rest.call(Method::Get, &path, None)).await;
+        let guild = match found {
+            Ok(found) => found["guild_id"].as_str().unwrap_or_default().to_owned(),
+            Err(error) => {
+                shared.outbox.warn(&format!("{channel} can't be seen by the broker's bot. {error}"));
+                continue;
+            }
+        };
+        if guild.is_empty() || !told.insert(guild.clone()) {
+            continue;
+        }
+        let path = format!("applications/{}/guilds/{guild}/commands", rest.user);
+        let commands = json!([definition()]);
+        while let Err(error) = rest.call(Method::Put, &path, Some(&commands)).await {
+            shared.outbox.warn(&format!("/{NAME} could not be registered. {error}"));
+            if !error.may_pass() {
+                break;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Carries out a command of an allowed human.
+pub(crate) async fn run(
+    shared: &BridgeContext,
+    interaction: &Interaction,
+    name: &str,
+    options: &BTreeMap<String, String>,
+) -> Result<(), RestError> {
+    let broker = interaction.broker(shared);
+    let thread = shared.book.thread(interaction.channel).ok().flatten().map(|thread| thread.reference);
+    let about = options.get(REF).cloned().or(thread);
+    // What changes something is for all to see, what only shows something for the one who asked.
+    let flags = if matches!(name, "stop" | "resume") { 0 } else { FOR_ONE };
+    let saying = interaction.wait(shared, flags);
+    let doing = async {
+        let done = match name {
+            "status" => words::status(broker, about.as_deref()).await,
+            "tree" => words::tree(broker, about.as_deref()).await,
+            "stop" => stop(broker, &target(options, about.as_deref())).await,
+            "resume" => resume(broker, &target(options, about.as_deref())).await,
+            "limits" => words::limits(broker, about.as_deref()).await,
+            other => Ok(format!("There is no `/{NAME} {other}`.")),
+        };
+        done.unwrap_or_else(|error| failure(&error))
+    };
+    // Side by side: a stop waits for no word of Discord's.
+    let (said, text) = tokio::join!(saying, doing);
+    said?;
+    interaction.tell(shared, &text, flags).await
+}
+
+/// What is stopped or resumed.
+fn target<'a>(options: &'a BTreeMap<String, String>, about: Option<&'a str>) -> Target<'a> {
+    let named = options.get(REF).map(String::as_str);
+    match (options.get(AGENT), named, options.contains_key(WHERE)) {
+        (Some(agent), _, _) => Target::Agent(agent),
+        (None, Some(reference), _) => Target::Conversation(reference),
+        (None, None, true) => Target::Workspace,
+        (None, None, false) => about.map_or(Target::Workspace, Target::Conversation),
+    }
+}
+
+fn name_of(target: &Target<'_>) -> String {
+    match target {
+        Target::Conversation(reference) => format!("**{reference}**"),
+        Target::Agent(agent) => format!("**{agent}**"),
+        Target::Workspace => "**everything**".to_owned(),
+    }
+}
+
+async fn stop(broker: &RetryingClient, target: &Target<'_>) -> Result<String, ClientError> {
+    within(broker, broker.client().stop(*target)).await?;
+    let what = name_of(target);
+    Ok(format!(
+        "🛑 Stopped {what}: what was open is cancelled, and its askers are told. `/{NAME} resume` lets it go on."
+    ))
+}
+
+async fn resume(broker: &RetryingClient, target: &Target<'_>) -> Result<String, ClientError> {
+    within(broker, broker.client().resume(*target)).await?;
+    Ok(format!("▶️ Resumed {}.", name_of(target)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_is_about_what_it_names_else_about_its_thread_else_about_everything() {
+        let given = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
+            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+        };
+        let what = |pairs: &[(&str, &str)], thread: Option<&str>| {
+            let options = given(pairs);
+            let about = options.get(REF).map(String::as_str).or(thread);
+            name_of(&target(&options, about))
+        };
+        assert_eq!(what(&[], None), "**everything**");
+        assert_eq!(what(&[], Some("D-1")), "**D-1**");
+        assert_eq!(what(&[(REF, "D-2")], Some("D-1")), "**D-2**");
+        assert_eq!(what(&[(AGENT, "kilo")], Some("D-1")), "**kilo**");
+        assert_eq!(what(&[(WHERE, EVERYTHING)], Some("D-1")), "**everything**");
+    }
+
+    #[test]
+    fn discord_is_told_of_no_more_than_it_takes() {
+        let command = definition();
+        for sub in command["options"].as_array().unwrap() {
+            let description = sub["description"].as_str().unwrap();
+            assert!((1..=100).contains(&description.chars().count()), "{description}");
+        }
+    }
+}

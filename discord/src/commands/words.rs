@@ -1,0 +1,162 @@
+//! What `/lastword` shows.
+
+use lastword_client::ClientError;
+use lastword_client::wire::{ConversationView, Distance, TreeNode};
+use lastword_proto::fact::Kind;
+use lastword_proto::state::{ApprovalState, EscalationState, Running};
+
+use super::NAME;
+use crate::interactions::within;
+use crate::text::title;
+use lastword_client::RetryingClient;
+
+/// Most lines of a list.
+const LINES_MAX: usize = 15;
+/// Longest piece of a message in a tree.
+const BODY_CHARS_MAX: usize = 70;
+/// Longest tree, so that it fits into a few messages.
+const TREE_CHARS_MAX: usize = 5_000;
+const NO_REF: &str = "Give a `ref`, or ask in the thread of a conversation.";
+
+/// What goes on: in a conversation, or in the workspace.
+pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
+    let Some(reference) = about else { return workspace(broker).await };
+    let view = within(broker, broker.client().conversation(reference)).await?;
+    let held = if view.summary.latched { ", held by a limit: a human's word or `resume` lets it go on" } else { "" };
+    let counters = view.summary.counters;
+    let mut text = format!("**{reference}** {}{held}\n", running(view.summary.state));
+    let several = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    text.push_str(&format!(
+        "{}, {} since a human spoke, {}\n",
+        several(counters.messages, "message"),
+        counters.agent_messages,
+        several(counters.open_tasks, "open task"),
+    ));
+    text.push_str(&format!("Taking part: {}", view.participants.join(", ")));
+    if let Some(nearest) = &view.summary.nearest {
+        text.push_str(&format!("\nNearest limit: {}", distance(nearest)));
+    }
+    Ok(text)
+}
+
+async fn workspace(broker: &RetryingClient) -> Result<String, ClientError> {
+    let calls = within(broker, broker.client().approvals()).await?.items;
+    let questions = within(broker, broker.client().escalations()).await?.items;
+    let incidents = within(broker, broker.client().incidents()).await?.items;
+    let agents = within(broker, broker.client().agents()).await?.items;
+    let mut waits = Vec::new();
+    for call in calls.iter().filter(|call| call.state == ApprovalState::Pending) {
+        waits.push(format!("- {}: {} would call {}", call.id, call.agent, title(&call.tool, BODY_CHARS_MAX)));
+    }
+    for question in questions.iter().filter(|question| question.state == EscalationState::Open) {
+        let words = title(&question.message, BODY_CHARS_MAX);
+        waits.push(format!("- {} on {}: {} asks: {words}", question.id, question.reference, question.agent));
+    }
+    for held in incidents.iter().filter(|incident| incident.lifted_at.is_none()) {
+        let parked = if held.parked.is_empty() { String::new() } else { format!(", {} parked", held.parked.len()) };
+        waits.push(format!(
+            "- {} {} is held: {} {} of {}{parked}",
+            held.scope, held.on, held.code, held.current, held.limit
+        ));
+    }
+    let mut lines = vec![format!("**Waiting for a human**: {}", if waits.is_empty() { "nothing" } else { "" })];
+    list(&mut lines, waits);
+    lines.push("**Agents**".to_owned());
+    let agents = agents.iter().filter(|agent| agent.kind == Kind::Agent).map(|agent| {
+        let busy =
+            if agent.turns.is_empty() { "idle".to_owned() } else { format!("at work ({})", agent.turns.join(" ")) };
+        let state = if agent.state == Running::Active { busy } else { running(agent.state).to_owned() };
+        let queued = if agent.queued == 0 { String::new() } else { format!(", {} waiting for it", agent.queued) };
+        format!("- {}: {state}{queued}", agent.name)
+    });
+    list(&mut lines, agents.collect());
+    Ok(lines.join("\n"))
+}
+
+fn list(lines: &mut Vec<String>, mut items: Vec<String>) {
+    let more = items.len().saturating_sub(LINES_MAX);
+    items.truncate(LINES_MAX);
+    lines.extend(items);
+    if more > 0 {
+        lines.push(format!("- … and {more} more"));
+    }
+}
+
+const fn running(state: Running) -> &'static str {
+    match state {
+        Running::Active => "is running",
+        Running::Paused => "is paused",
+        Running::Stopped => "is stopped",
+    }
+}
+
+fn distance(to: &Distance) -> String {
+    format!("{} {} of {}", to.name, to.current, to.limit)
+}
+
+/// A conversation, each message under its cause.
+pub(super) async fn tree(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
+    let Some(reference) = about else { return Ok(NO_REF.to_owned()) };
+    let view = within(broker, broker.client().conversation(reference)).await?;
+    Ok(drawn(&view))
+}
+
+fn drawn(view: &ConversationView) -> String {
+    let mut lines = vec![format!("{} {}", view.summary.reference, running(view.summary.state))];
+    for (place, node) in view.tree.iter().enumerate() {
+        draw(&mut lines, node, "", place + 1 == view.tree.len());
+    }
+    let mut text = String::new();
+    for line in &lines {
+        // A block that a message could end would let its words out.
+        let line = line.replace('`', "'");
+        if text.chars().count() + line.chars().count() > TREE_CHARS_MAX {
+            text.push_str("… `lastword tree` has all of it\n".replace('`', "").as_str());
+            break;
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    format!("```\n{text}```")
+}
+
+fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
+    let message = &node.message;
+    let branch = if last { "└ " } else { "├ " };
+    let how = message.status.map(|status| format!(" {status}")).unwrap_or_default();
+    let route = format!("{} → {} {}{how}", message.from, message.to, message.kind.keyword());
+    lines.push(format!("{indent}{branch}{route}: {}", title(&message.body, BODY_CHARS_MAX)));
+    let indent = format!("{indent}{}", if last { "  " } else { "│ " });
+    for refused in &node.refusals {
+        let to = refused.to.as_deref().unwrap_or("?");
+        lines.push(format!("{indent}✗ {} → {to}: {}", refused.from, refused.problem.code));
+    }
+    for (place, child) in node.children.iter().enumerate() {
+        draw(lines, child, &indent, place + 1 == node.children.len());
+    }
+}
+
+/// How far it is to each limit of a conversation and of its grants; else the numbers in force.
+pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
+    let rows = |limits: &[Distance]| -> Vec<String> {
+        limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()
+    };
+    let Some(reference) = about else {
+        let view = within(broker, broker.client().limits()).await?;
+        let lines = view.items.iter().map(|limit| format!("{:<28}{:>10}", limit.name, limit.value));
+        let table = lines.collect::<Vec<_>>().join("\n");
+        return Ok(format!(
+            "A grant can cause {} waking messages at most. In a thread, `/{NAME} limits` shows what is left.\n```\n{table}\n```",
+            view.bound_messages
+        ));
+    };
+    let view = within(broker, broker.client().conversation(reference)).await?;
+    let mut lines = rows(&view.limits);
+    for grant in &view.grants {
+        let open =
+            if grant.open { format!("can still cause {} messages", grant.can_still_cause) } else { "is over".into() };
+        lines.push(format!("\n{}, of {}, {open}", grant.id, grant.giver));
+        lines.extend(rows(&grant.limits));
+    }
+    Ok(format!("**{reference}**\n```\n{}\n```", lines.join("\n")))
+}

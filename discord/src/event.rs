@@ -1,0 +1,75 @@
+//! The events of a running bridge, for whoever prints or logs them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use lastword_client::Connection;
+use serde::Serialize;
+
+/// Something that happened: JSON for programs, `Display` for people.
+///
+/// Texts from Discord and from agents are unescaped; escape them before printing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// The bridge is connected and serves its channels.
+    Ready {
+        /// The broker's address.
+        url: String,
+        /// Always `discord`; tells these events from a runner's.
+        driver: &'static str,
+    },
+    /// A call to the broker or to Discord failed and is retried.
+    Waiting {
+        /// The error, with the hint of a refusal.
+        reason: String,
+    },
+    /// The broker answers again.
+    Connected,
+    /// Something was dropped or needs an admin.
+    Warning {
+        /// A sentence for that admin.
+        message: String,
+    },
+}
+
+impl From<Connection> for Event {
+    fn from(change: Connection) -> Self {
+        match change {
+            Connection::Waiting { reason } => Self::Waiting { reason },
+            Connection::Connected => Self::Connected,
+        }
+    }
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ready { url, driver } => write!(f, "ready: takes work from {url}, driver {driver}"),
+            Self::Waiting { reason } => write!(f, "waiting: {reason}"),
+            Self::Connected => f.write_str("connected again"),
+            Self::Warning { message } => write!(f, "warning: {message}"),
+        }
+    }
+}
+
+/// The destination of a bridge's events.
+#[derive(Clone)]
+pub struct EventSink(Arc<dyn Fn(&Event) + Send + Sync>);
+
+impl EventSink {
+    /// Passes each event to `receive`.
+    pub fn new(receive: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
+    }
+
+    pub(crate) fn emit(&self, event: &Event) {
+        (self.0)(event);
+    }
+}
+
+impl fmt::Debug for EventSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("EventSink(…)")
+    }
+}

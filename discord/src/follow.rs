@@ -1,0 +1,334 @@
+//! What happens in the workspace, shown on Discord: from the stream of events behind a durable cursor.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_client::wire::{Event, StoredMessage};
+use lastword_client::{ClientError, Events};
+use lastword_proto::MessageType;
+use lastword_proto::fact::Kind;
+use serde_json::Value;
+use tokio::time::sleep;
+
+use super::book::{Place, lost};
+use super::bridge::{BridgeContext, Following};
+use super::early;
+use super::inbound::{Fixes, turn_place};
+use super::names::{GUEST, lineage, post_of};
+use super::outbound::{Posting, header, posting, warnings, warns};
+use super::text::title;
+use lastword_client::Backoff;
+
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Events without a post after which the cursor is noted all the same.
+const QUIET_EVENTS_MAX: u64 = 256;
+/// Longest line about a conversation that began elsewhere.
+const OPENING_CHARS_MAX: usize = 200;
+/// Why it ends where somebody else takes its place.
+const TAKEN: &str = "another bridge has begun on this workspace, or somebody renewed the token of discord-guest: there is one bridge \
+                     a workspace. Stop the other one, and start this one again if it is to stay";
+/// Behind this there is no post.
+const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
+const SIGN_TAKEN: &str = "👀";
+const SIGN_DONE: &str = "✅";
+const SIGN_FAILED: &str = "❌";
+
+/// Follows, through every loss of the connection. Ends only where the broker refuses.
+pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut after = None;
+    loop {
+        match listen(&shared, &mut after, &mut backoff).await {
+            Err(error @ (ClientError::Refused(_) | ClientError::Unusable(_))) => return error,
+            Ok(()) => {}
+            Err(error) => shared.broker.fails(&error),
+        }
+        sleep(backoff.grow()).await;
+    }
+}
+
+/// One connection's worth of events: at first what is in the log, and then what happens.
+async fn listen(shared: &BridgeContext, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
+    let client = &shared.broker.client();
+    let cursor = match *after {
+        Some(after) => after,
+        None => begin_at(shared).await?,
+    };
+    *after = Some(cursor);
+    if *shared.following.borrow() != Following::Live {
+        // With no end in sight the stream ends where the log does.
+        let mut events = client.events_until(Some(cursor), Some(u64::MAX)).await?;
+        shared.broker.works();
+        shared.following.send_replace(Following::Begun);
+        show_all(shared, &mut events, after, backoff).await?;
+        shared.following.send_replace(Following::Live);
+    }
+    let mut events = client.events(*after).await?;
+    shared.broker.works();
+    show_all(shared, &mut events, after, backoff).await
+}
+
+/// Where to begin: what was said before the bridge was there is not shown.
+async fn begin_at(shared: &BridgeContext) -> Result<u64, ClientError> {
+    if let Some(cursor) = shared.book.cursor().map_err(lost)? {
+        return Ok(cursor);
+    }
+    let head = shared.broker.client().events(None).await?.position();
+    shared.book.set_cursor(head).map_err(lost)?;
+    Ok(head)
+}
+
+async fn show_all(
+    shared: &BridgeContext,
+    events: &mut Events,
+    after: &mut Option<u64>,
+    backoff: &mut Backoff,
+) -> Result<(), ClientError> {
+    let mut noted = after.unwrap_or_default();
+    while let Some(event) = events.next().await? {
+        *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        // What comes behind it is the other one's to show: so each thing is shown once, by position.
+        if event.kind == "rekeyed" && event.agent.as_deref() == Some(GUEST) && event.seq > shared.began {
+            return Err(ClientError::Unusable(TAKEN.to_owned()));
+        }
+        let posted = show(shared, &event).await?;
+        shared.desk.hear(&event);
+        *after = Some(event.seq);
+        shared.shown.send_replace(event.seq);
+        // The key of a post and the post are one: who goes on between them would take it for another's.
+        let quiet = event.seq - noted >= QUIET_EVENTS_MAX && event.kind != "post_keyed";
+        if posted || quiet {
+            shared.book.set_cursor(event.seq).map_err(lost)?;
+            noted = event.seq;
+        }
+    }
+    Ok(())
+}
+
+/// Shows one event; says whether something may have been posted.
+async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
+    match event.kind.as_str() {
+        "accepted" => match &event.message {
+            Some(message) => accepted(shared, event, message).await,
+            None => Ok(false),
+        },
+        "turn_opened" | "joined" => given(shared, event).await,
+        "turn_closed" => {
+            if let Some(turn) = text(event, "turn") {
+                shared.book.end_turn(turn).map_err(lost)?;
+                shared.takers.values().for_each(|taker| taker.end(turn));
+            }
+            Ok(false)
+        }
+        "warned" | "heard" => warned(shared, event).await,
+        "post_keyed" => {
+            let ours = text(event, "key").and_then(post_of).is_some();
+            let there = event.agent.as_deref().is_some_and(|agent| shared.posts_there(agent));
+            if ours && there && event.data.get("admitted") == Some(&Value::Bool(true)) {
+                shared.note_keyed(text(event, "room"), event.agent.as_deref());
+            }
+            Ok(false)
+        }
+        "posted" => posted(shared, event).await,
+        "registered" => {
+            if let Some(name) = &event.agent {
+                shared.note_kind(name, text(event, "kind") == Some(Kind::Human.word()));
+            }
+            Ok(false)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
+    event.data.get(name).and_then(Value::as_str)
+}
+
+async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
+    let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| {
+        // A key is the sender's to choose: only these send what is on Discord already.
+        let there = shared.is_human(&message.from) || shared.roster.foreign(&message.from).is_some();
+        there && message.kind != MessageType::Response
+    });
+    let waits = shared.roster.foreign(&message.to).is_some()
+        && matches!(message.kind, MessageType::Request | MessageType::Response);
+    let human = shared.is_human(&message.from);
+    if let Some(taker) = shared.takers.get(&message.to).filter(|_| message.kind == MessageType::Response) {
+        taker.answered();
+    }
+    if let Some(request) = message.request_id.as_deref().filter(|_| message.kind == MessageType::Response) {
+        shared.book.settle_early(request).map_err(lost)?;
+    }
+    let Some(thread) = place(shared, message).await? else { return Ok(false) };
+    settle(shared, message).await;
+    if from_discord.is_some() || waits {
+        // The post is there already, or comes with the turn that the message opens.
+        return Ok(false);
+    }
+    let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
+    let _posted = send(shared, event, message, thread, &posting).await;
+    Ok(true)
+}
+
+async fn send(
+    shared: &BridgeContext,
+    event: &Event,
+    message: &StoredMessage,
+    thread: u64,
+    posting: &Posting,
+) -> Option<u64> {
+    let reply = origin(shared, message).filter(|_| message.kind == MessageType::Response);
+    let reply = reply.filter(|(channel, _)| *channel == thread).map(|(_, post)| post);
+    shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await
+}
+
+/// The thread that shows a message's conversation, opened where that is ours to do.
+async fn place(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
+    let BridgeContext { threads, broker, .. } = shared;
+    let known = match message.parent_ref.as_deref() {
+        // Nothing is asked about a conversation that came from no other.
+        None => threads.place(&message.reference, None).map_err(lost)?,
+        parent => threads.find(broker, &message.reference, parent).await?,
+    };
+    let place = match known {
+        Some(place) => place,
+        None => match begin(shared, message).await? {
+            Some(place) => place,
+            None => return Ok(None),
+        },
+    };
+    if !shared.settings.channels.contains(&place.channel) {
+        return Ok(None);
+    }
+    Ok(shared.threads.thread(&place, &message.body).await)
+}
+
+/// A conversation that began elsewhere gets a post and a thread in the home channel, where there is one.
+async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
+    let Some(home) = shared.settings.home else { return Ok(None) };
+    let root = lineage(&message.reference).last().unwrap_or(&message.reference).to_owned();
+    let line = format!("**{root}** · {} → {}: {}", message.from, message.to, title(&message.body, OPENING_CHARS_MAX));
+    let Some(origin) = shared.outbox.send(&format!("o{}", message.seq), home, &Posting::of_broker(line), None).await
+    else {
+        return Ok(None);
+    };
+    let place = Place { reference: root, channel: home, origin, thread: None };
+    shared.book.place(&place).map_err(lost)?;
+    Ok(Some(place))
+}
+
+/// A delivery: to a foreign bot it is posted, with its mention; one of ours is seen to be at work.
+async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
+    let (Some(agent), Some(turn), Some(id)) = (event.agent.as_deref(), text(event, "turn"), text(event, "message"))
+    else {
+        return Ok(false);
+    };
+    let foreign = shared.roster.foreign(agent).is_some();
+    if !foreign && !shared.outbox.agents.contains_key(agent) {
+        return Ok(false);
+    }
+    let message = shared.broker.persist(|| shared.broker.client().message(id)).await?;
+    if let Some(request) = message.request_id.as_deref().filter(|_| foreign && message.kind == MessageType::Request)
+        && early::finish(shared, agent, turn, request).await?
+    {
+        return Ok(false);
+    }
+    let Some(thread) = place(shared, &message).await? else { return Ok(false) };
+    if !foreign {
+        at_work(shared, agent, &message, thread).await;
+        return Ok(false);
+    }
+    let asked_in =
+        message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?.flatten();
+    let first = event.data.get("attempt").and_then(Value::as_u64).is_none_or(|attempt| attempt <= 1);
+    let floor = match asked_in {
+        // It knows of a request from the human's own post on, and of one that it had before from then on.
+        _ if !first => 0,
+        Some(_) => message.request_id.as_deref().and_then(post_of).unwrap_or_default(),
+        // Nothing answers what was not posted yet.
+        None => NOTHING_YET,
+    };
+    shared.book.show_turn(agent, turn_place(thread, None, Fixes::default()), turn, floor).map_err(lost)?;
+    if let Some(channel) = asked_in.filter(|_| first) {
+        // The human's own post asks it, and that is where it answers.
+        shared.book.show_turn(agent, turn_place(channel, None, Fixes::default()), turn, floor).map_err(lost)?;
+        return Ok(false);
+    }
+    // It is the addressee who is to see it, also where the answer is the broker's.
+    let message = StoredMessage { to: agent.to_owned(), ..message };
+    let human = shared.is_human(&message.from);
+    let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
+        let text = format!("{}\n{}", header(&message), message.body);
+        Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
+    });
+    let shown = send(shared, event, &message, thread, &posting).await;
+    shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
+    Ok(true)
+}
+
+/// Signs that cost nothing when they are lost.
+async fn at_work(shared: &BridgeContext, agent: &str, message: &StoredMessage, thread: u64) {
+    let Some(rest) = shared.outbox.agents.get(agent) else { return };
+    let _typing = rest.typing(thread).await.is_ok();
+    if let Some((channel, post)) = origin(shared, message) {
+        let _sign = rest.react(channel, post, SIGN_TAKEN).await.is_ok();
+    }
+}
+
+/// Under the post that asked: how it ended.
+async fn settle(shared: &BridgeContext, message: &StoredMessage) {
+    let (Some(rest), Some(status)) = (shared.outbox.agents.get(&message.from), message.status) else { return };
+    if let Some((channel, post)) = origin(shared, message) {
+        let good = status == lastword_proto::AnswerStatus::Completed;
+        let _sign = rest.react(channel, post, if good { SIGN_DONE } else { SIGN_FAILED }).await.is_ok();
+    }
+}
+
+/// The human's post from which the request of a message came, and its channel.
+fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)> {
+    let post = message.request_id.as_deref().and_then(post_of)?;
+    let place = shared.book.placed(&message.reference).ok()??;
+    // The post from which the thread was started is in the channel; any later one is in the thread.
+    if place.origin == post { Some((place.channel, post)) } else { Some((place.thread?, post)) }
+}
+
+async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
+    let agent_messages = event.data.get("agent_messages").and_then(Value::as_u64).unwrap_or_default();
+    if !warns(&event.kind, agent_messages, Fixes::default()) {
+        return Ok(false);
+    }
+    let room = text(event, "room").and_then(|room| room.strip_prefix("discord:")?.parse().ok());
+    let (channel, what) = match (room, &event.reference) {
+        (Some(channel), _) => (channel, "here".to_owned()),
+        (None, Some(reference)) => match shared.threads.find(&shared.broker, reference, None).await? {
+            Some(place) => (place.thread.unwrap_or(place.channel), format!("on {reference}")),
+            None => return Ok(false),
+        },
+        (None, None) => return Ok(false),
+    };
+    let inside = shared.takes_part(channel).await;
+    let crossing = text(event, "crossing").unwrap_or_default();
+    let posted = warnings(&event.kind, agent_messages, crossing, &what, inside, &shared.roster, Fixes::default());
+    for posting in &posted {
+        shared.outbox.send(&event.seq.to_string(), channel, posting, None).await;
+    }
+    Ok(!posted.is_empty())
+}
+
+/// What an agent or a human posted in a room that is a channel, but not there.
+async fn posted(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
+    let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body"))
+    else {
+        return Ok(false);
+    };
+    let Some(channel) = room.strip_prefix("discord:").and_then(|channel| channel.parse().ok()) else {
+        return Ok(false);
+    };
+    if shared.take_keyed(room, from) || !shared.takes_part(channel).await {
+        return Ok(false);
+    }
+    let posting = Posting::in_room(from, body, &shared.roster);
+    shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
+    Ok(true)
+}

@@ -1,0 +1,113 @@
+//! The gateway: what happens on Discord, as it comes. Heartbeats, RESUME, reconnects and lost sessions are the library's.
+
+use futures_util::StreamExt as _;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::sync::mpsc::Sender;
+use tokio::sync::watch;
+use twilight_gateway::{CloseFrame, ConfigBuilder, Intents, Message, Shard, ShardId};
+
+use super::interactions;
+use super::model::Post;
+use super::settings::Secret;
+use crate::event::{Event, EventSink};
+
+#[derive(Deserialize)]
+struct Frame {
+    op: u8,
+    #[serde(default)]
+    t: Option<String>,
+    #[serde(default)]
+    d: Value,
+}
+
+/// What is listened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Everything that is said.
+    Reader,
+    /// No more than clicks on its own posts: the bot is seen to be there.
+    Present,
+}
+
+/// Where what comes is put.
+pub(crate) struct Ears {
+    /// Posts, in order.
+    pub(crate) posts: Sender<Post>,
+    /// Interactions, which wait behind no post.
+    pub(crate) interactions: Sender<Value>,
+    /// Raised where something may have been missed.
+    pub(crate) missed: watch::Sender<u64>,
+}
+
+/// Stays connected. Ends only where Discord will not have us.
+pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: &Ears, report: &EventSink) -> String {
+    let intents = match role {
+        Role::Reader => Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::MESSAGE_CONTENT,
+        Role::Present => Intents::empty(),
+    };
+    let mut config = ConfigBuilder::new(token.reveal().to_owned(), intents);
+    if let Some(url) = url {
+        config = config.proxy_url(url.to_owned());
+    }
+    let mut shard = Shard::with_config(ShardId::ONE, config.build());
+    let mut last = None;
+    while let Some(item) = shard.next().await {
+        match item {
+            Ok(Message::Text(text)) => hear(&text, role, ears, report),
+            Ok(Message::Close(frame)) => last = frame,
+            Err(error) => {
+                let message = format!("the gateway: {error}");
+                report.emit(&Event::Waiting { reason: message });
+            }
+        }
+    }
+    closed(last.as_ref())
+}
+
+fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
+    let Ok(frame) = serde_json::from_str::<Frame>(text) else {
+        return report.emit(&Event::Warning { message: "the gateway sent something that is no event".to_owned() });
+    };
+    if frame.op != 0 {
+        return;
+    }
+    match frame.t.as_deref() {
+        // A new session: what happened before it was never sent.
+        Some("READY" | "MESSAGE_CREATE") if role == Role::Present => {}
+        Some("READY") => ears.missed.send_modify(|count| *count += 1),
+        Some("MESSAGE_CREATE") => match serde_json::from_value::<Post>(frame.d) {
+            // A full queue loses nothing: what is behind in a channel is read from there.
+            Ok(post) => {
+                if ears.posts.try_send(post).is_err() {
+                    ears.missed.send_modify(|count| *count += 1);
+                }
+            }
+            Err(error) => {
+                report
+                    .emit(&Event::Warning { message: format!("the gateway sent a post that can't be read: {error}") });
+                ears.missed.send_modify(|count| *count += 1);
+            }
+        },
+        // Cards, forms and commands are the broker's bot's. Whoever else has an agent's token could make a form that looks
+        // like one of them.
+        Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
+        Some("INTERACTION_CREATE") => {
+            if ears.interactions.try_send(frame.d).is_err() {
+                report.emit(&Event::Warning { message: "more clicks than can be served: one was dropped".to_owned() });
+            }
+        }
+        Some(_) | None => {}
+    }
+}
+
+fn closed(frame: Option<&CloseFrame<'static>>) -> String {
+    match frame.map(|frame| (frame.code, frame.reason.as_ref())) {
+        Some((4004, _)) => "Discord does not know this bot token".to_owned(),
+        Some((4013 | 4014, _)) => "Discord does not allow the intents: switch on MESSAGE CONTENT INTENT for the \
+                                   broker's bot in the developer portal"
+            .to_owned(),
+        Some((code, reason)) => format!("Discord closed the gateway for good: {reason} ({code})"),
+        None => "the gateway ended".to_owned(),
+    }
+}

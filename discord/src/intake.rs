@@ -1,0 +1,532 @@
+//! What is posted on Discord, one post after another: decided, noted, and only then done.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::{NewRoom, Post as RoomPost};
+use lastword_proto::wire::rfc3339;
+use lastword_proto::{Code, Time, header};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::backfill::Behind;
+use super::book::{Place, lost};
+use super::bridge::BridgeContext;
+use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
+use super::early;
+use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
+use super::model::{Post, first_id, moment};
+use super::names::{GUEST, hint_name, key, lineage, room, short};
+use super::outbound::Posting;
+use super::rest::{PAGE, RestError};
+use super::runs::{GAP, Run};
+use lastword_client::{Backoff, RetryingClient};
+
+/// Pause before a call is tried again, at first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// Longest wait until what is in the log is shown.
+const SHOWN: Duration = Duration::from_secs(5);
+/// Tries of a call while the broker is full.
+const SATURATED_TRIES_MAX: u32 = 5;
+
+/// Hears posts, and makes calls of them.
+pub(crate) struct Intake {
+    shared: Arc<BridgeContext>,
+    /// Posts of which another part may come, by channel, and until when.
+    tails: BTreeMap<u64, (Run, Instant)>,
+    /// Humans may have to be told of posts that were too old.
+    late: AtomicBool,
+}
+
+impl Intake {
+    pub(crate) fn new(shared: Arc<BridgeContext>) -> Self {
+        Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true) }
+    }
+
+    /// Serves. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    pub(crate) async fn run(mut self, mut posts: mpsc::Receiver<Post>, mut missed: watch::Receiver<u64>) -> String {
+        loop {
+            let due = self.tails.values().map(|(_, until)| *until).min();
+            let done = tokio::select! {
+                biased;
+                changed = missed.changed() => match changed {
+                    Ok(()) => self.catch_up().await,
+                    Err(_) => return "the gateway ended".to_owned(),
+                },
+                post = posts.recv() => match post {
+                    Some(post) => self.hear(post).await,
+                    None => return "the gateway ended".to_owned(),
+                },
+                () = reached(due) => self.flush_due(due).await,
+            };
+            // Once for all of them: not before everything is read that waits.
+            let told = match done {
+                Ok(()) if posts.is_empty() => self.tell_late().await,
+                done => done,
+            };
+            if let Err(error) = told {
+                return error.to_string();
+            }
+        }
+    }
+
+    /// Where to begin in channels that are new: what was said before the bridge was there is not for it.
+    pub(crate) async fn begin(&self) -> Result<(), String> {
+        let BridgeContext { settings, book, outbox, .. } = &*self.shared;
+        for channel in settings.channels.iter().copied() {
+            let since = match book.handled(channel).map_err(|error| error.to_string())? {
+                Some(post) => post,
+                None => {
+                    let last = outbox
+                        .persist(|| outbox.broker.last_post(channel))
+                        .await
+                        .map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
+                    let last = last.unwrap_or_default();
+                    book.handle(channel, last, last).map_err(|error| error.to_string())?;
+                    last.max(outbox.broker.now_ms().map_or(0, first_id))
+                }
+            };
+            let away = rfc3339(Time(moment(since)));
+            book.begin_in(channel, since, &away).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Reads what was posted while nobody listened.
+    async fn catch_up(&mut self) -> Result<(), ClientError> {
+        let shared = Arc::clone(&self.shared);
+        let behind = Behind::look(&shared).await?;
+        let channels = shared.settings.channels.iter().map(|channel| (*channel, 0));
+        for (channel, since) in channels.chain(behind.threads) {
+            if let Err(error) = self.catch_up_in(channel, since).await? {
+                shared.outbox.warn(&format!("{channel} can't be read. {error}"));
+            }
+        }
+        // Only now, and not while a part of an answer is waited for: whoever is killed on the way looks for the same threads
+        // again.
+        for (channel, moment) in behind.looked.into_iter().filter(|_| self.tails.is_empty()) {
+            shared.book.looked_through(channel, &moment).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    /// Reads what is behind the last post that was dealt with, or behind `since` where none was.
+    async fn catch_up_in(&mut self, channel: u64, since: u64) -> Result<Result<(), RestError>, ClientError> {
+        let shared = Arc::clone(&self.shared);
+        let rest = &shared.outbox.broker;
+        let mut after = shared.book.handled(channel).map_err(lost)?.unwrap_or(since);
+        if let Some((run, _)) = self.tails.get(&channel) {
+            after = after.max(run.last_id());
+        }
+        loop {
+            let posts = match shared.outbox.persist(|| rest.posts_after(channel, after)).await {
+                Ok(posts) => posts,
+                Err(error) => return Ok(Err(error)),
+            };
+            let full = posts.len() == PAGE;
+            for post in posts {
+                after = after.max(post.id);
+                self.hear(post).await?;
+            }
+            if !full {
+                return Ok(Ok(()));
+            }
+        }
+    }
+
+    /// A post came.
+    async fn hear(&mut self, post: Post) -> Result<(), ClientError> {
+        let channel = post.channel;
+        if !self.shared.takes_part(channel).await {
+            return Ok(());
+        }
+        let handled = self.shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
+        let held = self.tails.get(&channel).map_or(0, |(run, _)| run.last_id());
+        if post.id <= handled.max(held) {
+            return Ok(());
+        }
+        let run = match self.tails.remove(&channel) {
+            None => Run::of(post),
+            Some((mut run, _)) => match run.go_on(post, Fixes::default()) {
+                Ok(()) => run,
+                Err(post) => {
+                    self.deal_with(&run).await?;
+                    Run::of(*post)
+                }
+            },
+        };
+        if run.may_go_on() {
+            self.tails.insert(channel, (run, Instant::now() + GAP));
+            return Ok(());
+        }
+        self.deal_with(&run).await
+    }
+
+    async fn flush_due(&mut self, due: Option<Instant>) -> Result<(), ClientError> {
+        let over = |until: &Instant| due.is_some_and(|due| *until <= due);
+        let channels: Vec<u64> = self.tails.iter().filter(|(_, (_, until))| over(until)).map(|(id, _)| *id).collect();
+        for channel in channels {
+            if let Some((run, _)) = self.tails.remove(&channel) {
+                self.deal_with(&run).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decides what a run of posts means, notes it, does it, and notes that it is done.
+    async fn deal_with(&self, run: &Run) -> Result<(), ClientError> {
+        let shared = &self.shared;
+        let Some(first) = run.first() else { return Ok(()) };
+        let (acts, tried) = match shared.book.decided(first.id).map_err(lost)? {
+            // Nobody knows whether it was done. What was done is not done again: the key is taken.
+            Some((acts, head)) => (if self.is_old(first) { outdated(acts) } else { acts }, Some(head)),
+            None => (self.decided(run, first).await?, None),
+        };
+        let mut acts = VecDeque::from(acts);
+        if tried.is_none() && !acts.is_empty() {
+            self.note(first, &acts).await?;
+        }
+        while let Some(act) = acts.pop_front() {
+            match self.perform(first, &act, tried).await? {
+                NextStep::GoOn => {}
+                NextStep::Stop => break,
+                NextStep::Also(more) => {
+                    more.into_iter().rev().for_each(|act| acts.push_front(act));
+                    // What was refused counts once: it is not tried again.
+                    self.note(first, &acts).await?;
+                }
+            }
+        }
+        shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
+    }
+
+    /// Notes what is to be done, and where the log ends before it: where a second try finds what the first has done.
+    async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
+        let broker = &self.shared.broker;
+        let head = if acts.iter().any(doubles) {
+            broker.persist(|| broker.client().events(None)).await?.position()
+        } else {
+            0
+        };
+        self.shared.book.decide(post.id, acts, head).map_err(lost)
+    }
+
+    /// What an earlier try has done, as far as the log behind `head` tells.
+    async fn done(&self, act: &Act, head: u64) -> Result<Option<Done>, ClientError> {
+        let broker = &self.shared.broker;
+        let look = async || {
+            let mut events = broker.client().events_until(Some(head), Some(u64::MAX)).await?;
+            while let Some(event) = events.next().await? {
+                if let Some(done) = calls::done(act, &event) {
+                    return Ok(Some(done));
+                }
+            }
+            Ok(None)
+        };
+        broker.persist(look).await
+    }
+
+    /// Whether a post is so old that it asks nobody any more, by Discord's own clock.
+    fn is_old(&self, post: &Post) -> bool {
+        let age_ms = self.shared.outbox.broker.now_ms().map(|now| now.saturating_sub(post.unix_ms()));
+        age_ms.is_some_and(|age| u128::from(age) > self.shared.age_max.as_millis())
+    }
+
+    /// Tells the humans of posts that were too old, where they posted them.
+    async fn tell_late(&self) -> Result<(), ClientError> {
+        if !self.late.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let BridgeContext { book, outbox, age_max, .. } = &*self.shared;
+        for (channel, posts, last) in book.missed().map_err(lost)? {
+            if self.tails.contains_key(&channel) {
+                self.late.store(true, Ordering::Relaxed);
+                continue;
+            }
+            let what = if posts == 1 { "1 post was".to_owned() } else { format!("{posts} posts were") };
+            let hours = age_max.as_secs_f64() / 3_600.0;
+            let text = format!(
+                "⏳ {what} not passed on: when Lastword could read here again, more than {hours} h had passed. Post again \
+                 what still matters."
+            );
+            outbox.send(&format!("l{}", short(last)), channel, &Posting::of_broker(text), None).await;
+            book.told(channel, last).map_err(lost)?;
+        }
+        Ok(())
+    }
+
+    async fn decided(&self, run: &Run, post: &Post) -> Result<Vec<Act>, ClientError> {
+        let shared = &self.shared;
+        let echo = post.nonce().is_some_and(|nonce| shared.book.is_own(&nonce))
+            || shared.book.is_echo(post.channel, post.id, post.content.trim()).map_err(lost)?;
+        let thread = shared.book.thread(post.channel).map_err(lost)?;
+        let waiting = match self.shared.roster.get(post.author.id).filter(|member| !member.ours) {
+            Some(member) => early::waiting(shared, &member.agent, post).await?,
+            None => None,
+        };
+        // Which request it answers is said already.
+        let turn = if waiting.is_none() { self.turn(post).await? } else { None };
+        let trusted = &shared.settings.trusted;
+        let known = Known {
+            roster: &shared.roster,
+            policy: shared.settings.policy,
+            trusted: trusted.is_empty() || trusted.contains(&post.author.id),
+            human: shared.settings.humans.contains_key(&post.author.id),
+            inside: true,
+            echo,
+            old: self.is_old(post),
+            thread: thread.as_ref(),
+            turn: turn.as_deref(),
+            waiting: waiting.as_deref(),
+            fixes: Fixes::default(),
+        };
+        Ok(decide(run, &known))
+    }
+
+    /// The open turn that was shown to the author's bot where it posts.
+    async fn turn(&self, post: &Post) -> Result<Option<String>, ClientError> {
+        let Some(member) = self.shared.roster.get(post.author.id).filter(|member| !member.ours) else {
+            return Ok(None);
+        };
+        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
+        let place = turn_place(post.channel, parent, Fixes::default());
+        let taker = self.shared.takers.get(&member.agent);
+        let mut turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
+        if turn.is_none() && taker.is_some_and(|taker| taker.holds_any()) {
+            // Who answers at once may be ahead of what is being shown.
+            self.catch_up_with_log().await?;
+            turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
+        }
+        let (Some(turn), Some(taker)) = (turn, taker) else { return Ok(None) };
+        // Whether its delivery is here already or not: what it says is its answer.
+        let open = taker.is_open(&turn).await;
+        Ok(open.then_some(turn))
+    }
+
+    /// Waits until all that is in the log now is shown, but not for ever.
+    async fn catch_up_with_log(&self) -> Result<(), ClientError> {
+        let broker = &self.shared.broker;
+        let head = broker.persist(|| broker.client().events(None)).await?.position();
+        let mut shown = self.shared.shown.subscribe();
+        let _in_time = timeout(SHOWN, shown.wait_for(|shown| *shown >= head)).await.is_ok();
+        Ok(())
+    }
+
+    /// Does it; says what is left to do. `tried` is where the log ended before an earlier try, 0 where
+    /// nobody knows.
+    async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<NextStep, ClientError> {
+        let Some(call) = call(act) else {
+            match act {
+                Act::Hint { about, text } => self.hint(post, about, text).await,
+                Act::Late => {
+                    self.shared.book.miss(post.id, post.channel).map_err(lost)?;
+                    self.late.store(true, Ordering::Relaxed);
+                }
+                Act::Early { agent, request, answer } => return self.answer_early(post, agent, request, answer).await,
+                Act::Post { .. } | Act::Submit { .. } | Act::Finish { .. } | Act::Say { .. } => {}
+            }
+            return Ok(NextStep::GoOn);
+        };
+        let before = match tried.filter(|head| *head > 0 && doubles(act)) {
+            Some(head) => self.done(act, head).await?,
+            None => None,
+        };
+        let sent = match (before, &call) {
+            (Some(Done::All), _) => return Ok(NextStep::GoOn),
+            (Some(Done::Refused(problem)), _) => Err(ClientError::Refused(problem)),
+            (None, Call::Post { voice, said }) => {
+                if let Act::Say { mentions, about, opens, .. } = act {
+                    self.prepare(post, mentions, about.as_deref(), *opens).await?;
+                }
+                self.post(post, voice, said).await?
+            }
+            (None, Call::Send { voice, text }) => self.submit(post, voice, text).await?,
+            (None, Call::Finish { agent, turn, answer }) => return self.finish(agent, turn, answer).await,
+        };
+        let problem = sent.as_ref().err().and_then(ClientError::problem);
+        Ok(problem.map_or(NextStep::GoOn, |problem| refused(&call, post, self.is_old(post), problem)))
+    }
+
+    async fn finish(&self, agent: &str, turn: &str, answer: &str) -> Result<NextStep, ClientError> {
+        let Some(taker) = self.shared.takers.get(agent) else { return Ok(NextStep::GoOn) };
+        let ended = taker.finish(turn, answer).await;
+        self.shared.book.end_turn(turn).map_err(lost)?;
+        Ok(match ended {
+            Ok(()) => NextStep::GoOn,
+            Err(reason) => {
+                let (about, text) = (format!("{agent}:late"), format!("{agent}: {reason}"));
+                NextStep::Also(vec![Act::Hint { about, text }])
+            }
+        })
+    }
+
+    /// Notes an answer for the turn that is to open, or hands it in where that has opened meanwhile.
+    async fn answer_early(
+        &self,
+        post: &Post,
+        agent: &str,
+        request: &str,
+        answer: &str,
+    ) -> Result<NextStep, ClientError> {
+        let shared = &self.shared;
+        shared.book.answer_early(request, answer).map_err(lost)?;
+        if early::waits(shared, request).await? {
+            return Ok(NextStep::GoOn);
+        }
+        // Whoever followed the log past the opening may not have seen the answer.
+        self.catch_up_with_log().await?;
+        let Some(turn) = self.turn(post).await? else { return Ok(NextStep::GoOn) };
+        let (agent, answer) = (agent.to_owned(), answer.to_owned());
+        Ok(NextStep::Also(vec![Act::Finish { agent, turn, answer }]))
+    }
+
+    /// Notes what a human's word is about, before it is passed on.
+    async fn prepare(
+        &self,
+        post: &Post,
+        mentions: &[String],
+        about: Option<&str>,
+        opens: bool,
+    ) -> Result<(), ClientError> {
+        let book = &self.shared.book;
+        if let Some(reference) = about.filter(|_| opens) {
+            book.place(&self.place(post, reference).await).map_err(lost)?;
+        }
+        if let (Some(reference), Some(agent)) = (about, mentions.first()) {
+            book.involve(reference, agent).map_err(lost)?;
+        }
+        let named = self.shared.roster.mentioned(post);
+        for (number, agent) in mentions.iter().enumerate() {
+            // Whom the human's own post mentions has it before it, and gets it no second time.
+            if self.shared.roster.foreign(agent).is_some() && named.contains(agent) {
+                book.ask(&format!("{}.{}", key(post.id), number + 1), post.channel).map_err(lost)?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn post(&self, post: &Post, voice: &Voice, said: &RoomPost) -> Result<Result<(), ClientError>, ClientError> {
+        let room = match self.room(post.channel).await {
+            Ok(room) => room,
+            Err(error) => return refused_or_fatal(Err(error)),
+        };
+        let (broker, key) = (self.broker(voice), key(post.id));
+        let sent = deliver(broker, || broker.client().post_in_room(&room, said, Some(&key))).await.map(|_| ());
+        refused_or_fatal(sent)
+    }
+
+    async fn submit(&self, post: &Post, voice: &Voice, text: &str) -> Result<Result<(), ClientError>, ClientError> {
+        let book = &self.shared.book;
+        let reference = header::parse(text).ok().map(|(header, _)| header.reference.to_string());
+        let mut fresh = None;
+        if let Some(reference) = reference
+            && self.shared.threads.place(&reference, None).map_err(lost)?.is_none()
+        {
+            book.place(&self.place(post, &reference).await).map_err(lost)?;
+            fresh = Some(reference);
+        }
+        let broker = self.broker(voice);
+        let key = key(post.id);
+        let sent = deliver(broker, || broker.client().send_text_keyed(text.to_owned(), Some(&key))).await.map(|_| ());
+        if let (Some(reference), Err(_)) = (&fresh, &sent) {
+            let root = lineage(reference).last().unwrap_or(reference);
+            book.unplace(root, post.id).map_err(lost)?;
+        }
+        refused_or_fatal(sent)
+    }
+
+    /// Where a conversation that begins with this post is shown: in a thread of its own, or in that in which it is.
+    async fn place(&self, post: &Post, reference: &str) -> Place {
+        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
+        let thread = parent.is_some().then_some(post.channel);
+        let reference = lineage(reference).last().unwrap_or(reference).to_owned();
+        Place { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
+    }
+
+    /// The room of a channel, opened where it isn't yet.
+    async fn room(&self, channel: u64) -> Result<String, ClientError> {
+        let name = room(channel);
+        if !self.shared.has_room(channel) {
+            let members = self.shared.roster.agents().chain([GUEST]).map(str::to_owned).collect();
+            let room = NewRoom { name: name.clone(), members, key: None };
+            let broker = &self.shared.broker;
+            deliver(broker, || broker.client().open_room(&room)).await?;
+            self.shared.note_room(channel);
+        }
+        Ok(name)
+    }
+
+    fn broker(&self, voice: &Voice) -> &RetryingClient {
+        match voice {
+            Voice::Agent(agent) => self.shared.takers.get(agent).map_or(&self.shared.guest, |taker| &taker.broker),
+            Voice::Guest => &self.shared.guest,
+            Voice::Human(user) => self.shared.humans.get(user).unwrap_or(&self.shared.broker),
+        }
+    }
+
+    async fn hint(&self, post: &Post, about: &str, text: &str) {
+        let book = &self.shared.book;
+        if book.hinted(about).unwrap_or(true) {
+            return;
+        }
+        let posting = Posting::of_broker(text.to_owned());
+        let name = hint_name(post.id, about);
+        self.shared.outbox.send(&name, post.channel, &posting, Some(post.id)).await;
+        if let Err(error) = book.hint(about) {
+            self.shared.outbox.warn(&lost(error).to_string());
+        }
+    }
+}
+
+/// Repeats a call until it is answered. A refusal is an answer, whatever may be possible later: what waits behind the
+/// post would wait with it. A full broker alone is tried again, a few times.
+async fn deliver<T, F>(broker: &RetryingClient, mut call: impl FnMut() -> F) -> Result<T, ClientError>
+where
+    F: Future<Output = Result<T, ClientError>>,
+{
+    let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+    let mut tries = 0;
+    loop {
+        let error = match call().await {
+            Ok(answer) => {
+                broker.works();
+                return Ok(answer);
+            }
+            Err(error) => error,
+        };
+        tries += 1;
+        let again = match &error {
+            ClientError::Refused(problem) => problem.code == Code::Saturated && tries < SATURATED_TRIES_MAX,
+            ClientError::Unusable(_) => false,
+            ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => true,
+        };
+        if !again {
+            return Err(error);
+        }
+        broker.fails(&error);
+        sleep(backoff.grow()).await;
+    }
+}
+
+/// A refusal is for whoever posted; anything else ends the bridge.
+fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientError>, ClientError> {
+    match sent {
+        Err(ClientError::Refused(problem)) if problem.code == Code::Unauthenticated => {
+            Err(ClientError::Refused(problem))
+        }
+        Err(error @ ClientError::Refused(_)) => Ok(Err(error)),
+        Err(error) => Err(error),
+        Ok(()) => Ok(Ok(())),
+    }
+}
+
+async fn reached(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,330 @@
+//! Clicks, forms and commands: each is served by a task of its own, so that none waits behind another.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::{DecideApproval, EscalationAnswer};
+use lastword_proto::fact::Decision;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+use tokio::task::JoinSet;
+
+use super::bridge::BridgeContext;
+use super::cards::{Button, WORDS, form};
+use super::commands;
+use super::outbound::header;
+use super::rest::{Method, RestError};
+use super::text::{MESSAGE_CHARS_MAX, split};
+use lastword_client::RetryingClient;
+
+/// Longest wait for the broker, of which the one who clicked sees nothing yet.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Most messages of one answer.
+const ANSWER_PARTS_MAX: usize = 4;
+
+/// Kinds of an answer.
+const MESSAGE: u8 = 4;
+const LATER: u8 = 5;
+const UPDATE_LATER: u8 = 6;
+const FORM: u8 = 9;
+/// Seen by the one who asked alone.
+pub(crate) const FOR_ONE: u64 = 1 << 6;
+
+/// What somebody did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Deed {
+    /// Gave a command of ours: its name, and what it was given.
+    Command { name: String, options: BTreeMap<String, String> },
+    /// Pressed a button of ours.
+    Click(Button),
+    /// Sent the form that a button opened.
+    Form { button: Button, words: String },
+    /// What is nothing of ours.
+    Other,
+}
+
+/// Something that somebody did with our application.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Interaction {
+    id: String,
+    token: String,
+    application: String,
+    pub(crate) user: u64,
+    pub(crate) channel: u64,
+    /// The message whose button it was.
+    post: Option<u64>,
+    deed: Deed,
+}
+
+impl fmt::Debug for Interaction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Whoever has its token can speak as we do for a quarter of an hour.
+        write!(f, "Interaction({} by {}: {:?})", self.id, self.user, self.deed)
+    }
+}
+
+impl Interaction {
+    /// Reads what the gateway told of.
+    fn read(value: &Value) -> Option<Self> {
+        let text = |value: &Value| value.as_str().map(str::to_owned);
+        let id = |value: &Value| value.as_str()?.parse().ok();
+        let user = id(&value["member"]["user"]["id"]).or_else(|| id(&value["user"]["id"]))?;
+        Some(Self {
+            id: text(&value["id"])?,
+            token: text(&value["token"])?,
+            application: text(&value["application_id"])?,
+            user,
+            channel: id(&value["channel_id"]).or_else(|| id(&value["channel"]["id"]))?,
+            post: id(&value["message"]["id"]),
+            deed: deed(value["type"].as_u64(), &value["data"]),
+        })
+    }
+}
+
+fn deed(kind: Option<u64>, data: &Value) -> Deed {
+    let button = || data["custom_id"].as_str().and_then(Button::parse);
+    match kind {
+        Some(2) if data["name"] == commands::NAME => {
+            let sub = &data["options"][0];
+            let given = sub["options"].as_array().into_iter().flatten();
+            let given = given.filter_map(|o| Some((o["name"].as_str()?.to_owned(), o["value"].as_str()?.to_owned())));
+            let name = sub["name"].as_str().unwrap_or_default().to_owned();
+            Deed::Command { name, options: given.collect() }
+        }
+        Some(3) => button().map_or(Deed::Other, Deed::Click),
+        Some(5) => {
+            let parts = data["components"].as_array().into_iter().flatten();
+            let mut fields = parts.flat_map(|row| row["components"].as_array().into_iter().flatten());
+            let words = fields.find(|field| field["custom_id"] == WORDS).and_then(|field| field["value"].as_str());
+            match (button(), words) {
+                // Other buttons open no form, so no form of ours comes back for them.
+                (Some(button @ (Button::Respond { .. } | Button::Answer { .. })), Some(words)) => {
+                    Deed::Form { button, words: words.trim().to_owned() }
+                }
+                (_, _) => Deed::Other,
+            }
+        }
+        Some(_) | None => Deed::Other,
+    }
+}
+
+/// Whether it only shows something: what may come by the bot of an agent, too.
+pub(crate) fn is_harmless(value: &Value) -> bool {
+    let button = value["data"]["custom_id"].as_str().and_then(Button::parse);
+    value["type"] == 3 && matches!(button, Some(Button::Envelope { .. }))
+}
+
+/// Serves, each in a task of its own. Ends with the gateway.
+pub(crate) async fn serve(shared: Arc<BridgeContext>, mut told: Receiver<Value>) -> String {
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            value = told.recv() => {
+                let Some(value) = value else { return "the gateway ended".to_owned() };
+                if let Some(interaction) = Interaction::read(&value) {
+                    let shared = Arc::clone(&shared);
+                    tasks.spawn(async move { one(&shared, &interaction).await });
+                }
+            }
+            Some(_done) = tasks.join_next() => {}
+        }
+    }
+}
+
+async fn one(shared: &BridgeContext, interaction: &Interaction) {
+    let done = match &interaction.deed {
+        Deed::Other => Ok(()),
+        Deed::Click(Button::Envelope { id }) => envelope(shared, interaction, id).await,
+        Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. }
+            if !shared.settings.humans.contains_key(&interaction.user) =>
+        {
+            let text = "That is for the people whom `lastword.toml` lists as `humans` in `[discord]`.";
+            interaction.say(shared, text, FOR_ONE).await
+        }
+        Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
+        Deed::Click(button) | Deed::Form { button, .. } if !interaction.is_of_card(shared, button.subject()) => {
+            interaction
+                .say(shared, "This card is of another workspace, or no longer the one that counts.", FOR_ONE)
+                .await
+        }
+        Deed::Click(button) => match form(button) {
+            Some(form) => interaction.answer(shared, FORM, form).await,
+            None => settle(shared, interaction, button, None).await,
+        },
+        Deed::Form { button, words } => settle(shared, interaction, button, Some(words)).await,
+    };
+    if let Err(error) = done {
+        shared.outbox.warn(&format!("what {} did with {} got no answer. {error}", interaction.user, interaction.id));
+    }
+}
+
+impl Interaction {
+    async fn answer(&self, shared: &BridgeContext, kind: u8, data: Value) -> Result<(), RestError> {
+        let body = json!({ "type": kind, "data": data });
+        let path = format!("interactions/{}/{}/callback", self.id, self.token);
+        shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
+    }
+
+    /// Answers at once.
+    pub(crate) async fn say(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
+        let data = json!({ "content": text, "flags": flags, "allowed_mentions": { "parse": [] } });
+        self.answer(shared, MESSAGE, data).await
+    }
+
+    /// Says that the answer comes: Discord waits three seconds for a word.
+    pub(crate) async fn wait(&self, shared: &BridgeContext, flags: u64) -> Result<(), RestError> {
+        self.answer(shared, LATER, json!({ "flags": flags })).await
+    }
+
+    /// The answer that was to come.
+    pub(crate) async fn tell(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
+        let mut parts = split(text, MESSAGE_CHARS_MAX);
+        parts.truncate(ANSWER_PARTS_MAX);
+        for (number, part) in parts.iter().enumerate() {
+            let body = json!({ "content": part, "flags": flags, "allowed_mentions": { "parse": [] } });
+            let base = format!("webhooks/{}/{}", self.application, self.token);
+            let (method, path) = match number {
+                0 => (Method::Patch, format!("{base}/messages/@original")),
+                _ => (Method::Post, base),
+            };
+            shared.outbox.broker.call(method, &path, Some(&body)).await?;
+        }
+        Ok(())
+    }
+
+    /// A word to the one who clicked alone, beside the card.
+    async fn whisper(&self, shared: &BridgeContext, text: &str) -> Result<(), RestError> {
+        let body = json!({ "content": text, "flags": FOR_ONE, "allowed_mentions": { "parse": [] } });
+        let path = format!("webhooks/{}/{}", self.application, self.token);
+        shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
+    }
+
+    /// Whether it was done on the card that we know under this id. The same bot may once have served another workspace, in
+    /// which the id was something else. A form may come without the card from which it was opened.
+    fn is_of_card(&self, shared: &BridgeContext, id: &str) -> bool {
+        let known = shared.book.card(id).ok().flatten();
+        known.is_some_and(|card| card.post.is_none() || self.post.is_none() || card.post == self.post)
+    }
+
+    /// The broker, as whoever clicked: by a token of their own, or the bridge's.
+    pub(crate) fn broker<'a>(&self, shared: &'a BridgeContext) -> &'a RetryingClient {
+        shared.humans.get(&self.user).unwrap_or(&shared.broker)
+    }
+}
+
+/// A call that is given so long, and no second try: whoever clicked can click again.
+pub(crate) async fn within<T>(
+    broker: &RetryingClient,
+    call: impl Future<Output = Result<T, ClientError>>,
+) -> Result<T, ClientError> {
+    broker.within(PATIENCE, call).await
+}
+
+/// In words for whoever clicked.
+pub(crate) fn failure(error: &ClientError) -> String {
+    match error.problem() {
+        Some(problem) => format!("{} {}", problem.detail, problem.hint),
+        None => format!("Lastword does not answer: {error}"),
+    }
+}
+
+async fn envelope(shared: &BridgeContext, interaction: &Interaction, id: &str) -> Result<(), RestError> {
+    let text = match within(&shared.broker, shared.broker.client().message(id)).await {
+        Ok(message) => format!("`{}`\n-# {} · hop {}", header(&message), message.id, message.hops),
+        Err(error) => failure(&error),
+    };
+    interaction.say(shared, &text, FOR_ONE).await
+}
+
+/// Decides or answers, and has the card say so. Who comes second is told who came first.
+async fn settle(
+    shared: &BridgeContext,
+    interaction: &Interaction,
+    button: &Button,
+    words: Option<&String>,
+) -> Result<(), RestError> {
+    let id = button.subject();
+    interaction.answer(shared, UPDATE_LATER, Value::Null).await?;
+    let broker = interaction.broker(shared);
+    let settling = shared.desk.settling.lock().await;
+    let done = within(broker, decide(broker, button, words)).await;
+    if done.is_ok() && shared.book.sign_card(id, interaction.user).is_err() {
+        shared.outbox.warn(&format!("who settled {id} could not be noted"));
+    }
+    drop(settling);
+    shared.desk.touch(id);
+    match done {
+        Ok(()) => Ok(()),
+        Err(error) => interaction.whisper(shared, &failure(&error)).await,
+    }
+}
+
+async fn decide(broker: &RetryingClient, button: &Button, words: Option<&String>) -> Result<(), ClientError> {
+    let decided = |decision, digest: Option<&String>| DecideApproval {
+        decision,
+        comment: words.cloned(),
+        input: None,
+        digest: digest.cloned(),
+    };
+    let answered = |answer: String| EscalationAnswer { answer, lift: None };
+    match button {
+        Button::Approve { id, digest } => {
+            broker.client().decide(id, &decided(Decision::Approve, Some(digest))).await.map(|_| ())
+        }
+        Button::Reject { id } => broker.client().decide(id, &decided(Decision::Reject, None)).await.map(|_| ()),
+        Button::Respond { id } => broker.client().decide(id, &decided(Decision::Respond, None)).await.map(|_| ()),
+        Button::Option { id, number } => {
+            let options = broker.client().escalation(id).await?.options;
+            let answer = options
+                .get(*number)
+                .cloned()
+                .ok_or_else(|| ClientError::Unusable(format!("{id} has no answer {number} to choose from")))?;
+            broker.client().answer_escalation(id, &answered(answer)).await.map(|_| ())
+        }
+        Button::Lift { id, lift } => {
+            let chosen = EscalationAnswer { answer: String::new(), lift: Some(lift.clone()) };
+            broker.client().answer_escalation(id, &chosen).await.map(|_| ())
+        }
+        Button::Answer { id } => {
+            let answer = words.cloned().unwrap_or_default();
+            broker.client().answer_escalation(id, &answered(answer)).await.map(|_| ())
+        }
+        Button::Envelope { .. } => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn interaction(kind: u8, data: &Value) -> Interaction {
+        let value = json!({
+            "id": "1", "token": "canary", "application_id": "2", "type": kind, "channel_id": "3", "data": data,
+            "member": { "user": { "id": "7" } }, "message": { "id": "9" },
+        });
+        Interaction::read(&value).unwrap()
+    }
+
+    #[test]
+    fn a_command_a_click_and_a_form_are_read_and_the_rest_is_nothing_of_ours() {
+        let sub = json!({ "type": 1, "name": "tree", "options": [{ "type": 3, "name": "ref", "value": "D-1" }] });
+        let command = interaction(2, &json!({ "name": "lastword", "options": [sub] }));
+        let options = BTreeMap::from([("ref".to_owned(), "D-1".to_owned())]);
+        assert_eq!(command.deed, Deed::Command { name: "tree".into(), options });
+        assert_eq!((command.user, command.channel, command.post), (7, 3, Some(9)));
+        let reject = Button::Reject { id: "apr-1".into() };
+        assert_eq!(interaction(3, &json!({ "custom_id": "lw:reject:apr-1" })).deed, Deed::Click(reject));
+        let field = json!({ "type": 4, "custom_id": "words", "value": " no \n" });
+        let sent = json!({ "custom_id": "lw:respond:apr-1", "components": [{ "type": 1, "components": [field] }] });
+        let respond = Button::Respond { id: "apr-1".into() };
+        assert_eq!(interaction(5, &sent).deed, Deed::Form { button: respond, words: "no".into() });
+        for (kind, data) in [(1, json!({})), (2, json!({ "name": "other" })), (3, json!({ "custom_id": "x" }))] {
+            assert_eq!(interaction(kind, &data).deed, Deed::Other);
+        }
+        assert!(!format!("{command:?}").contains("canary"));
+        assert_eq!(Interaction::read(&json!({ "id": "1" })), None);
+    }
+}

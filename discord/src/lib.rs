@@ -1,0 +1,40 @@
+//! Discord: a client with tokens like any other, which shows conversations in threads and hears what is posted there.
+//!
+//! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
+//! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
+
+mod backfill;
+mod book;
+mod bridge;
+mod calls;
+mod cards;
+mod check;
+mod commands;
+#[cfg(test)]
+mod den;
+mod early;
+mod event;
+mod follow;
+mod foreign_bots;
+mod gateway;
+mod inbound;
+mod intake;
+mod interactions;
+mod model;
+mod names;
+mod outbound;
+mod outbox;
+#[cfg(test)]
+mod ping_pong;
+mod rest;
+mod runs;
+mod settings;
+mod text;
+mod threads;
+#[cfg(test)]
+mod trail;
+
+pub use crate::bridge::{Bridge, DiscordBridgeError};
+pub use crate::check::{Finding, Report, Sight, check};
+pub use crate::event::{Event, EventSink};
+pub use crate::settings::{Bot, BotPolicy, HeaderStyle, Identity, Secret, Settings};

@@ -1,0 +1,184 @@
+//! Posting exactly once: what may have been posted is looked for before it is posted again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::book::{BridgeStore, Tried};
+use super::cards::Button;
+use super::outbound::{Poster, Posting};
+use super::rest::{PAGE, Rest, RestError};
+use crate::event::{Event, EventSink};
+use lastword_client::Backoff;
+
+/// Pause before a call is tried again, at first and at last.
+const PAUSE_MIN: Duration = Duration::from_millis(200);
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+/// Pages of a channel's history in which a post is looked for.
+const HISTORY_PAGES_MAX: usize = 20;
+
+/// Where posts go out.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    pub(crate) book: BridgeStore,
+    /// The broker's own bot.
+    pub(crate) broker: Rest,
+    pub(crate) agents: BTreeMap<String, Rest>,
+    pub(crate) report: EventSink,
+}
+
+impl Outbox {
+    /// The bot of a poster; the broker's where it has none.
+    pub(crate) fn rest(&self, poster: &Poster) -> &Rest {
+        match poster {
+            Poster::Broker => &self.broker,
+            Poster::Agent(agent) => self.agents.get(agent).unwrap_or(&self.broker),
+        }
+    }
+
+    /// Posts all parts, each once; gives the id of the first. `name` tells this post from all others.
+    pub(crate) async fn send(&self, name: &str, channel: u64, posting: &Posting, reply: Option<u64>) -> Option<u64> {
+        let mut first = None;
+        for (number, part) in posting.parts.iter().enumerate() {
+            let reply = reply.filter(|_| number == 0);
+            let nonce = self.book.nonce(name, number);
+            let last = number + 1 == posting.parts.len();
+            // Whoever wakes by it finds all of it there.
+            let mut body = message(part.trim(), &nonce, posting.ping.filter(|_| last), reply);
+            if let Some(id) = posting.envelope.as_ref().filter(|_| last) {
+                body["components"] = Button::Envelope { id: id.clone() }.alone("envelope");
+            }
+            let sent = self.send_part(&nonce, channel, &posting.poster, part.trim(), &body).await?;
+            first.get_or_insert(sent);
+        }
+        first
+    }
+
+    async fn send_part(&self, nonce: &str, channel: u64, poster: &Poster, text: &str, body: &Value) -> Option<u64> {
+        let rest = self.rest(poster);
+        let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        loop {
+            match self.try_part(rest, nonce, channel, text, body).await {
+                Ok(id) => return Some(id),
+                Err(error) if error.may_pass() => {
+                    self.report.emit(&Event::Waiting { reason: error.to_string() });
+                    sleep(backoff.grow()).await;
+                }
+                Err(error) => {
+                    let message = format!("a post in {channel} is left out. {error}");
+                    self.report.emit(&Event::Warning { message });
+                    return None;
+                }
+            }
+        }
+    }
+
+    pub(crate) async fn try_part(
+        &self,
+        rest: &Rest,
+        nonce: &str,
+        channel: u64,
+        text: &str,
+        body: &Value,
+    ) -> Result<u64, RestError> {
+        let found = match self.book.tried(nonce).map_err(lost)? {
+            Some(Tried { id: Some(id), .. }) => return Ok(id),
+            Some(Tried { id: None, floor }) => self.look_for(rest, channel, floor, text).await?,
+            None => {
+                self.book.begin(nonce, channel, text).map_err(lost)?;
+                None
+            }
+        };
+        let id = match found {
+            Some(id) => id,
+            None => rest.post(channel, body).await?,
+        };
+        self.book.sent(nonce, id).map_err(lost)?;
+        Ok(id)
+    }
+
+    /// The post with these words that this bot made behind `floor`, and that is no other of ours.
+    async fn look_for(&self, rest: &Rest, channel: u64, floor: u64, text: &str) -> Result<Option<u64>, RestError> {
+        let mut after = floor;
+        for _ in 0..HISTORY_PAGES_MAX {
+            let posts = rest.posts_after(channel, after).await?;
+            for post in posts.iter().filter(|post| post.author.id == rest.user && post.content.trim() == text) {
+                if !self.book.is_known(post.id).map_err(lost)? {
+                    return Ok(Some(post.id));
+                }
+            }
+            match posts.last() {
+                Some(last) if posts.len() == PAGE => after = last.id,
+                Some(_) | None => break,
+            }
+        }
+        Ok(None)
+    }
+
+    pub(crate) fn warn(&self, message: &str) {
+        self.report.emit(&Event::Warning { message: message.to_owned() });
+    }
+
+    /// A call that is tried until it is answered; nothing where it is refused.
+    pub(crate) async fn persist<T, F>(&self, call: impl FnMut() -> F) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
+        self.try_for(u32::MAX, call).await
+    }
+
+    /// The same for a call without which it goes on, too: it is tried so many times.
+    pub(crate) async fn try_for<T, F>(&self, tries: u32, mut call: impl FnMut() -> F) -> Result<T, RestError>
+    where
+        F: Future<Output = Result<T, RestError>>,
+    {
+        let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            match call().await {
+                Err(error) if error.may_pass() && tried < tries => {
+                    self.report.emit(&Event::Waiting { reason: error.to_string() });
+                    sleep(backoff.grow()).await;
+                }
+                answer => return answer,
+            }
+        }
+    }
+}
+
+/// A file that can't be written is like a Discord that does not answer: nothing goes out unnoted.
+#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+fn lost(error: rusqlite::Error) -> RestError {
+    RestError::Unreachable(format!("the bridge's own file: {error}"))
+}
+
+/// A message that pings nobody but the foreign bot to which it is delivered.
+pub(crate) fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
+    let users: Vec<String> = ping.iter().map(ToString::to_string).collect();
+    let mut message = json!({
+        "content": text,
+        "nonce": nonce,
+        "enforce_nonce": true,
+        "allowed_mentions": { "parse": [], "users": users, "replied_user": false },
+    });
+    if let Some(reply) = reply {
+        message["message_reference"] = json!({ "message_id": reply.to_string(), "fail_if_not_exists": false });
+    }
+    message
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_post_pings_nobody_but_whom_it_is_delivered_to() {
+        let plain = message("@everyone <@1>", "n", None, Some(5));
+        assert_eq!(plain["allowed_mentions"], json!({ "parse": [], "users": [], "replied_user": false }));
+        assert_eq!((&plain["nonce"], &plain["enforce_nonce"]), (&json!("n"), &json!(true)));
+        assert_eq!(message("x", "n", Some(7), None)["allowed_mentions"]["users"], json!(["7"]));
+    }
+}

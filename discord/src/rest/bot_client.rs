@@ -1,0 +1,301 @@
+//! Calls of Discord over HTTP as one bot: what it lets through, of the bot as a whole and of each bucket, and its clock.
+//!
+//! twilight's HTTP client tries again by itself after a 429 and shows nobody how long it was told to wait, which for the
+//! limit of a whole bot is the one thing to know. So its bucket limiter is used, and the calls are made here.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
+
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_TYPE, DATE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER, USER_AGENT};
+use hyper::{Request, StatusCode};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use serde_json::Value;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use twilight_http_ratelimiting::{Endpoint, RateLimitHeaders, RateLimiter};
+
+use super::{Method, RestError};
+use crate::settings::Secret;
+use lastword_client::Backoff;
+
+/// Where Discord is.
+const API: &str = "https://discord.com";
+const VERSION: &str = "/api/v10/";
+/// Who calls, in the form that Discord asks for: the address of the library, its version, and whatever else.
+const AGENT: &str = concat!("DiscordBot (https://twilight.rs, 0.18) Lastword/", env!("CARGO_PKG_VERSION"));
+/// Time that an answer gets.
+const ANSWER: Duration = Duration::from_secs(10);
+/// Pause after a 429 that does not say how long, at first and at last.
+const LIMITED_PAUSE_MIN: Duration = Duration::from_secs(1);
+const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(60);
+/// Longest pause that is believed.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
+/// The header that says that a limit is the whole bot's.
+const GLOBAL: &str = "x-ratelimit-global";
+
+/// The calls of one bot.
+pub(crate) struct BotClient {
+    http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    base: String,
+    token: HeaderValue,
+    buckets: RateLimiter,
+    /// Until when this bot calls nothing at all.
+    quiet: Mutex<Option<Instant>>,
+    /// The token is worth nothing: whoever goes on all the same is shut out by address.
+    unknown: AtomicBool,
+    clock: Clock,
+}
+
+/// Discord's own clock, as far as its last answer told it.
+#[derive(Debug, Default)]
+struct Clock(Mutex<Option<(u64, Instant)>>);
+
+impl Clock {
+    fn hear(&self, headers: &HeaderMap) {
+        let date = headers.get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
+        let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+        if let Some(ms) = since.and_then(|since| u64::try_from(since.as_millis()).ok()) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((ms, Instant::now()));
+        }
+    }
+
+    /// In milliseconds since 1970; nothing before the first answer.
+    fn now_ms(&self) -> Option<u64> {
+        let (ms, heard) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(ms.saturating_add(u64::try_from(heard.elapsed().as_millis()).ok()?))
+    }
+}
+
+/// What came of one try.
+enum Tried {
+    Answered(Value),
+    /// 429: nothing was done.
+    Limited {
+        retry_after: Option<Duration>,
+        global: bool,
+    },
+}
+
+impl BotClient {
+    pub(crate) fn new(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
+        let unusable = |error: &dyn std::fmt::Display| RestError::Unreachable(error.to_string());
+        let mut value = HeaderValue::try_from(format!("Bot {}", token.reveal()))
+            .map_err(|_| unusable(&"the bot token has characters that no token has"))?;
+        value.set_sensitive(true);
+        let connector = HttpsConnectorBuilder::new().with_native_roots().map_err(|error| unusable(&error))?;
+        let connector = connector.https_or_http().enable_http1().build();
+        Ok(Self {
+            http: Client::builder(TokioExecutor::new()).build(connector),
+            base: format!("{}{VERSION}", api.unwrap_or(API).trim_end_matches('/')),
+            token: value,
+            buckets: RateLimiter::default(),
+            quiet: Mutex::default(),
+            unknown: AtomicBool::new(false),
+            clock: Clock::default(),
+        })
+    }
+
+    /// What time it is on Discord, in milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> Option<u64> {
+        self.clock.now_ms()
+    }
+
+    /// One call, made until it is let through; its answer as JSON, nothing where there is none.
+    pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
+        let mut pauses = Backoff::new(LIMITED_PAUSE_MIN, LIMITED_PAUSE_MAX);
+        loop {
+            match self.once(method, path, body).await? {
+                Tried::Answered(answer) => return Ok(answer),
+                Tried::Limited { retry_after, global } => {
+                    let pause = retry_after.map_or_else(|| pauses.grow(), |told| told.min(RETRY_AFTER_MAX));
+                    if global {
+                        self.hush(Instant::now() + pause);
+                    }
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    async fn once(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Tried, RestError> {
+        if self.unknown.load(Ordering::Relaxed) {
+            return Err(RestError::Refused { status: 401, code: 0, message: "401: Unauthorized".to_owned() });
+        }
+        let place = path.split('?').next().unwrap_or_default().to_owned();
+        // Answers to what people click and type are under no limit of the bot's.
+        let answers = ["interactions/", "webhooks/"].iter().any(|begin| place.starts_with(begin));
+        let permit = self.buckets.acquire(Endpoint { method, path: place }).await;
+        if !answers {
+            self.hushed().await;
+        }
+        let answer = timeout(ANSWER, self.fly(method, path, body)).await;
+        let answer = answer.unwrap_or_else(|_| Err(RestError::Unreachable("no answer in time".to_owned())));
+        let (status, headers, bytes) = match answer {
+            Ok(answer) => answer,
+            Err(error) => return Err(error),
+        };
+        permit.complete(bucket(&headers));
+        self.clock.hear(&headers);
+        self.unknown.fetch_or(status == StatusCode::UNAUTHORIZED, Ordering::Relaxed);
+        read(status, &headers, &bytes)
+    }
+
+    async fn fly(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<(StatusCode, HeaderMap, Bytes), RestError> {
+        let unsent = |error: hyper::http::Error| RestError::Unreachable(error.to_string());
+        let mut request = Request::builder()
+            .method(method.name())
+            .uri(format!("{}{path}", self.base))
+            .header(AUTHORIZATION, self.token.clone())
+            .header(USER_AGENT, AGENT);
+        if body.is_some() {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let bytes = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        let response = self.http.request(request.body(Full::new(bytes)).map_err(unsent)?).await;
+        let (head, body) = response.map_err(|error| RestError::Unreachable(innermost(&error)))?.into_parts();
+        let body = body.collect().await.map_err(|error| RestError::Unreachable(innermost(&error)))?;
+        Ok((head.status, head.headers, body.to_bytes()))
+    }
+
+    fn hush(&self, until: Instant) {
+        let mut quiet = self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+        *quiet = (*quiet).max(Some(until));
+    }
+
+    /// Waits while the bot may call nothing.
+    async fn hushed(&self) {
+        loop {
+            let until = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
+            match until.filter(|until| *until > Instant::now()) {
+                Some(until) => sleep_until(until).await,
+                None => return,
+            }
+        }
+    }
+}
+
+fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, RestError> {
+    let body: Result<Value, _> = serde_json::from_slice(bytes);
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        let body = body.unwrap_or_default();
+        let told = body["retry_after"].as_f64().or_else(|| number(headers, &RETRY_AFTER));
+        let retry_after = told.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        let global = headers.contains_key(GLOBAL) || body["global"] == true;
+        return Ok(Tried::Limited { retry_after, global });
+    }
+    if status.is_success() {
+        if bytes.is_empty() {
+            return Ok(Tried::Answered(Value::Null));
+        }
+        let none = |error: serde_json::Error| RestError::Unreachable(format!("an answer that is none: {error}"));
+        return body.map(Tried::Answered).map_err(none);
+    }
+    match body {
+        Err(_) if !status.is_server_error() => {
+            Err(RestError::Unreachable(format!("something before it answers, with {}", status.as_u16())))
+        }
+        body => {
+            let body = body.unwrap_or_default();
+            let message = body["message"].as_str().unwrap_or("no reason given").to_owned();
+            Err(RestError::Refused {
+                status: status.as_u16(),
+                code: body["code"].as_u64().unwrap_or_default(),
+                message,
+            })
+        }
+    }
+}
+
+/// What is left of the bucket of a call; nothing where the answer does not say.
+fn bucket(headers: &HeaderMap) -> Option<RateLimitHeaders> {
+    let name = |text: &'static str| HeaderName::from_static(text);
+    let whole = |text| number(headers, &name(text)).map(|value| value.clamp(0.0, f64::from(u16::MAX)));
+    let reset = Duration::try_from_secs_f64(number(headers, &name(RateLimitHeaders::RESET_AFTER))?).ok()?;
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are between 0 and the largest")]
+    Some(RateLimitHeaders {
+        bucket: headers.get(RateLimitHeaders::BUCKET)?.as_bytes().to_vec(),
+        limit: whole(RateLimitHeaders::LIMIT)? as u16,
+        remaining: whole(RateLimitHeaders::REMAINING)? as u16,
+        reset_at: (Instant::now() + reset.min(RETRY_AFTER_MAX)).into_std(),
+    })
+}
+
+fn number(headers: &HeaderMap, name: &HeaderName) -> Option<f64> {
+    headers.get(name)?.to_str().ok()?.parse().ok()
+}
+
+/// The innermost cause says it plainest: "Connection refused".
+fn innermost(error: &dyn std::error::Error) -> String {
+    let mut cause = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(all: &[(&'static str, &str)]) -> HeaderMap {
+        all.iter().map(|(name, value)| (HeaderName::from_static(name), value.parse().unwrap())).collect()
+    }
+
+    #[test]
+    fn how_long_to_wait_is_what_the_body_says_and_else_the_header() {
+        let limited = |head: &[(&'static str, &str)], body: &str| match read(
+            StatusCode::TOO_MANY_REQUESTS,
+            &headers(head),
+            body.as_bytes(),
+        ) {
+            Ok(Tried::Limited { retry_after, global }) => (retry_after.map(|pause| pause.as_millis()), global),
+            Ok(Tried::Answered(_)) | Err(_) => panic!("it is none"),
+        };
+        assert_eq!(limited(&[("retry-after", "3")], r#"{"retry_after":2.5,"global":false}"#), (Some(2_500), false));
+        assert_eq!(limited(&[], r#"{"retry_after":2.5,"global":true}"#), (Some(2_500), true));
+        assert_eq!(limited(&[("retry-after", "3"), (GLOBAL, "true")], "<html>"), (Some(3_000), true));
+        assert_eq!(limited(&[], r#"{"retry_after":-1}"#), (None, false));
+    }
+
+    #[test]
+    fn a_bucket_is_read_from_every_answer_that_tells_of_one() {
+        let all = [
+            ("x-ratelimit-bucket", "abc"),
+            ("x-ratelimit-limit", "5"),
+            ("x-ratelimit-remaining", "0"),
+            ("x-ratelimit-reset-after", "1.5"),
+        ];
+        let read = bucket(&headers(&all)).unwrap();
+        assert_eq!((read.bucket.as_slice(), read.limit, read.remaining), (b"abc".as_slice(), 5, 0));
+        assert!(bucket(&headers(&all[1..])).is_none());
+    }
+
+    #[test]
+    fn what_is_refused_in_other_words_than_discords_is_no_refusal_of_its() {
+        let read = |status: u16, body: &str| {
+            read(StatusCode::from_u16(status).unwrap(), &HeaderMap::new(), body.as_bytes()).err().unwrap()
+        };
+        assert!(read(403, "<html>blocked</html>").may_pass());
+        assert!(!read(403, r#"{"code":50013,"message":"Missing Permissions"}"#).may_pass());
+        assert!(read(502, "").may_pass());
+    }
+
+    #[test]
+    fn the_clock_is_that_of_the_answers() {
+        let clock = Clock::default();
+        clock.hear(&headers(&[("date", "nonsense")]));
+        assert_eq!(clock.now_ms(), None);
+        clock.hear(&headers(&[("date", "Thu, 01 Jan 2026 00:00:01 GMT")]));
+        assert!(clock.now_ms().is_some_and(|ms| (1_767_225_601_000..1_767_225_700_000).contains(&ms)));
+    }
+}

@@ -1,0 +1,240 @@
+//! The ACP driver: one process that stays, one session a conversation, one prompt a delivery.
+
+mod asked;
+mod heard;
+mod process;
+mod session;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex as StdMutex, PoisonError};
+use std::time::Duration;
+
+use agent_client_protocol::v1::schema::SessionId;
+use lastword_client::wire::Delivery;
+use lastword_proto::MessageType;
+use tokio::sync::Mutex;
+use tokio::time::sleep;
+
+pub(crate) use self::asked::Denial;
+use self::process::Process;
+use crate::event::Event;
+use crate::run::{Ended, Run, RunnerContext};
+use crate::settings::Restart;
+use crate::watch::stopped;
+
+/// Sessions that are remembered; the one used longest ago is forgotten first.
+const SESSIONS_MAX: usize = 256;
+/// Deliveries whose session is remembered, so that an answer finds it.
+const DELIVERIES_MAX: usize = 4096;
+/// Answers to answers that are followed back to the request whose session is meant.
+const CAUSES_MAX: usize = 64;
+/// Longest pause before the process is started again.
+const PAUSE_MAX: Duration = Duration::from_secs(60);
+
+/// The agent's process, started again when it ends, and what is known of its sessions.
+#[derive(Default)]
+pub(crate) struct Host {
+    /// Held while the process is started.
+    process: Mutex<Current>,
+    sessions: StdMutex<Sessions>,
+}
+
+#[derive(Default)]
+struct Current {
+    live: Option<Arc<Process>>,
+    /// How often it was started.
+    starts: u64,
+    /// Ends and failed starts since a turn went well.
+    failures: u32,
+}
+
+#[derive(Default)]
+struct Sessions {
+    /// By conversation, with the number of its last use.
+    slots: BTreeMap<String, (u64, Arc<Mutex<Slot>>)>,
+    uses: u64,
+    /// The conversation of each message that was delivered.
+    delivered: BTreeMap<u64, (String, String)>,
+}
+
+/// A conversation's session. Locked while a prompt runs: a session takes one at a time.
+#[derive(Default)]
+struct Slot {
+    id: Option<SessionId>,
+    /// The start of the process in which it was opened.
+    start: u64,
+    /// What it has cost so far, as the agent says.
+    cost: f64,
+}
+
+impl Host {
+    /// Starts the process for the first time; what goes wrong then is wrong with the settings.
+    pub(crate) async fn start(&self, shared: &RunnerContext) -> Result<(), String> {
+        let mut current = self.process.lock().await;
+        current.starts += 1;
+        current.live = Some(Arc::new(Process::start(shared, current.starts).await?));
+        Ok(())
+    }
+
+    /// The process, started again if it has ended.
+    ///
+    /// # Errors
+    /// It ended and is not to be started again.
+    async fn live(&self, shared: &RunnerContext) -> Result<Arc<Process>, String> {
+        let mut current = self.process.lock().await;
+        loop {
+            let reason = match current.live.take() {
+                Some(process) => match process.ending() {
+                    None => {
+                        current.live = Some(Arc::clone(&process));
+                        return Ok(process);
+                    }
+                    Some(reason) => reason,
+                },
+                None => "it was ended".to_owned(),
+            };
+            current.failures = current.failures.saturating_add(1);
+            let pause = pause(shared.settings.backoff, current.failures);
+            let restart_in_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+            if shared.settings.restart == Restart::Never {
+                return Err(format!("the agent's process ended: {reason}"));
+            }
+            shared.report.emit(&Event::AgentEnded { reason, restart_in_ms });
+            sleep(pause).await;
+            current.starts += 1;
+            match Process::start(shared, current.starts).await {
+                Ok(process) => current.live = Some(Arc::new(process)),
+                Err(reason) => current.live = Some(Arc::new(Process::failed(reason))),
+            }
+        }
+    }
+
+    /// Resolves once the process can take a prompt.
+    pub(crate) async fn ready(&self, shared: &RunnerContext) -> Result<(), String> {
+        self.live(shared).await.map(drop)
+    }
+
+    /// Resolves once the process has ended.
+    pub(crate) async fn gone(&self) {
+        let live = self.process.lock().await.live.clone();
+        if let Some(process) = live {
+            process.ended().await;
+        }
+    }
+
+    /// Ends the process.
+    pub(crate) async fn end(&self, grace: Duration) {
+        if let Some(process) = self.process.lock().await.live.take() {
+            process.end(grace).await;
+        }
+    }
+
+    /// Runs the agent for one delivery.
+    pub(crate) async fn run(&self, shared: &RunnerContext, run: &mut Run) -> Ended {
+        let process = tokio::select! {
+            process = self.live(shared) => process,
+            _ = stopped(&mut run.signs) => return Ended::default(),
+        };
+        let process = match process {
+            Ok(process) => process,
+            Err(reason) => return Ended::failed(reason),
+        };
+        let conversation = self.conversation(shared, &run.delivery).await;
+        let slot = self.slot(&conversation);
+        let mut signs = run.signs.clone();
+        let mut slot = tokio::select! {
+            slot = slot.lock_owned() => slot,
+            _ = stopped(&mut signs) => return Ended::default(),
+        };
+        let ended = session::prompt(shared, &process, &mut slot, run).await;
+        if process.ending().is_none() && ended.status.is_none() {
+            self.process.lock().await.failures = 0;
+        }
+        ended
+    }
+
+    /// The conversation whose session serves a delivery: a request's own; for an answer that of the task which
+    /// asked.
+    async fn conversation(&self, shared: &RunnerContext, delivery: &Delivery) -> String {
+        let message = &delivery.message;
+        let mut found = message.reference.clone();
+        if message.kind == MessageType::Response {
+            found = self.asking(shared, delivery).await.unwrap_or(found);
+        }
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        if sessions.delivered.len() >= DELIVERIES_MAX {
+            sessions.delivered.pop_first();
+        }
+        sessions.delivered.insert(message.seq, (message.id.clone(), found.clone()));
+        found
+    }
+
+    /// Follows an answer back: to the request that it answers, to the delivery in whose turn that was sent, and
+    /// from there to the conversation.
+    async fn asking(&self, shared: &RunnerContext, delivery: &Delivery) -> Option<String> {
+        let client = &shared.broker.client();
+        let mut message = delivery.message.clone();
+        for _ in 0..CAUSES_MAX {
+            if message.kind != MessageType::Response {
+                return Some(message.reference);
+            }
+            let asked = client.message(message.in_reply_to.as_ref()?).await.ok()?;
+            let cause = asked.cause?;
+            if let Some(known) = self.known(&cause) {
+                return Some(known);
+            }
+            message = client.message(&cause).await.ok()?;
+        }
+        None
+    }
+
+    fn known(&self, message: &str) -> Option<String> {
+        let sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        let (_, conversation) = sessions.delivered.values().find(|(id, _)| id == message)?;
+        Some(conversation.clone())
+    }
+
+    fn slot(&self, conversation: &str) -> Arc<Mutex<Slot>> {
+        let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        sessions.uses += 1;
+        let uses = sessions.uses;
+        if sessions.slots.len() >= SESSIONS_MAX && !sessions.slots.contains_key(conversation) {
+            let idle = sessions.slots.iter().filter(|(_, (_, slot))| Arc::strong_count(slot) == 1);
+            if let Some(oldest) = idle.min_by_key(|(_, (used, _))| *used).map(|(name, _)| name.clone()) {
+                sessions.slots.remove(&oldest);
+            }
+        }
+        let slot = sessions.slots.entry(conversation.to_owned()).or_default();
+        slot.0 = uses;
+        Arc::clone(&slot.1)
+    }
+}
+
+/// The pause before a start that follows so many failures.
+fn pause(least: Duration, failures: u32) -> Duration {
+    least.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(PAUSE_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pause_before_a_start_doubles_and_has_a_maximum() {
+        let pauses: Vec<u64> = (1..=8).map(|failures| pause(Duration::from_secs(1), failures).as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+
+    #[test]
+    fn the_session_used_longest_ago_is_forgotten_first_unless_it_is_in_use() {
+        let host = Host::default();
+        let held = host.slot("E-0");
+        for n in 1..=SESSIONS_MAX {
+            host.slot(&format!("E-{n}"));
+        }
+        let sessions = host.sessions.lock().unwrap();
+        assert_eq!(sessions.slots.len(), SESSIONS_MAX);
+        assert!(sessions.slots.contains_key("E-0") && !sessions.slots.contains_key("E-1"));
+        drop(held);
+    }
+}

@@ -1,0 +1,215 @@
+//! A wish for permission becomes an approval, and its decision the answer (H2).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent_client_protocol::v1::Responder;
+use agent_client_protocol::v1::schema::{
+    PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
+    SelectedPermissionOutcome, ToolCallUpdateFields,
+};
+use lastword_client::wire::{ApprovalView, HeldCall, UseApproval};
+use lastword_client::{Client, ClientError};
+use lastword_proto::state::ApprovalState;
+use serde_json::{Map, Value, json};
+use tokio::sync::watch;
+
+use super::heard::{Asked, Route};
+use crate::event::Event;
+use crate::run::{Run, RunnerContext};
+use crate::watch::{Signs, stopped};
+
+/// Longest wait for a decision in one call.
+const POLL: Duration = Duration::from_secs(30);
+
+/// A call whose decision is awaited.
+pub(super) struct Wish {
+    held: Held,
+    signs: watch::Receiver<Signs>,
+    route: Arc<Route>,
+    asked: Asked,
+}
+
+/// A call that was not allowed.
+#[derive(Debug)]
+pub(crate) struct Denial {
+    /// As it was held.
+    pub(crate) tool: String,
+    /// Why, for the one who asked the agent.
+    pub(crate) reason: String,
+    /// What whoever decided says to the agent.
+    pub(crate) words: Option<String>,
+}
+
+/// The call, as the broker gets it.
+struct Held {
+    client: Client,
+    turn: String,
+    tool: String,
+    arguments: Value,
+    /// Whoever runs the agent has allowed this tool once and for all.
+    allowed: bool,
+}
+
+/// What came of a wish.
+enum Verdict {
+    Allowed,
+    /// With the words of whoever decided, for the agent.
+    Denied {
+        reason: String,
+        words: Option<String>,
+    },
+}
+
+impl Wish {
+    pub(super) fn new(shared: &RunnerContext, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
+        let call = &asked.request.tool_call;
+        let known = route.call(&call.tool_call_id.0, call.fields.clone());
+        let (tool, arguments) = held(&known);
+        // By its name alone: a title is the model's to choose.
+        let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
+        let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
+        Self { held, signs: run.signs.clone(), route: Arc::clone(route), asked }
+    }
+
+    /// Has it decided, and tells the agent. The protocol's own answer to it is a bare yes or no: a denial is given
+    /// back for what is to be said about it.
+    pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
+        let mut signs = self.signs.clone();
+        let verdict = tokio::select! {
+            verdict = self.held.decide(shared) => verdict,
+            _ = stopped(&mut signs) => {
+                // Its prompt is cancelled, and this with it.
+                let _gone = cancel(self.asked.responder);
+                return None;
+            }
+        };
+        let denial = |reason, words| Some(Denial { tool: self.held.tool.clone(), reason, words });
+        let (outcome, denial) = match verdict {
+            Verdict::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
+                Some(outcome) => (outcome, None),
+                None => {
+                    let reason = "the agent offers no way to allow it once".to_owned();
+                    (denied(&self.asked.request), denial(reason, None))
+                }
+            },
+            Verdict::Denied { reason, words } => (denied(&self.asked.request), denial(reason, words)),
+        };
+        let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
+        let reason = denial.as_ref().map(|denial| denial.reason.clone());
+        shared.report.emit(&Event::ApprovalAnswered { turn, tool, allowed, reason });
+        if denial.is_some() {
+            self.route.deny();
+        }
+        // An agent that is gone needs no answer.
+        let _gone = self.asked.responder.respond(RequestPermissionResponse::new(outcome));
+        denial
+    }
+}
+
+impl Held {
+    async fn decide(&self, shared: &RunnerContext) -> Verdict {
+        match self.decided(shared).await {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                let hint = error.problem().map(|problem| format!(". {}", problem.hint)).unwrap_or_default();
+                Verdict::Denied { reason: format!("{error}{hint}"), words: None }
+            }
+        }
+    }
+
+    async fn decided(&self, shared: &RunnerContext) -> Result<Verdict, ClientError> {
+        if self.allowed {
+            return Ok(Verdict::Allowed);
+        }
+        let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None, key: None };
+        let broker = &shared.broker;
+        let held = broker.persist(|| self.client.hold(&call)).await?;
+        let (turn, approval, tool) = (self.turn.clone(), held.id.clone(), self.tool.clone());
+        shared.report.emit(&Event::ApprovalAsked { turn, approval, tool });
+        let mut view = held;
+        while view.state == ApprovalState::Pending {
+            view = broker.persist(|| self.client.approval(&view.id, Some(POLL))).await?;
+        }
+        if view.state != ApprovalState::Approved {
+            return Ok(Verdict::Denied { reason: reason(&view), words: words(&view) });
+        }
+        if view.arguments != self.arguments {
+            let allowed = format!("the call would be allowed with these arguments instead: {}", view.arguments);
+            let words = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
+            return Ok(Verdict::Denied { reason: "another call was approved instead".to_owned(), words });
+        }
+        let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };
+        // The broker compares the digests, and that it is used this once.
+        broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
+        Ok(Verdict::Allowed)
+    }
+}
+
+/// What is shown to whoever decides, which is also what the digest covers: all that the agent said of the call.
+fn held(call: &ToolCallUpdateFields) -> (String, Value) {
+    let kind = call.kind.and_then(|kind| serde_json::to_value(kind).ok());
+    let kind_word = kind.as_ref().and_then(Value::as_str).map(ToOwned::to_owned);
+    let tool = call.name.clone().or(kind_word).filter(|name| !name.trim().is_empty());
+    let mut arguments = Map::new();
+    let parts = [
+        ("title", call.title.as_ref().map(|title| json!(title))),
+        ("kind", kind),
+        ("input", call.raw_input.clone()),
+        ("content", call.content.as_ref().and_then(|content| serde_json::to_value(content).ok())),
+        ("locations", call.locations.as_ref().and_then(|places| serde_json::to_value(places).ok())),
+    ];
+    for (name, value) in parts {
+        if let Some(value) = value.filter(|value| !value.is_null() && *value != json!([])) {
+            arguments.insert(name.to_owned(), value);
+        }
+    }
+    (tool.unwrap_or_else(|| "tool".to_owned()), Value::Object(arguments))
+}
+
+fn reason(view: &ApprovalView) -> String {
+    let by = view.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    match view.state {
+        ApprovalState::Expired => "nobody decided in time, which is a denial".to_owned(),
+        ApprovalState::Ignored => format!("ignored{by}"),
+        ApprovalState::Rejected | ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Used => {
+            format!("rejected{by}")
+        }
+    }
+}
+
+fn words(view: &ApprovalView) -> Option<String> {
+    view.comment.clone().filter(|comment| !comment.trim().is_empty())
+}
+
+fn option(request: &RequestPermissionRequest, kind: PermissionOptionKind) -> Option<RequestPermissionOutcome> {
+    let found = request.options.iter().find(|option| option.kind == kind)?;
+    Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(found.option_id.clone())))
+}
+
+/// This once is said no; what an agent would remember as "always" is never chosen for a human.
+fn denied(request: &RequestPermissionRequest) -> RequestPermissionOutcome {
+    option(request, PermissionOptionKind::RejectOnce).unwrap_or(RequestPermissionOutcome::Cancelled)
+}
+
+/// Takes a wish back.
+pub(super) fn cancel(responder: Responder<RequestPermissionResponse>) -> Result<(), agent_client_protocol::Error> {
+    responder.respond(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled))
+}
+
+#[cfg(test)]
+mod tests {
+    use agent_client_protocol::v1::schema::ToolKind;
+
+    use super::*;
+
+    #[test]
+    fn all_that_is_known_of_a_call_is_held() {
+        let call =
+            ToolCallUpdateFields::new().title("rm -r build").kind(ToolKind::Execute).raw_input(json!({"cmd": 1}));
+        let (tool, arguments) = held(&call);
+        assert_eq!(tool, "execute");
+        assert_eq!(arguments, json!({"title": "rm -r build", "kind": "execute", "input": {"cmd": 1}}));
+        assert_eq!(held(&ToolCallUpdateFields::new()), ("tool".to_owned(), json!({})));
+    }
+}

@@ -1,0 +1,291 @@
+//! The agent's process and the connection to it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use agent_client_protocol::schema::ProtocolVersion;
+use agent_client_protocol::v1::schema::{
+    AgentCapabilities, EnvVariable, HttpHeader, Implementation, InitializeRequest, McpServer, McpServerHttp,
+    McpServerStdio, RequestPermissionRequest, SessionId, SessionNotification,
+};
+use agent_client_protocol::v1::{ConnectionTo, Responder};
+use agent_client_protocol::{Agent, Client, Lines, on_receive_notification, on_receive_request};
+use futures_util::{Sink, Stream, sink, stream};
+use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
+use tokio::process::Child;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::heard::Route;
+use crate::event::Event;
+use crate::process::{self, Group};
+use crate::run::RunnerContext;
+
+/// Time for the process to say who it is.
+const INITIALIZE: Duration = Duration::from_secs(60);
+/// Longest line of the protocol.
+const LINE_BYTES_MAX: u64 = 16 << 20;
+/// How the MCP server that agents get is called.
+const MCP_NAME: &str = "lastword";
+
+/// A running agent, or what is left of it.
+pub(super) struct Process {
+    link: Option<AgentConnection>,
+    /// The number of this start.
+    pub(super) start: u64,
+    pub(super) routes: Arc<Routes>,
+    /// How it ended, once it has.
+    ended: watch::Receiver<Option<String>>,
+    asked_to_end: Arc<Notify>,
+    grace: watch::Sender<Duration>,
+    /// Its connection and its end; with them it is killed.
+    _tasks: JoinSet<()>,
+}
+
+/// What a live process has.
+pub(super) struct AgentConnection {
+    pub(super) connection: ConnectionTo<Agent>,
+    pub(super) capabilities: AgentCapabilities,
+}
+
+/// Who is told what an agent says in a session.
+#[derive(Default)]
+pub(super) struct Routes(Mutex<BTreeMap<String, Arc<Route>>>);
+
+impl Routes {
+    fn find(&self, session: &SessionId) -> Option<Arc<Route>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&*session.0).cloned()
+    }
+
+    /// From now on until the value given back is dropped.
+    pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>) -> Routed {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.0.to_string(), route);
+        Routed { routes: Arc::clone(self), session: session.0.to_string() }
+    }
+}
+
+/// A session in which somebody listens.
+pub(super) struct Routed {
+    routes: Arc<Routes>,
+    session: String,
+}
+
+impl Drop for Routed {
+    fn drop(&mut self) {
+        self.routes.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.session);
+    }
+}
+
+impl Process {
+    /// Starts it and asks who it is.
+    ///
+    /// # Errors
+    /// It can't be started, or is no ACP agent of version 1.
+    pub(super) async fn start(shared: &RunnerContext, start: u64) -> Result<Self, String> {
+        let settings = &shared.settings;
+        let mut command = process::command(settings);
+        command.args(&settings.args);
+        command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
+        // Whatever it starts knows that an agent is at work.
+        command.env("LASTWORD_AGENT", "acp");
+        let program = settings.program.display().to_string();
+        let mut child = command.spawn().map_err(|error| format!("can't start {program}: {error}"))?;
+        let pid = child.id().unwrap_or_default();
+        let group = Group::of(&child);
+        let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (Some(stdin), Some(stdout), Some(stderr)) = streams else {
+            return Err(format!("{program} has no input and output"));
+        };
+        let (ended, ending) = watch::channel(None);
+        let grace = watch::Sender::new(settings.grace);
+        let asked_to_end = Arc::new(Notify::new());
+        let routes = Arc::new(Routes::default());
+        let (connected, connection) = oneshot::channel();
+        let mut tasks = JoinSet::new();
+        tasks.spawn(own(child, group, stderr, Arc::clone(&asked_to_end), grace.subscribe(), ended));
+        tasks.spawn(connect(outgoing(stdin), incoming(stdout), Arc::clone(&routes), connected));
+        let mut process = Self { link: None, start, routes, ended: ending, asked_to_end, grace, _tasks: tasks };
+        let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
+        let capabilities = process.initialize(shared, &connection, pid).await?;
+        process.link = Some(AgentConnection { connection, capabilities });
+        Ok(process)
+    }
+
+    async fn initialize(
+        &self,
+        shared: &RunnerContext,
+        connection: &ConnectionTo<Agent>,
+        pid: u32,
+    ) -> Result<AgentCapabilities, String> {
+        let us = Implementation::new("lastword", env!("CARGO_PKG_VERSION"));
+        let request = InitializeRequest::new(ProtocolVersion::V1).client_info(us);
+        let program = shared.settings.program.display();
+        let answer = tokio::select! {
+            answer = timeout(INITIALIZE, connection.send_request(request).block_task()) => answer,
+            reason = self.ended() => return Err(format!("{program} is no ACP agent: {reason}")),
+        };
+        let answer = match answer {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => {
+                let ended = timeout(process::DRAIN, self.ended()).await;
+                return Err(format!("{program} is no ACP agent: {}", ended.unwrap_or(error.message)));
+            }
+            Err(_) => {
+                self.end(shared.settings.grace).await;
+                return Err(format!("{program} said nothing within {} s", INITIALIZE.as_secs()));
+            }
+        };
+        if answer.protocol_version != ProtocolVersion::V1 {
+            self.end(shared.settings.grace).await;
+            return Err(format!("{program} speaks version {:?} of ACP, not 1", answer.protocol_version));
+        }
+        let name = answer.agent_info.map(|info| format!("{} {}", info.name, info.version));
+        shared.report.emit(&Event::AgentStarted { pid, name });
+        Ok(answer.agent_capabilities)
+    }
+
+    /// One that never came up.
+    pub(super) fn failed(reason: String) -> Self {
+        Self {
+            link: None,
+            start: 0,
+            routes: Arc::default(),
+            ended: watch::channel(Some(reason)).1,
+            asked_to_end: Arc::default(),
+            grace: watch::Sender::default(),
+            _tasks: JoinSet::new(),
+        }
+    }
+
+    /// What it is talked to with; none where it never came up.
+    pub(super) const fn link(&self) -> Option<&AgentConnection> {
+        self.link.as_ref()
+    }
+
+    /// How it ended, if it has.
+    pub(super) fn ending(&self) -> Option<String> {
+        self.ended.borrow().clone()
+    }
+
+    /// Resolves once it has ended, with how.
+    pub(super) async fn ended(&self) -> String {
+        let mut ended = self.ended.clone();
+        let found = ended.wait_for(Option::is_some).await;
+        found.ok().and_then(|reason| reason.clone()).unwrap_or_else(|| "it ended".to_owned())
+    }
+
+    /// Ends it and all that it started.
+    pub(super) async fn end(&self, grace: Duration) {
+        self.grace.send_replace(grace);
+        self.asked_to_end.notify_one();
+        self.ended().await;
+    }
+
+    /// Lastword's tools, for a new session.
+    pub(super) fn mcp(&self, shared: &RunnerContext) -> McpServer {
+        let url = shared.broker.client().url();
+        let token = shared.broker.token().reveal();
+        if self.link.as_ref().is_some_and(|link| link.capabilities.mcp_capabilities.http) {
+            let header = HttpHeader::new("Authorization", format!("Bearer {token}"));
+            return McpServer::Http(McpServerHttp::new(MCP_NAME, format!("{url}/mcp")).headers(vec![header]));
+        }
+        let args = ["mcp", "--url", url].map(ToOwned::to_owned).to_vec();
+        let env = vec![EnvVariable::new("LASTWORD_TOKEN", token)];
+        McpServer::Stdio(McpServerStdio::new(MCP_NAME, &shared.settings.lastword).args(args).env(env))
+    }
+}
+
+/// Sees a process to its end.
+async fn own(
+    mut child: Child,
+    group: Group,
+    stderr: impl AsyncRead + Unpin + Send,
+    asked_to_end: Arc<Notify>,
+    grace: watch::Receiver<Duration>,
+    ended: watch::Sender<Option<String>>,
+) {
+    let said = Mutex::new(String::new());
+    let keep = |text: &str| text.clone_into(&mut said.lock().unwrap_or_else(PoisonError::into_inner));
+    let mut telling = std::pin::pin!(process::tail(stderr, keep));
+    let mut told = false;
+    let status = loop {
+        tokio::select! {
+            () = &mut telling, if !told => told = true,
+            status = child.wait() => {
+                let time = *grace.borrow();
+                group.end(time).await;
+                break status;
+            }
+            () = asked_to_end.notified() => {
+                let time = *grace.borrow();
+                break process::end(&mut child, group, time).await;
+            }
+        }
+    };
+    if !told {
+        // Whoever left its group may hold the pipe open; what was said by then is enough.
+        let _over = timeout(process::DRAIN, telling).await;
+    }
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    ended.send_replace(Some(process::with_tail(&process::ending(&status), &said)));
+}
+
+/// Speaks the protocol until the process closes its output.
+async fn connect(
+    outgoing: impl Sink<String, Error = io::Error> + Send + 'static,
+    incoming: impl Stream<Item = io::Result<String>> + Send + 'static,
+    routes: Arc<Routes>,
+    connected: oneshot::Sender<ConnectionTo<Agent>>,
+) {
+    let (hearing, asking) = (Arc::clone(&routes), routes);
+    let spoken = Client
+        .v1()
+        .name("lastword")
+        .on_receive_notification(
+            async move |said: SessionNotification, _cx| {
+                if let Some(route) = hearing.find(&said.session_id) {
+                    route.hear(said.update);
+                }
+                Ok(())
+            },
+            on_receive_notification!(),
+        )
+        .on_receive_request(
+            async move |request: RequestPermissionRequest, responder: Responder<_>, _cx| match asking
+                .find(&request.session_id)
+            {
+                Some(route) => route.ask(request, responder),
+                None => super::asked::cancel(responder),
+            },
+            on_receive_request!(),
+        )
+        .connect_with(Lines::new(outgoing, incoming), async move |connection: ConnectionTo<Agent>| {
+            // Whoever waited for it may be gone.
+            let _gone = connected.send(connection);
+            std::future::pending::<Result<(), agent_client_protocol::Error>>().await
+        });
+    // How the process ended says more than how the connection did.
+    let _closed = spoken.await;
+}
+
+fn outgoing(stdin: impl AsyncWrite + Unpin + Send + 'static) -> impl Sink<String, Error = io::Error> + Send {
+    sink::unfold(stdin, |mut stdin, line: String| async move {
+        stdin.write_all(format!("{line}\n").as_bytes()).await?;
+        stdin.flush().await?;
+        Ok(stdin)
+    })
+}
+
+fn incoming(stdout: impl AsyncRead + Unpin + Send + 'static) -> impl Stream<Item = io::Result<String>> + Send {
+    stream::unfold(BufReader::new(stdout), |mut stdout| async move {
+        let mut line = Vec::new();
+        match (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+            Ok(0) => None,
+            Ok(_) => Some((String::from_utf8(line).map_err(io::Error::other), stdout)),
+            Err(error) => Some((Err(error), stdout)),
+        }
+    })
+}

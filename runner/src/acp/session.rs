@@ -1,0 +1,263 @@
+//! One prompt in a conversation's session.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+
+use agent_client_protocol::Error;
+use agent_client_protocol::v1::schema::{
+    CancelNotification, ContentBlock, LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
+    StopReason, TextContent,
+};
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use lastword_client::wire::Usage;
+use lastword_proto::FinishStatus;
+use tokio::sync::mpsc;
+use tokio::time::{Sleep, sleep, timeout};
+
+use super::Slot;
+use super::asked::{Denial, Wish};
+use super::heard::{Asked, Route};
+use super::process::{AgentConnection, Process, Routed};
+use crate::event::Event;
+use crate::process::DRAIN;
+use crate::run::{Ended, Run, RunnerContext};
+use crate::watch::stopped;
+use crate::wording::{self, Memory};
+
+/// Wishes for permission that may be open at once in a prompt.
+const ASKED_MAX: usize = 16;
+const NOTES_MAX: usize = 16;
+/// Prompts by which the agent is told of calls that were denied, in one turn.
+const FOLLOWED_MAX: usize = 8;
+
+/// A prompt that runs.
+struct Prompting<'a> {
+    shared: &'a RunnerContext,
+    process: &'a Process,
+    link: &'a AgentConnection,
+    run: &'a Run,
+    route: Arc<Route>,
+    asked: mpsc::Receiver<Asked>,
+    notes: mpsc::Receiver<String>,
+    /// Calls that were denied in the prompt that runs.
+    denials: Vec<Denial>,
+    /// Why the last of them was, in one sentence.
+    denied: Option<String>,
+}
+
+/// How a prompt came to its end.
+enum Over {
+    Answered(Result<PromptResponse, Error>),
+    /// The process ended, or had to be ended.
+    Gone(String),
+    /// It was asked to end and did.
+    Stopped,
+}
+
+/// Runs one delivery as a prompt.
+pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut Slot, run: &mut Run) -> Ended {
+    let Some(link) = process.link() else { return Ended::failed("the agent's process is not there") };
+    let mut signs = run.signs.clone();
+    let opened = tokio::select! {
+        opened = open(shared, process, link, slot) => opened,
+        reason = process.ended() => Err(gone(&reason)),
+        _ = stopped(&mut signs) => return Ended::default(),
+    };
+    let (session, memory, how) = match opened {
+        Ok(opened) => opened,
+        Err(reason) => return Ended::failed(reason),
+    };
+    shared.report.emit(&Event::Session { turn: run.turn.id.clone(), how });
+    let (asking, asked) = mpsc::channel(ASKED_MAX);
+    let (noting, notes) = mpsc::channel(NOTES_MAX);
+    let route = Arc::new(Route::new(shared.numbers.body_bytes_max, asking, noting));
+    let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
+    let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
+    let mut text = wording::prompt(&run.delivery, memory, turn_token, &[]);
+    let mut prompting =
+        Prompting { shared, process, link, run, route, asked, notes, denials: Vec::new(), denied: None };
+    let mut usage = None;
+    let mut followed = 0;
+    let ended = loop {
+        let over = prompting.send(&session, text).await;
+        if let Over::Answered(Ok(response)) = &over {
+            usage = sum(usage, response);
+        }
+        match prompting.follow() {
+            Some(more) if followed < FOLLOWED_MAX && matches!(over, Over::Answered(Ok(_))) => {
+                followed += 1;
+                text = more;
+            }
+            Some(_) | None => break prompting.judge(over),
+        }
+    };
+    Ended { usage: priced(usage, prompting.route.cost(), slot), ..ended }
+}
+
+/// The conversation's session: kept, loaded, or a new one.
+async fn open(
+    shared: &RunnerContext,
+    process: &Process,
+    link: &AgentConnection,
+    slot: &mut Slot,
+) -> Result<(SessionId, Memory, &'static str), String> {
+    let cwd = &shared.settings.cwd;
+    let memory = match &slot.id {
+        Some(id) if slot.start == process.start => return Ok((id.clone(), Memory::Kept, "kept")),
+        Some(id) if link.capabilities.load_session => {
+            let load = LoadSessionRequest::new(id.clone(), cwd).mcp_servers(vec![process.mcp(shared)]);
+            if link.connection.send_request(load).block_task().await.is_ok() {
+                slot.start = process.start;
+                return Ok((id.clone(), Memory::Kept, "loaded"));
+            }
+            Memory::Lost
+        }
+        Some(_) => Memory::Lost,
+        None => Memory::Fresh,
+    };
+    let new = NewSessionRequest::new(cwd).mcp_servers(vec![process.mcp(shared)]);
+    let opened = link.connection.send_request(new).block_task().await;
+    let id = opened.map_err(|error| format!("the agent opens no session: {}", said(&error)))?.session_id;
+    *slot = Slot { id: Some(id.clone()), start: process.start, cost: 0.0 };
+    Ok((id, memory, "new"))
+}
+
+impl Prompting<'_> {
+    /// Sends a prompt and sees it to its end.
+    async fn send(&mut self, session: &SessionId, text: String) -> Over {
+        // What a loaded session repeats is no answer.
+        self.route.take();
+        let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))]);
+        let mut answer = pin!(self.link.connection.send_request(request).block_task());
+        let mut signs = self.run.signs.clone();
+        let mut wishes = FuturesUnordered::new();
+        let mut patience: Option<Pin<Box<Sleep>>> = None;
+        loop {
+            tokio::select! {
+                answer = &mut answer => {
+                    return match answer {
+                        _ if patience.is_some() => Over::Stopped,
+                        Err(error) => self.lost(error).await,
+                        Ok(response) => Over::Answered(Ok(response)),
+                    };
+                }
+                Some(note) = self.notes.recv() => self.run.note(&note),
+                Some(asked) = self.asked.recv() => {
+                    wishes.push(Wish::new(self.shared, self.run, &self.route, asked).settle(self.shared));
+                }
+                Some(denial) = wishes.next(), if !wishes.is_empty() => self.denials.extend(denial),
+                _ = stopped(&mut signs), if patience.is_none() => {
+                    // Where it can't be told, it will be ended.
+                    let _told = self.link.connection.send_notification(CancelNotification::new(session.clone()));
+                    patience = Some(Box::pin(sleep(self.shared.settings.grace)));
+                }
+                () = over(&mut patience) => {
+                    self.process.end(self.shared.settings.grace).await;
+                    return Over::Stopped;
+                }
+                reason = self.process.ended() => {
+                    // What it said before may still be on its way, its answer included.
+                    return match timeout(DRAIN, &mut answer).await {
+                        Ok(Ok(response)) if patience.is_none() => Over::Answered(Ok(response)),
+                        Ok(Ok(_) | Err(_)) | Err(_) => Over::Gone(reason),
+                    };
+                }
+            }
+        }
+    }
+
+    /// What the agent has to be told of the calls that were denied in its prompt: the words of whoever denied them,
+    /// and where it ended its turn at that without a word, that they were denied, so that it can say what is to
+    /// become of its work.
+    fn follow(&mut self) -> Option<String> {
+        let denials = std::mem::take(&mut self.denials);
+        let last = denials.last()?;
+        self.denied = Some(format!("its call of {} was not allowed: {}", last.tool, last.reason));
+        let speechless = self.route.is_speechless();
+        let told: Vec<String> = denials.iter().filter_map(|denial| wording::denied(denial, speechless)).collect();
+        (!told.is_empty()).then(|| told.join("\n\n"))
+    }
+
+    /// An error of the agent's, or the end of its process.
+    async fn lost(&self, error: Error) -> Over {
+        let is_closed = agent_client_protocol::is_incoming_transport_closed(&error);
+        match timeout(DRAIN.saturating_mul(2), self.process.ended()).await {
+            Ok(reason) => Over::Gone(reason),
+            Err(_) if is_closed => {
+                self.process.end(self.shared.settings.grace).await;
+                Over::Gone("it closed its output".to_owned())
+            }
+            Err(_) => Over::Answered(Err(error)),
+        }
+    }
+
+    fn judge(&self, over: Over) -> Ended {
+        let answer = self.route.take().trim().to_owned();
+        let failed = |reason: String| Ended { answer: answer.clone(), ..Ended::failed(reason) };
+        let response = match over {
+            Over::Answered(Ok(response)) => response,
+            Over::Answered(Err(error)) => return failed(format!("the agent gave an error: {}", said(&error))),
+            Over::Gone(reason) => return failed(gone(&reason)),
+            Over::Stopped => return failed("it was cancelled".to_owned()),
+        };
+        let (status, reason) = match response.stop_reason {
+            StopReason::EndTurn => (None, self.denied.as_deref().filter(|_| answer.is_empty())),
+            StopReason::MaxTokens if !answer.is_empty() => (Some(FinishStatus::Partial), Some("its tokens ran out")),
+            StopReason::MaxTurnRequests if !answer.is_empty() => {
+                (Some(FinishStatus::Partial), Some("it may ask its model no more in one turn"))
+            }
+            StopReason::MaxTokens => (Some(FinishStatus::Failed), Some("its tokens ran out before it said anything")),
+            StopReason::MaxTurnRequests => {
+                (Some(FinishStatus::Failed), Some("it may ask its model no more in one turn, and said nothing"))
+            }
+            StopReason::Refusal => (Some(FinishStatus::Rejected), Some("the agent refused")),
+            StopReason::Cancelled => {
+                let denied = self.denied.as_deref().filter(|_| answer.is_empty());
+                (Some(FinishStatus::Failed), denied.or(Some("the agent ended the turn by itself")))
+            }
+            _ => (Some(FinishStatus::Failed), Some("the agent ended the turn for a reason that is not known here")),
+        };
+        Ended { answer, status, reason: reason.map(ToOwned::to_owned), usage: None }
+    }
+}
+
+async fn over(patience: &mut Option<Pin<Box<Sleep>>>) {
+    match patience {
+        Some(patience) => patience.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn gone(reason: &str) -> String {
+    format!("the agent's process ended during the turn: {reason}")
+}
+
+/// An error of the agent's in one sentence, with what to do where that is known.
+fn said(error: &Error) -> String {
+    let details = error.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default();
+    let login = error.code == agent_client_protocol::ErrorCode::AUTH_REQUIRED;
+    let hint = if login { "; log it in once by hand, as the user who runs it" } else { "" };
+    format!("{}{details}{hint}", error.message)
+}
+
+/// Tokens of one prompt more.
+fn sum(before: Option<Usage>, response: &PromptResponse) -> Option<Usage> {
+    let Some(spent) = &response.usage else { return before };
+    let before = before.unwrap_or_default();
+    Some(Usage {
+        input_tokens: before.input_tokens.saturating_add(spent.input_tokens),
+        output_tokens: before.output_tokens.saturating_add(spent.output_tokens),
+        cost_usd: None,
+    })
+}
+
+/// What the turn cost: agents tell what their session has cost in all.
+fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option<Usage> {
+    let mut usage = usage?;
+    if let Some(total) = session {
+        usage.cost_usd = Some((total - slot.cost).max(0.0));
+        slot.cost = total;
+    }
+    Some(usage)
+}

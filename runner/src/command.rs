@@ -1,0 +1,144 @@
+//! The command driver: a process per delivery, text in, text out.
+
+use std::collections::VecDeque;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lastword_client::Client;
+use lastword_client::wire::{Delivery, StoredMessage};
+use lastword_proto::{FinishStatus, MessageType};
+use tokio::io::AsyncWriteExt as _;
+use tokio::process::Command;
+use tokio::time::timeout;
+
+use crate::process::{self, DRAIN, Group};
+use crate::run::{Ended, Run, RunnerContext};
+use crate::settings::Input;
+use crate::watch::stopped;
+use crate::wording::{self, Memory};
+
+/// The exit code by which a command says that it is not the one to do this (`EX_TEMPFAIL`): another agent that
+/// serves the action is tried.
+const REJECTED: i32 = 75;
+
+/// Earlier messages that a prompt repeats.
+const EARLIER_MAX: usize = 16;
+
+/// Runs the command for one delivery.
+pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
+    let settings = &shared.settings;
+    let by_args = settings.message_in_args();
+    let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
+    let mut command = process::command(settings);
+    command.args(settings.args.iter().map(|arg| wording::fill(arg, &run.delivery, &earlier)));
+    identify(&mut command, shared, run);
+    if by_args {
+        command.stdin(Stdio::null());
+    }
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) => return Ended::failed(format!("can't start {}: {error}", settings.program.display())),
+    };
+    let group = Group::of(&child);
+    let input = match settings.input {
+        _ if by_args => String::new(),
+        Input::Message => run.delivery.message.body.clone(),
+        Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None, &earlier),
+    };
+    let said = Arc::new(Mutex::new(String::new()));
+    let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (Some(stdout), Some(stderr)) = (streams.1, streams.2) else { return Ended::failed("it has no output") };
+    let write = async move {
+        if let Some(mut stdin) = streams.0 {
+            // A command need not read what it is given.
+            let _unread = stdin.write_all(input.as_bytes()).await;
+        }
+    };
+    let last = Arc::clone(&said);
+    let keep = move |text: &str| text.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
+    let bytes_max = shared.numbers.body_bytes_max;
+    let mut pipes = std::pin::pin!(async {
+        let (_, output, ()) = tokio::join!(write, process::head(stdout, bytes_max), process::tail(stderr, keep));
+        output
+    });
+    let mut output = None;
+    let status = loop {
+        tokio::select! {
+            read = &mut pipes, if output.is_none() => output = Some(read),
+            status = child.wait() => {
+                group.end(settings.grace).await;
+                break status;
+            }
+            _ = stopped(&mut run.signs) => break process::end(&mut child, group, settings.grace).await,
+        }
+    };
+    // Its group is gone; only one that left the group could still hold the pipes.
+    if output.is_none() {
+        output = timeout(DRAIN, pipes).await.ok();
+    }
+    let (bytes, total) = output.unwrap_or_default();
+    let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    judged(&status, answer(&bytes, total), &said)
+}
+
+/// What was said in a task before the answer that comes to it, oldest first: what the agent was asked, and what it
+/// asked others. A command remembers nothing from one run to the next.
+async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
+    let mut said = VecDeque::new();
+    let mut answer = delivery.message.clone();
+    while answer.kind == MessageType::Response && said.len() < EARLIER_MAX {
+        let Some(id) = &answer.in_reply_to else { break };
+        let Ok(asked) = client.message(id).await else { break };
+        let cause = asked.cause.clone();
+        said.push_front(asked);
+        let Some(cause) = cause else { break };
+        let Ok(cause) = client.message(&cause).await else { break };
+        said.push_front(cause.clone());
+        answer = cause;
+    }
+    said.into()
+}
+
+/// The agent's own token and what the delivery is, for tools that the command calls.
+fn identify(command: &mut Command, shared: &RunnerContext, run: &Run) {
+    command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
+    command.envs(wording::variables(&run.delivery));
+}
+
+fn answer(bytes: &[u8], total: u64) -> String {
+    let text = String::from_utf8_lossy(bytes).trim_end().to_owned();
+    if total > bytes.len() as u64 { format!("{text}\n[cut: the answer had {total} bytes]") } else { text }
+}
+
+fn judged(status: &std::io::Result<std::process::ExitStatus>, answer: String, said: &str) -> Ended {
+    let code = status.as_ref().ok().and_then(std::process::ExitStatus::code);
+    let ending = process::ending(status);
+    let (status, reason) = match code {
+        Some(0) if answer.is_empty() => {
+            (None, Some(process::with_tail("the command gave no output (exit code 0)", said)))
+        }
+        Some(0) => (None, None),
+        Some(REJECTED) => (Some(FinishStatus::Rejected), Some(process::with_tail(&ending, said))),
+        Some(_) | None => (Some(FinishStatus::Failed), Some(process::with_tail(&ending, said))),
+    };
+    Ended { answer, status, reason, usage: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::process::ExitStatus;
+
+    use super::*;
+
+    #[test]
+    fn an_exit_code_is_a_status() {
+        let of = |code: i32, answer: &str| judged(&Ok(ExitStatus::from_raw(code << 8)), answer.to_owned(), "why");
+        assert_eq!(of(0, "done").status, None, "waiting or completed, as the broker knows");
+        assert_eq!(of(75, "").status, Some(FinishStatus::Rejected));
+        let failed = of(3, "half");
+        assert_eq!((failed.status, failed.reason.as_deref()), (Some(FinishStatus::Failed), Some("exit code 3: why")));
+        let killed = judged(&Ok(ExitStatus::from_raw(9)), String::new(), "");
+        assert_eq!(killed.reason.as_deref(), Some("killed by signal 9"));
+    }
+}

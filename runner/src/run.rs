@@ -1,0 +1,303 @@
+//! One delivery, from its run to its finish.
+
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use lastword_client::wire::{Delivery, Finish, Progress, TurnView, Usage};
+use lastword_client::{Client, ClientError};
+use lastword_proto::{Code, FinishStatus};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
+
+use crate::event::{Event, EventSink};
+use crate::runner::Phase;
+use crate::settings::Settings;
+use crate::watch::{Signal, Signs, Stop, Watch};
+use crate::{acp, command};
+use lastword_client::{FinishOutcome, RetryingClient, RunnerLimits};
+
+/// Notes of progress that wait to be sent; of several the last one counts.
+const NOTES_MAX: usize = 16;
+/// Longest note.
+const NOTE_CHARS_MAX: usize = 200;
+/// Time that a report of progress gets; the next one is not far.
+const PROGRESS: Duration = Duration::from_secs(5);
+/// Time in which the end of a turn is told of after it has come.
+const CATCH_UP: Duration = Duration::from_secs(5);
+
+/// What all runs of a runner share.
+pub(crate) struct RunnerContext {
+    pub(crate) settings: Settings,
+    pub(crate) broker: RetryingClient,
+    pub(crate) numbers: RunnerLimits,
+    pub(crate) watch: Watch,
+    pub(crate) report: EventSink,
+    pub(crate) agent: Agent,
+    pub(crate) phase: watch::Receiver<Phase>,
+}
+
+/// What runs the agent.
+pub(crate) enum Agent {
+    Command,
+    Acp(acp::Host),
+}
+
+/// A run, as a driver sees it.
+pub(crate) struct Run {
+    pub(crate) delivery: Delivery,
+    pub(crate) turn: TurnView,
+    /// Acts in the turn.
+    pub(crate) client: Client,
+    pub(crate) signs: watch::Receiver<Signs>,
+    notes: mpsc::Sender<String>,
+}
+
+impl Run {
+    /// Says what the agent is doing. Where there is too much to say, some of it is not said.
+    pub(crate) fn note(&self, text: &str) {
+        let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let note: String = line.chars().take(NOTE_CHARS_MAX).collect();
+        if !note.is_empty() {
+            // A full queue holds newer notes than will ever be sent.
+            let _dropped = self.notes.try_send(note);
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Debug, Default)]
+pub(crate) struct Ended {
+    /// What the agent said last.
+    pub(crate) answer: String,
+    /// As what it finishes; none where the broker tells (waiting or completed).
+    pub(crate) status: Option<FinishStatus>,
+    /// Why.
+    pub(crate) reason: Option<String>,
+    /// What it spent.
+    pub(crate) usage: Option<Usage>,
+}
+
+impl Ended {
+    pub(crate) fn failed(reason: impl Into<String>) -> Self {
+        Self { status: Some(FinishStatus::Failed), reason: Some(reason.into()), ..Self::default() }
+    }
+}
+
+/// Runs the agent for one delivery and finishes its turn.
+pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: TurnView) {
+    let (signal, signs) = Signal::new();
+    let (notes, noted) = mpsc::channel(NOTES_MAX);
+    let client = shared.broker.client().in_turn(&turn.token);
+    let mut run = Run { delivery: delivery.clone(), turn: turn.clone(), client, signs, notes };
+    tell_taken(&shared.report, &delivery, &turn);
+    let ended = {
+        let _watched = shared.watch.begin(&turn.id, signal.clone());
+        let mut attending = pin!(attend(&shared, &turn, noted, &signal));
+        let mut running = pin!(async {
+            let ended = shared.drive(&mut run).await;
+            catch_up(&shared, &turn, &mut run.signs).await;
+            ended
+        });
+        tokio::select! {
+            ended = &mut running => ended,
+            () = &mut attending => Ended::failed("the runner lost the turn"),
+        }
+    };
+    let signs = signal.signs();
+    match (signs.stop, signs.finished) {
+        (Some(Stop::Withdrawn(reason)), _) => {
+            shared.report.emit(&Event::Withdrawn { turn: turn.id.clone(), reason });
+        }
+        (_, true) => {
+            let answer = None;
+            let reason = Some("its own tool finished the turn".to_owned());
+            shared.report.emit(&Event::Finished { turn: turn.id, status: "finished", answer, reason });
+        }
+        // An answer that was whole by then is still shown, as late.
+        (Some(Stop::Lost), _) if ended.status.is_some() || ended.answer.is_empty() => {
+            shared.report.emit(&Event::Withdrawn { turn: turn.id, reason: "its lease was lost" });
+        }
+        (stop, false) => finish(&shared, &delivery, &turn, judged(ended, stop, shared.settings.deadline)).await,
+    }
+}
+
+/// Where the turn has ended already, hears why before anything is said in it: what a tool of the agent's own
+/// finished is not to be finished once more.
+async fn catch_up(shared: &RunnerContext, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
+    if let Ok(false) = shared.broker.is_open(&turn.id).await {
+        // Where it is not told, the finish is refused, and recorded as late.
+        let _told = timeout(CATCH_UP, told(signs)).await;
+    }
+}
+
+/// Resolves once it is known how the turn ended.
+async fn told(signs: &mut watch::Receiver<Signs>) {
+    if signs.wait_for(|signs| signs.finished || signs.stop.is_some()).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+impl RunnerContext {
+    async fn drive(&self, run: &mut Run) -> Ended {
+        match &self.agent {
+            Agent::Command => command::run(self, run).await,
+            Agent::Acp(host) => host.run(self, run).await,
+        }
+    }
+}
+
+fn tell_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
+    report.emit(&Event::Taken {
+        turn: turn.id.clone(),
+        attempt: turn.attempt,
+        from: delivery.message.from.clone(),
+        reference: delivery.message.reference.clone(),
+        request_id: delivery.message.request_id.clone(),
+    });
+}
+
+/// A run that was cut short has failed, whatever it said until then.
+fn judged(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
+    let reason = match stop {
+        None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
+        Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
+        Some(Stop::Ending) => "the runner was stopped while the agent was at work".to_owned(),
+    };
+    Ended { status: Some(FinishStatus::Failed), reason: Some(reason), ..ended }
+}
+
+async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, ended: Ended) {
+    let empty = ended.answer.trim().is_empty();
+    let reason = ended.reason.or_else(|| empty.then(|| "the agent gave no answer at all".to_owned()));
+    let finish = Finish {
+        answer: if empty { String::new() } else { cut(ended.answer, shared.numbers.body_bytes_max) },
+        status: ended.status,
+        reason: reason.clone(),
+        usage: ended.usage,
+        ..Finish::default()
+    };
+    let turn_id = turn.id.clone();
+    let event = match shared.broker.finish(delivery, turn, &finish).await {
+        FinishOutcome::Finished(finished) => {
+            let told = finish.status.map_or("completed", FinishStatus::word);
+            let status = match (finished.open, finish.status, empty) {
+                (true, None, _) => "waiting",
+                (false, None, true) => "failed",
+                (_, _, _) => told,
+            };
+            let reason = reason.filter(|_| status != "waiting");
+            Event::Finished { turn: turn_id, status, answer: finished.answer, reason }
+        }
+        FinishOutcome::Late => Event::Late { turn: turn_id },
+        FinishOutcome::Refused(reason) => Event::Unanswered { turn: turn_id, reason },
+    };
+    shared.report.emit(&event);
+}
+
+/// An answer that is too long says what is missing of it.
+fn cut(answer: String, bytes_max: usize) -> String {
+    if answer.len() <= bytes_max {
+        return answer;
+    }
+    let mark = format!("\n[cut: the answer had {} bytes]", answer.len());
+    let mut end = bytes_max.saturating_sub(mark.len());
+    while !answer.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}{mark}", &answer[..end])
+}
+
+/// Keeps the lease, passes notes on, and watches the time. Never ends by itself.
+async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
+    let pace = shared.settings.progress.max(shared.numbers.progress);
+    let mut renewal = interval((shared.numbers.lease / 3).max(Duration::from_millis(1)));
+    renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    renewal.tick().await;
+    let (mut phase, mut hurry) = (shared.phase.clone(), shared.phase.clone());
+    let mut ended = false;
+    let mut deadline = pin!(sleep(shared.settings.deadline));
+    let mut in_time = true;
+    let mut drain: Option<Pin<Box<Sleep>>> = None;
+    let mut cooling: Option<Pin<Box<Sleep>>> = None;
+    let mut latest = None;
+    loop {
+        tokio::select! {
+            Some(note) = noted.recv() => latest = Some(note),
+            () = over(&mut cooling) => cooling = None,
+            _ = renewal.tick() => report(shared, turn, String::new(), signal).await,
+            () = &mut deadline, if in_time => {
+                in_time = false;
+                signal.stop(Stop::Deadline);
+            }
+            () = reached(&mut phase, Phase::Draining), if drain.is_none() => {
+                drain = Some(Box::pin(sleep(shared.settings.grace)));
+            }
+            () = over(&mut drain), if !ended => {
+                signal.stop(Stop::Ending);
+                ended = true;
+            }
+            () = reached(&mut hurry, Phase::Ending), if !ended => {
+                signal.stop(Stop::Ending);
+                ended = true;
+            }
+        }
+        if cooling.is_none()
+            && let Some(note) = latest.take()
+        {
+            shared.report.emit(&Event::Progress { turn: turn.id.clone(), note: note.clone() });
+            report(shared, turn, note, signal).await;
+            cooling = Some(Box::pin(sleep(pace)));
+        }
+    }
+}
+
+/// Resolves when the time is over; never where none is set.
+async fn over(timer: &mut Option<Pin<Box<Sleep>>>) {
+    match timer {
+        Some(timer) => timer.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Resolves once the runner is that far in ending.
+pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
+    if phase.wait_for(|phase| *phase >= wanted).await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Reports progress, which renews the lease. One that is lost is made up for by the next.
+async fn report(shared: &RunnerContext, turn: &TurnView, note: String, signal: &Signal) {
+    let progress = Progress { note, eta_ms: None };
+    match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
+        Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
+            // Why is told by the events; where it is not, it counts as lost.
+            if timeout(CATCH_UP, told(&mut signal.listen())).await.is_err() {
+                signal.stop(Stop::Lost);
+            }
+        }
+        Ok(Ok(_) | Err(_)) | Err(_) => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_that_is_too_long_is_cut_between_characters_and_says_so() {
+        let text = cut("é".repeat(100), 51);
+        assert!(text.len() <= 51 && text.ends_with("\n[cut: the answer had 200 bytes]"), "{text}");
+        assert_eq!(cut("short".to_owned(), 5), "short");
+    }
+
+    #[test]
+    fn a_run_that_was_cut_short_has_failed_and_keeps_what_it_said() {
+        let ended = Ended { answer: "half".to_owned(), ..Ended::default() };
+        let ended = judged(ended, Some(Stop::Ending), Duration::from_secs(1));
+        assert_eq!((ended.status, ended.answer.as_str()), (Some(FinishStatus::Failed), "half"));
+        let whole = judged(Ended::default(), None, Duration::from_secs(1));
+        assert!(whole.status.is_none() && whole.reason.is_none());
+    }
+}

@@ -1,0 +1,227 @@
+//! Turns that end without us: cancelled, stopped, lost, or finished by a tool of the agent's own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lastword_client::ClientError;
+use lastword_client::wire::Event as Happened;
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use lastword_client::{Backoff, RetryingClient};
+
+/// Closed turns that are remembered, for a delivery whose answer is still on its way to us.
+const CLOSED_MAX: usize = 256;
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Why a run has to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Its turn has ended: there is nothing to finish.
+    Withdrawn(&'static str),
+    /// Its lease was lost: what it says is late.
+    Lost,
+    /// It took too long.
+    Deadline,
+    /// The runner ends.
+    Ending,
+}
+
+/// What a run is told from outside.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Signs {
+    /// It has to end.
+    pub(crate) stop: Option<Stop>,
+    /// A tool of the agent's own finished the turn.
+    pub(crate) finished: bool,
+}
+
+/// Sends signs to one run; the first reason to stop stays.
+#[derive(Clone, Debug)]
+pub(crate) struct Signal(watch::Sender<Signs>);
+
+impl Signal {
+    pub(crate) fn new() -> (Self, watch::Receiver<Signs>) {
+        let (sender, receiver) = watch::channel(Signs::default());
+        (Self(sender), receiver)
+    }
+
+    pub(crate) fn stop(&self, why: Stop) {
+        self.0.send_modify(|signs| {
+            signs.stop.get_or_insert(why);
+        });
+    }
+
+    pub(crate) fn signs(&self) -> Signs {
+        *self.0.borrow()
+    }
+
+    pub(crate) fn listen(&self) -> watch::Receiver<Signs> {
+        self.0.subscribe()
+    }
+
+    fn closed(&self, end: End) {
+        match end {
+            End::Finished => self.0.send_modify(|signs| signs.finished = true),
+            End::Lost => self.stop(Stop::Lost),
+            End::Withdrawn => self.stop(Stop::Withdrawn("cancelled, stopped or past its deadline")),
+        }
+    }
+}
+
+/// Resolves once the run has to end.
+pub(crate) async fn stopped(signs: &mut watch::Receiver<Signs>) -> Stop {
+    match signs.wait_for(|signs| signs.stop.is_some()).await {
+        Ok(signs) => signs.stop.unwrap_or(Stop::Ending),
+        Err(_) => Stop::Ending,
+    }
+}
+
+/// How a turn ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Finished,
+    Lost,
+    Withdrawn,
+}
+
+/// The runs that are told.
+#[derive(Debug, Default)]
+pub(crate) struct Watch(Mutex<Runs>);
+
+#[derive(Debug, Default)]
+struct Runs {
+    open: BTreeMap<String, Signal>,
+    closed: VecDeque<(String, End)>,
+}
+
+/// A run that is told, for as long as this value lives.
+pub(crate) struct Watched<'a> {
+    watch: &'a Watch,
+    turn: &'a str,
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.watch.runs().open.remove(self.turn);
+    }
+}
+
+impl Watch {
+    fn runs(&self) -> MutexGuard<'_, Runs> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Tells the run of this turn from now on, what was missed included.
+    pub(crate) fn begin<'a>(&'a self, turn: &'a str, signal: Signal) -> Watched<'a> {
+        let mut runs = self.runs();
+        if let Some((_, end)) = runs.closed.iter().find(|(id, _)| id == turn) {
+            signal.closed(*end);
+        }
+        runs.open.insert(turn.to_owned(), signal);
+        Watched { watch: self, turn }
+    }
+
+    fn close(&self, turn: &str, end: End) {
+        let mut runs = self.runs();
+        if let Some(signal) = runs.open.get(turn) {
+            signal.closed(end);
+        }
+        if runs.closed.len() == CLOSED_MAX {
+            runs.closed.pop_front();
+        }
+        runs.closed.push_back((turn.to_owned(), end));
+    }
+
+    /// Follows what happens, through every loss of the connection. Ends only where the broker refuses.
+    pub(crate) async fn follow(&self, broker: &RetryingClient, ready: watch::Sender<bool>) -> ClientError {
+        let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+        let mut after = None;
+        loop {
+            match self.listen(broker, &mut after, &ready, &mut backoff).await {
+                Err(error @ ClientError::Refused(_)) => return error,
+                Ok(()) | Err(_) => sleep(backoff.grow()).await,
+            }
+        }
+    }
+
+    /// One connection's worth of events.
+    async fn listen(
+        &self,
+        broker: &RetryingClient,
+        after: &mut Option<u64>,
+        ready: &watch::Sender<bool>,
+        backoff: &mut Backoff,
+    ) -> Result<(), ClientError> {
+        let mut events = broker.client().events(*after).await?;
+        ready.send_replace(true);
+        if after.is_none() {
+            self.look(broker).await?;
+        }
+        while let Some(event) = events.next().await? {
+            *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
+            *after = Some(event.seq);
+            if let Some((turn, end)) = closing(&event) {
+                self.close(turn, end);
+            }
+        }
+        Ok(())
+    }
+
+    /// What may have been missed where no event tells from which position on to listen.
+    async fn look(&self, broker: &RetryingClient) -> Result<(), ClientError> {
+        let open: Vec<String> = self.runs().open.keys().cloned().collect();
+        for turn in open {
+            if !broker.is_open(&turn).await? {
+                self.close(&turn, End::Withdrawn);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closing(event: &Happened) -> Option<(&str, End)> {
+    if event.kind != "turn_closed" {
+        return None;
+    }
+    let end = match event.data.get("end").and_then(Value::as_str)? {
+        "finished" => End::Finished,
+        "lease_lost" => End::Lost,
+        _ => End::Withdrawn,
+    };
+    Some((event.data.get("turn")?.as_str()?, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_that_came_before_the_run_began_is_not_missed() {
+        let watch = Watch::default();
+        watch.close("turn-1", End::Withdrawn);
+        let (signal, _signs) = Signal::new();
+        let watched = watch.begin("turn-1", signal.clone());
+        assert!(matches!(signal.signs().stop, Some(Stop::Withdrawn(_))));
+        drop(watched);
+        assert!(watch.runs().open.is_empty());
+    }
+
+    #[test]
+    fn the_first_reason_to_stop_stays() {
+        let (signal, _signs) = Signal::new();
+        signal.stop(Stop::Deadline);
+        signal.closed(End::Withdrawn);
+        assert_eq!(signal.signs().stop, Some(Stop::Deadline));
+    }
+
+    #[test]
+    fn a_turn_that_the_agent_finished_itself_goes_on_running() {
+        let (signal, _signs) = Signal::new();
+        signal.closed(End::Finished);
+        assert!(signal.signs().finished && signal.signs().stop.is_none());
+    }
+}
