@@ -10,7 +10,7 @@ use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::wire::NewAgent;
 use lastword_proto::{Core, Effect, Entry, Fact, Input, MessageType, Out, Principal, Reply, Seq, Time};
 use lastword_server::{Config, OPERATOR, Server};
-use lastword_store::{Log, SqliteLog};
+use lastword_store::{Log, Store};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -53,10 +53,10 @@ pub(crate) async fn start(
         figures.push(Figure::new(format!("start {what}, {facts} facts of {WEEKS} weeks"), ms(took), "ms"));
         served.end().await?;
         if figures.len() == 1 {
-            let length =
-                std::fs::metadata(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?.len();
-            figures.push(Figure::new("the snapshot", length as f64 / 1e6, "MB"));
-            std::fs::remove_file(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?;
+            let snapshots = Store::sqlite(&data).open()?.snapshots();
+            let (_, state) = snapshots.load()?.ok_or_else(|| Failure::bug("no snapshot was saved"))?;
+            figures.push(Figure::new("the snapshot", state.len() as f64 / 1e6, "MB"));
+            snapshots.delete()?;
         } else {
             figures.push(Figure::new("the same", facts as f64 / took.as_secs_f64() / 1e6, "M facts/s"));
         }
@@ -88,7 +88,7 @@ fn grow(data: &Path, facts: u64, progress: impl Fn(u64)) -> Result<(), Failure> 
 
 struct Growing {
     core: Core,
-    log: SqliteLog,
+    log: Box<dyn Log>,
     epoch: u64,
     behind: Seq,
     at: Time,
@@ -99,10 +99,10 @@ struct Growing {
 
 impl Growing {
     fn open(data: &Path) -> Result<Self, Failure> {
-        let mut log = SqliteLog::open(data).map_err(Failure::unavailable)?;
+        let mut log = Store::sqlite(data).open().map_err(Failure::unavailable)?;
         let epoch = log.begin_epoch().map_err(Failure::unavailable)?;
         let mut core = Core::default();
-        for (_, entry) in log.read(Seq(1), usize::MAX).map_err(Failure::unavailable)? {
+        for (_, entry) in log.reader().read(Seq(1), usize::MAX).map_err(Failure::unavailable)? {
             core.replay(&entry).map_err(Failure::bug)?;
         }
         let state = core.state();

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use lastword_client::ClientError;
 use lastword_server::StartError;
-use lastword_store::{AppendError, OpenError, ReadError};
+use lastword_store::{AppendError, OpenError, ReadError, SnapshotError};
 
 /// A measurement that failed.
 #[derive(Debug)]
@@ -80,6 +80,12 @@ impl From<ReadError> for Failure {
 
 impl From<AppendError> for Failure {
     fn from(error: AppendError) -> Self {
+        Self::unavailable(error)
+    }
+}
+
+impl From<SnapshotError> for Failure {
+    fn from(error: SnapshotError) -> Self {
         Self::unavailable(error)
     }
 }

@@ -8,6 +8,7 @@ use futures_util::StreamExt as _;
 use lastword_client::{Client, MessageQuery};
 use lastword_proto::Seq;
 use lastword_server::{Config, Server};
+use lastword_store::Store;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -175,7 +176,7 @@ pub(crate) async fn long(
     let begin = now();
     program.serve(&data, 0).await?.end().await?;
     figures.push(Figure::new(format!("start with a snapshot, {facts} facts"), ms(begin.elapsed()), "ms"));
-    std::fs::remove_file(data.join(lastword_store::FILE_SNAPSHOT)).map_err(Failure::unavailable)?;
+    Store::sqlite(&data).open()?.snapshots().delete()?;
     let begin = now();
     let served = program.serve(&data, 0).await?;
     let took = begin.elapsed();

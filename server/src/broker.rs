@@ -220,14 +220,14 @@ impl Broker {
 
     /// The queue is closed and everything is written: a snapshot spares the next start the replay.
     fn end(self) {
-        let Some(mut log) = self.writing.end() else { return };
+        let Some(log) = self.writing.end() else { return };
         if self.shared.disk.lost() > self.lost {
             // The state is ahead of the log.
             return;
         }
         let _one = self.shared.saving();
         let state = self.core.state();
-        let saved = postcard::to_allocvec(state).map(|bytes| log.save_snapshot(state.seq, &bytes));
+        let saved = postcard::to_allocvec(state).map(|bytes| log.snapshots().save(state.seq, &bytes));
         match saved {
             Ok(Ok(())) => tracing::debug!(seq = state.seq.0, "snapshot saved"),
             // A snapshot is a cache: the next start replays instead.

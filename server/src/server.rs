@@ -15,7 +15,7 @@ use lastword_proto::names::AgentName;
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
-use lastword_store::{Index, IndexError, Log as _, OpenError, Reader, SqliteLog};
+use lastword_store::{Index, IndexError, LogReader, OpenError, Store};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -103,6 +103,9 @@ pub enum StartError {
     /// The broker stopped at once.
     #[error(transparent)]
     Unserved(#[from] Unserved),
+    /// The system gives no more threads.
+    #[error("can't start a thread: {0}")]
+    Thread(io::Error),
     /// The address can't be used.
     #[error("can't listen on {address}: {source}")]
     Listen {
@@ -174,15 +177,15 @@ impl Server {
         if conformance_fixtures {
             for_this_machine(address)?;
         }
-        let log = SqliteLog::open(&data_dir)?;
-        let reader = log.reader();
+        let log = Store::sqlite(&data_dir).open()?;
+        let (reader, snapshots) = (log.reader(), log.snapshots());
         let file_failed = |name: &str| {
             let path = data_dir.join(name);
             move |source| StartError::File { path, source }
         };
         let signer = TurnSigner::open(&data_dir).map_err(file_failed(crate::identity::FILE_SECRET_KEY))?;
         let mut index = Index::open(&data_dir)?;
-        match index.catch_up(&reader, &mut |_, _| {}) {
+        match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
             Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
             caught_up => caught_up?,
         }
@@ -190,7 +193,7 @@ impl Server {
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
         let disk = Arc::new(Disk::of(&data_dir));
-        let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), Box::new(log), signer, limits)?;
+        let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
@@ -211,10 +214,8 @@ impl Server {
             sign_in: Arc::default(),
             conformance_fixtures,
         };
-        let keeper = broker::keep(data_dir.clone(), reader.clone(), handle.clone());
-        let keeper = keeper.map_err(file_failed(lastword_store::FILE_SNAPSHOT))?;
-        let follower = follow((index, reader), handle, position, (hurry, disk));
-        let follower = follower.map_err(file_failed(lastword_store::FILE_INDEX))?;
+        let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
+        let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone()));
@@ -390,7 +391,7 @@ fn operator(state: &State) -> Option<(Principal, AgentId)> {
 
 /// Keeps the read model up with the log, on a thread of its own; ends when the broker does.
 fn follow(
-    (mut index, reader): (Index, Reader),
+    (mut index, reader): (Index, Arc<dyn LogReader>),
     handle: Handle,
     position: watch::Sender<Seq>,
     (hurry, disk): (Arc<Notify>, Arc<Disk>),
@@ -408,7 +409,7 @@ fn follow(
             };
             // What is left on a full disk is for the log.
             let full = disk.space() == DiskSpace::Full;
-            let caught_up = if full { Ok(()) } else { index.catch_up(&reader, &mut reached) };
+            let caught_up = if full { Ok(()) } else { index.catch_up(reader.as_ref(), &mut reached) };
             let room = match caught_up {
                 Ok(()) => !full,
                 Err(error) if error.is_full() => {

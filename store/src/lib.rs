@@ -1,42 +1,31 @@
-//! The log of facts, which is the whole truth of a workspace, and a read model beside it, which is not.
+//! The log of facts, which is the whole truth of a workspace, and a read model, which can be rebuilt from it.
 //!
-//! [`Log`] is one contract with one conformance suite: [`SqliteLog`] keeps it on disk, [`MemoryLog`] for
-//! tests and the simulator. A [`Reader`] reads either from other threads. [`Index`] follows the log outside
-//! the acknowledging transaction and can be deleted at any time; [`verify()`] proves that nothing was altered
-//! or removed, and the [`witness`] recounts what the facts amount to.
+//! [`Store`] names a store and opens it. What it opens is a [`Log`], a [`LogReader`] for other threads, and
+//! [`Snapshots`]: one contract, and one conformance suite that runs against every store. [`SqliteLog`](Store::Sqlite)
+//! keeps the log on disk; [`MemoryLog`] keeps it in memory and fails on request, for tests and the simulator.
+//!
+//! [`Index`] is the read model. It follows the log outside the acknowledging transaction and may be deleted at any
+//! time. [`Store::verify`] proves that nothing in the log was altered or removed, and the [`witness`] recounts what
+//! the facts amount to.
 
-mod agent_index;
-mod aggregates;
-mod chain;
-mod conversation_index;
-mod dir;
-mod frame;
-mod index;
+mod data_dir;
 mod log;
-mod memory;
-mod packed;
 mod pool;
-mod query;
-mod reader;
-mod snapshot;
-mod sqlite;
-mod verify;
+mod read_model;
+mod store;
 pub mod witness;
 
-pub use crate::aggregates::{CodeCount, Count, Peak, Sums};
-pub use crate::dir::{
-    DirLock, FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT, INDEX_VERSION, LOG_VERSION,
-};
-pub use crate::index::{Index, IndexError};
-pub use crate::log::{AppendError, Log, OpenError, ReadError, SnapshotError};
-pub use crate::memory::{InjectedFault, MemoryLog};
-pub use crate::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter};
-pub use crate::reader::Reader;
-pub use crate::snapshot::{load as load_snapshot, save as save_snapshot};
-pub use crate::sqlite::SqliteLog;
-pub use crate::verify::{Anchor, Broken, Problem, Verified, VerifyError, verify};
+pub use crate::log::memory::{InjectedFault, MemoryLog};
+pub use crate::log::verify::{Anchor, Broken, Problem, Verified, VerifyError};
+pub use crate::log::{AppendError, Log, LogReader, OpenError, ReadError, SnapshotError, Snapshots};
+pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
+pub use crate::read_model::index::{Index, IndexError};
+pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter};
+pub use crate::store::{Store, StoreLock};
 
-/// The framing of a batch, public for the stored-format test and for tools that read a row by themselves.
+/// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.
 pub mod format {
-    pub use crate::frame::{FrameError, decode, encode};
+    pub use crate::data_dir::{FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT};
+    pub use crate::data_dir::{INDEX_VERSION, LOG_VERSION};
+    pub use crate::log::frame::{FrameError, decode, encode};
 }

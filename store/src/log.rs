@@ -1,107 +1,145 @@
 //! The contract of a log, and its errors by what the caller can do.
+//!
+//! ```text
+//!             append(epoch, expect, entries)                     read(from, max)
+//!  writer ───────────────────────────────────►  1  2  3 … last  ─────────────────►  readers, any thread
+//!             Ok(last): durable, in order                         sees acknowledged entries, in order
+//!
+//!  a new leader:  begin_epoch() = n ──► replay up to last ──► append(n, last, …)
+//!                 every append of an epoch below n is refused (Fenced)
+//! ```
+//!
+//! What a store guarantees, and the conformance suite checks:
+//! - Positions start at 1 and have no gaps. An acknowledged entry never changes and survives a power cut.
+//! - An append is all or nothing. After [`AppendError::Ambiguous`] the tail tells which.
+//! - Of two leaders only the one with the newest epoch can append; `expect` makes a leader notice what it missed.
+//! - A snapshot is a cache. Losing it costs time; one that is ahead of the log is ignored.
 
-use std::path::PathBuf;
+pub(crate) mod chain;
+pub(crate) mod frame;
+pub(crate) mod memory;
+pub(crate) mod snapshot;
+pub(crate) mod sqlite;
+pub(crate) mod sqlite_reader;
+pub(crate) mod verify;
+
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use lastword_proto::{Entry, Seq};
 
-use crate::reader::Reader;
-
-/// An append-only list of entries, numbered from 1 without gaps.
-///
-/// What `append` acknowledged survives the loss of power. One leader writes at a time: it takes an epoch,
-/// names it with every append, and states the last entry that it knows, so that a leader that was replaced
-/// can't write, and one that missed something learns it.
+/// An append-only list of entries with one writer, the leader.
 pub trait Log: Send {
-    /// Takes the leadership: from here on appends of every earlier epoch are refused. Gives the new epoch.
+    /// Takes the leadership and returns the new epoch. Appends of earlier epochs are refused from then on.
     ///
     /// # Errors
-    /// The store can't write; [`AppendError::Full`] and [`AppendError::Unavailable`] only.
+    /// [`AppendError::Full`] and [`AppendError::Fatal`] only.
     fn begin_epoch(&mut self) -> Result<u64, AppendError>;
 
-    /// Appends `entries` behind `expect`, the last entry already in the log (`Seq(0)` when it is empty):
-    /// all of them durably, or none. Gives the position of the last one.
+    /// Appends `entries` behind position `expect` (`Seq(0)` for an empty log), all of them durably or none. Returns the
+    /// position of the last one. An empty batch writes nothing.
     ///
     /// # Errors
-    /// See [`AppendError`]; each variant says whether something was written.
+    /// See [`AppendError`]; each variant says whether anything was written.
     fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError>;
 
-    /// The position of the last entry, `Seq(0)` when there is none.
+    /// Returns a reader of the same log for other threads.
+    fn reader(&self) -> Arc<dyn LogReader>;
+
+    /// Returns the snapshots of the same log for other threads.
+    fn snapshots(&self) -> Arc<dyn Snapshots>;
+}
+
+/// Reads a log from any thread while its leader appends.
+pub trait LogReader: Send + Sync {
+    /// Returns the position of the last entry, `Seq(0)` for an empty log.
     ///
     /// # Errors
     /// The store can't be read.
     fn last(&self) -> Result<Seq, ReadError>;
 
-    /// Up to `max` entries from the position `from` on; fewer where they are long, none only at the end.
+    /// Returns the entry at `seq`, `None` behind the end of the log.
+    ///
+    /// # Errors
+    /// The store can't be read, or is damaged there.
+    fn entry(&self, seq: Seq) -> Result<Option<Entry>, ReadError>;
+
+    /// Returns up to `max` entries from position `from` on: fewer if they are long, none only at the end.
     ///
     /// # Errors
     /// The store can't be read, or is damaged there.
     fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError>;
-
-    /// Keeps `state`, the fold of everything up to `at`, in place of an earlier snapshot. A cache: losing
-    /// it costs time, never data.
-    ///
-    /// # Errors
-    /// The store can't write it; the earlier one is still there.
-    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError>;
-
-    /// The snapshot, where there is one that is whole and not ahead of the log.
-    ///
-    /// # Errors
-    /// The store can't be read. A damaged snapshot is no error but none.
-    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError>;
-
-    /// A reader of the same log for other threads.
-    fn reader(&self) -> Reader;
 }
 
-/// Why an append was not acknowledged.
+/// The newest snapshot of a log's fold. One thread saves at a time.
+pub trait Snapshots: Send + Sync {
+    /// Saves `state`, the fold of all entries up to `at`, in place of the earlier snapshot.
+    ///
+    /// # Errors
+    /// The store can't write it; the earlier snapshot remains.
+    fn save(&self, at: Seq, state: &[u8]) -> Result<(), SnapshotError>;
+
+    /// Returns the snapshot and its position; `None` if it is missing, damaged or ahead of the log.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    fn load(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError>;
+
+    /// Deletes the snapshot: the next start replays the whole log.
+    ///
+    /// # Errors
+    /// The store can't delete it.
+    fn delete(&self) -> Result<(), SnapshotError>;
+}
+
+/// The reason why an append was not acknowledged, by what the leader can do.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AppendError {
-    /// The log ends elsewhere; nothing was written. Rebuild from the log and judge again.
+    /// The log ends at another position; nothing was written. Rebuild from the log and judge again.
     #[error("the log ends at {} and not where the append expected it", actual.0)]
     Conflict {
-        /// Where it ends.
+        /// The log's last position.
         actual: Seq,
     },
-    /// A newer leader took over; nothing was written, and nothing ever will be. Step down.
+    /// A newer leader took over; nothing was written, and no later append will be. Step down.
     #[error("epoch {epoch} has taken over")]
     Fenced {
         /// The epoch in force.
         epoch: u64,
     },
-    /// Nobody knows whether it was written. Read the log's tail before doing anything else.
+    /// The batch may have been written or not. Read the log's tail before any other append.
     #[error("unknown whether the batch was written: {reason}")]
     Ambiguous {
         /// What happened.
         reason: String,
     },
-    /// No room; nothing was written. Refuse what writes, go on reading, try again later.
+    /// The disk or a quota is full; nothing was written. Refuse writes, serve reads, retry later.
     #[error("no room left for the log: {reason}")]
     Full {
         /// What is full and what to do.
         reason: String,
     },
-    /// The store failed and takes no more appends. Stop: a restart finds out what was written.
+    /// The store failed and takes no more appends. Stop: a restart finds what was written.
     #[error("the log can't be written: {reason}")]
-    Unavailable {
-        /// What happened and what to do.
+    Fatal {
+        /// The failure, and what to do.
         reason: String,
     },
 }
 
 impl AppendError {
-    /// Whether there was no room.
+    /// Returns whether the store is full.
     #[must_use]
     pub const fn is_full(&self) -> bool {
         matches!(self, Self::Full { .. })
     }
 }
 
-/// Why a log can't be read.
+/// The reason why a log can't be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What is stored there is not what was written. `lastword verify` tells how far the damage goes.
+    /// The stored bytes aren't the written ones. `lastword verify` shows the extent of the damage.
     #[error("the log is damaged at position {}: {problem}", at.0)]
     Damaged {
         /// The first position that can't be read.
@@ -117,89 +155,95 @@ pub enum ReadError {
     },
 }
 
-/// Why a snapshot was not saved or loaded.
-#[derive(Debug, thiserror::Error)]
-#[error("the snapshot {path}: {source}")]
+/// The reason why a snapshot was not saved, loaded or deleted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the snapshot can't be used: {reason}")]
 pub struct SnapshotError {
-    /// The file.
-    pub path: PathBuf,
-    /// What happened.
-    pub source: std::io::Error,
+    /// The failure, with the place of the snapshot.
+    pub reason: String,
 }
 
-/// Why a data directory can't be opened; each says what to do.
-#[derive(Debug, thiserror::Error)]
+/// The reason why a store can't be opened; each message says what to do. `place` names the file or directory.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process has it open for writing.
     #[error(
-        "the data directory {dir} is in use by process {pid}: stop that server, or give this one another directory \
+        "the data directory {place} is in use by process {holder}: stop that server, or give this one another directory \
          with --data"
     )]
     Locked {
-        /// The directory.
-        dir: PathBuf,
-        /// The process, as it wrote it down itself, or `unknown`.
-        pid: String,
+        /// The data directory.
+        place: String,
+        /// The id of the process that holds the lock, or `unknown`.
+        holder: String,
     },
     /// A newer Lastword wrote it.
     #[error(
-        "{path} has format {found} and this version knows formats up to {known}: run the newer lastword that wrote it"
+        "{place} has format {found} and this version knows formats up to {known}: run the newer lastword that wrote it"
     )]
     Newer {
         /// The file.
-        path: PathBuf,
+        place: String,
         /// Its format.
         found: i64,
-        /// The newest format known.
+        /// The newest format that this version reads.
         known: i64,
     },
-    /// It is something else, or damaged beyond opening.
+    /// It isn't a log, or is damaged beyond opening.
     #[error(
-        "{path} is no Lastword log, or damaged ({problem}): restore it from a backup, or move it away to start anew"
+        "{place} isn't a Lastword log, or is damaged ({problem}): restore it from a backup, or move it away to start \
+         anew"
     )]
     NotALog {
         /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
+        place: String,
+        /// The mismatch that was found.
         problem: String,
     },
-    /// Entries that were acknowledged are gone.
+    /// Acknowledged entries are missing.
     #[error(
-        "{path} ends at {}, but {} was acknowledged: restore lastword.db together with lastword.db-wal; only to accept \
+        "{place} ends at {}, but {} was acknowledged: restore lastword.db together with lastword.db-wal; only to accept \
          that loss, delete lastword.head",
         ends.0, acknowledged.0
     )]
     Lost {
         /// The file.
-        path: PathBuf,
-        /// The last entry there is.
+        place: String,
+        /// The last entry in it.
         ends: Seq,
         /// The last entry that was acknowledged.
         acknowledged: Seq,
     },
-    /// There is no log.
-    #[error("there is no Lastword log at {path}: `lastword serve --data DIR` makes one")]
+    /// There is no log yet.
+    #[error("there is no Lastword log at {place}: `lastword serve --data DIR` makes one")]
     Missing {
-        /// Where it should be.
-        path: PathBuf,
+        /// The file that is missing.
+        place: String,
     },
     /// The file system or the disk refused.
-    #[error("{path}: {source}: {}", advice(source))]
+    #[error("{place}: {reason}")]
     Io {
         /// The file or directory.
-        path: PathBuf,
-        /// What it said.
-        source: std::io::Error,
+        place: String,
+        /// The failure, and what to do.
+        reason: String,
     },
 }
 
-fn advice(error: &std::io::Error) -> &'static str {
-    use std::io::ErrorKind;
+impl OpenError {
+    /// A failure of the file system at `path`.
+    pub(crate) fn io(path: &Path, error: &io::Error) -> Self {
+        Self::Io { place: path.display().to_string(), reason: format!("{error}: {}", advice(error)) }
+    }
+}
+
+/// The next step after a failure of the file system.
+fn advice(error: &io::Error) -> &'static str {
     let kinds = [
-        (ErrorKind::StorageFull, "make room there, then restart"),
-        (ErrorKind::QuotaExceeded, "make room there, then restart"),
-        (ErrorKind::PermissionDenied, "make it the server's own, then restart"),
-        (ErrorKind::ReadOnlyFilesystem, "mount it for writing, or name another directory with --data"),
+        (io::ErrorKind::StorageFull, "make room there, then restart"),
+        (io::ErrorKind::QuotaExceeded, "make room there, then restart"),
+        (io::ErrorKind::PermissionDenied, "make it the server's own, then restart"),
+        (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing, or name another directory with --data"),
     ];
     let found = kinds.iter().find(|(kind, _)| *kind == error.kind());
     found.map_or("look at the disk and the room on it, then restart", |(_, advice)| advice)

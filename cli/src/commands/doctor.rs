@@ -7,7 +7,7 @@ use std::path::Path;
 use lastword_client::wire::{ClockView, DiskSpace};
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
-use lastword_store::{DirLock, FILE_DATABASE, OpenError, Reader, SqliteLog};
+use lastword_store::{OpenError, Store};
 use serde::Serialize;
 
 use super::init_clients::Program;
@@ -67,8 +67,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 }
 
 fn repair(cx: &Context) -> Result<(), Failure> {
-    let mut log = SqliteLog::open(&cx.settings.data).map_err(|error| Failure::unavailable(error.to_string()))?;
-    let found = lastword_server::repair(&mut log).map_err(|error| Failure::unavailable(error.to_string()))?;
+    let mut log = Store::sqlite(&cx.settings.data).open().map_err(|error| Failure::unavailable(error.to_string()))?;
+    let found = lastword_server::repair(log.as_mut()).map_err(|error| Failure::unavailable(error.to_string()))?;
     let report = Repair {
         entries: found.entries,
         continued: found.continued.iter().map(|(seq, reference)| (seq.to_string(), reference.clone())).collect(),
@@ -154,20 +154,18 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
 }
 
 fn log(dir: &Path) -> Check {
-    match Reader::open(dir).map(|reader| reader.last()) {
+    match Store::sqlite(dir).open_reader().map(|reader| reader.last()) {
         Ok(Ok(last)) => check("log", Grade::Ok, format!("{} entries; `lastword verify` checks them", last.0)),
         Ok(Err(error)) => check("log", Grade::Failed, error.to_string()),
-        Err(OpenError::Missing { .. }) => {
-            check("log", Grade::Ok, format!("no {FILE_DATABASE} yet; `lastword serve` makes it"))
-        }
+        Err(OpenError::Missing { .. }) => check("log", Grade::Ok, "no log yet; `lastword serve` makes it".to_owned()),
         Err(error) => check("log", Grade::Failed, error.to_string()),
     }
 }
 
 fn lock(dir: &Path) -> Check {
-    match DirLock::take(dir) {
+    match Store::sqlite(dir).lock() {
         Ok(_) => check("lock", Grade::Ok, "no server is running here".to_owned()),
-        Err(OpenError::Locked { pid, .. }) => check("lock", Grade::Ok, format!("held by process {pid}")),
+        Err(OpenError::Locked { holder, .. }) => check("lock", Grade::Ok, format!("held by process {holder}")),
         Err(error) => check("lock", Grade::Failed, error.to_string()),
     }
 }

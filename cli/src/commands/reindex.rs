@@ -1,6 +1,6 @@
 //! `lastword reindex`: the read model, built again from the log. No server may be running.
 
-use lastword_store::{DirLock, Index, Reader};
+use lastword_store::{Index, Store};
 use serde_json::json;
 
 use super::{Context, verify};
@@ -11,11 +11,12 @@ pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
     let dir = &cx.settings.data;
+    let store = Store::sqlite(dir);
     // The reader first: a directory without a log is not made by looking for one.
-    let log = Reader::open(dir)?;
-    let _lock = DirLock::take(dir)?;
+    let log = store.open_reader()?;
+    let _lock = store.lock()?;
     let bar = verify::bar(&cx.out);
-    let index = Index::reindex(dir, &log, &mut |at, of| {
+    let index = Index::reindex(dir, log.as_ref(), &mut |at, of| {
         bar.set_length(of.0);
         bar.set_position(at.0);
     })?;

@@ -194,6 +194,7 @@ impl From<StartError> for Failure {
                 Self::usage(message).hint("`lastword schedule add --help` says what each member means")
             }
             StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
+            StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` looks at the data directory")
             }

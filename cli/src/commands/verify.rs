@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lastword_proto::fact::hex;
 use lastword_proto::{Core, Entry};
 use lastword_store::witness::Witness;
-use lastword_store::{Anchor, verify};
+use lastword_store::{Anchor, Store};
 use serde_json::json;
 
 use super::Context;
@@ -21,7 +21,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let mut recount = Recount::default();
     let bar = bar(&cx.out);
-    let verified = verify(&cx.settings.data, args.expect, &mut |_, entry| recount.see(&entry), &mut |at, of| {
+    let store = Store::sqlite(&cx.settings.data);
+    let verified = store.verify(args.expect, &mut |_, entry| recount.see(&entry), &mut |at, of| {
         bar.set_length(of.0);
         bar.set_position(at.0);
     });

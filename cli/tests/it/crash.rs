@@ -9,7 +9,7 @@ use lastword_client::{Client, SendTerms, Sent, Token};
 use lastword_proto::fact::{Fact, Part};
 use lastword_proto::wire::{Envelope, Finish, NewAgent};
 use lastword_proto::{Core, State};
-use lastword_store::{Log as _, Reader, SqliteLog};
+use lastword_store::Store;
 use rand::RngExt as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -172,7 +172,7 @@ pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
 
 /// Recounts from the log: each key once, each answer once, and the same state from a snapshot as from the start.
 pub(crate) fn check_log(data: &Path, known: &Known) {
-    let reader = Reader::open(data).unwrap();
+    let reader = Store::sqlite(data).open_reader().unwrap();
     let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
     let mut folded = Core::default();
     let mut from = lastword_proto::Seq(1);
@@ -196,8 +196,8 @@ pub(crate) fn check_log(data: &Path, known: &Known) {
     assert!(answers.values().all(|n| *n == 1), "a request was answered twice");
     assert!(known.sent.keys().all(|key| keys.contains_key(key)), "what was acknowledged is in the log");
     drop(reader);
-    let log = SqliteLog::open(data).unwrap();
-    let (at, bytes) = log.load_snapshot().unwrap().expect("a snapshot is saved at the end");
+    let log = Store::sqlite(data).open().unwrap();
+    let (at, bytes) = log.snapshots().load().unwrap().expect("a snapshot is saved at the end");
     let snapshot: State = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(at, snapshot.seq);
     assert!(&snapshot == folded.state(), "counters after a restart are those recomputed from the log");

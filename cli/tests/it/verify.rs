@@ -8,7 +8,7 @@ use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{
     Address, Core, Draft, Entry, Fact, Input, Limits, Message, MessageType, Out, Principal, Seq, Time,
 };
-use lastword_store::{Log as _, SqliteLog};
+use lastword_store::Store;
 
 use crate::program::{Ended, run};
 
@@ -81,7 +81,7 @@ fn message(entry: &Entry) -> Option<&Message> {
 /// Writes a log as a server does, so that the chain of hashes holds, and has the program verify it.
 fn verified(entries: Vec<Entry>) -> Ended {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = SqliteLog::open(&dir.path().join(DATA)).unwrap();
+    let mut log = Store::sqlite(&dir.path().join(DATA)).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     let entries: Vec<Arc<Entry>> = entries.into_iter().map(Arc::new).collect();
     log.append(epoch, Seq(0), &entries).unwrap();

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use lastword_proto::fact::EDITION;
-use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, State};
-use lastword_store::{AppendError, Log, ReadError};
+use lastword_proto::{Core, Fact, Input, Limits, Out, Principal, Seq, State};
+use lastword_store::{AppendError, Log, LogReader, ReadError};
 use tokio::sync::watch;
 
 use super::handle::{BrokerShared, Handle};
@@ -110,26 +110,23 @@ pub(crate) fn boot_by(
 /// The core as of the end of the log, and where the snapshot was. One that can't be used costs a longer replay,
 /// nothing else.
 pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
-    let loaded = log.load_snapshot().unwrap_or_else(|error| {
+    let loaded = log.snapshots().load().unwrap_or_else(|error| {
         tracing::warn!(%error, "the snapshot can't be read; replaying the whole log");
         None
     });
     let snapshot = loaded.as_ref().map_or(Seq(0), |(at, _)| *at);
-    Ok((replay(loaded, |from, max| log.read(from, max))?, snapshot))
+    Ok((replay(loaded, log.reader().as_ref())?, snapshot))
 }
 
-/// A core from a snapshot, if it is one of this version, and everything behind it that `read` gives.
-pub(super) fn replay(
-    snapshot: Option<(Seq, Vec<u8>)>,
-    read: impl Fn(Seq, usize) -> Result<Vec<(Seq, Entry)>, ReadError>,
-) -> Result<Core, ReadError> {
+/// Folds the log into a core, from the snapshot if this version wrote it, else from the start.
+pub(super) fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader) -> Result<Core, ReadError> {
     let usable = |(at, bytes): (Seq, Vec<u8>)| {
         let state = postcard::from_bytes::<State>(&bytes).ok();
         state.filter(|state| state.seq == at)
     };
     let mut core = snapshot.and_then(usable).map_or_else(Core::default, Core::from_state);
     loop {
-        let entries = read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
+        let entries = log.read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
         if entries.is_empty() {
             return Ok(core);
         }
@@ -187,14 +184,15 @@ pub struct Repaired {
 /// # Errors
 /// The log can't be read or written.
 pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
-    let mut core = replay(None, |from, max| log.read(from, max))?;
+    let reader = log.reader();
+    let mut core = replay(None, reader.as_ref())?;
     let entries = core.state().seq.0;
     if core.state().edition >= EDITION || entries == 0 {
         return Ok(Repaired { entries, continued: Vec::new(), recorded: None });
     }
     let mut continued = Vec::new();
     for seq in core.revived().to_vec() {
-        for (_, entry) in log.read(seq, 1)? {
+        for (_, entry) in reader.read(seq, 1)? {
             let conv = if let Fact::Accepted { message } = &entry.fact { Some(message.conv) } else { None };
             let reference = conv.and_then(|conv| core.state().ref_of(conv)).map(ToString::to_string);
             continued.push((seq, reference.unwrap_or_default()));

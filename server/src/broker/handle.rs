@@ -9,7 +9,7 @@ use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input::Delivery;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time};
-use lastword_store::{AppendError, ReadError, Reader};
+use lastword_store::{AppendError, LogReader, ReadError};
 use tokio::sync::{oneshot, watch};
 
 use super::queue::{Full, Lane, Queue};
@@ -30,7 +30,7 @@ const DISK_RETRY_MS: u64 = 10_000;
 pub(super) struct BrokerShared {
     pub(super) queue: Queue<Command>,
     pub(super) recent: Mutex<Recent>,
-    pub(super) reader: Reader,
+    pub(super) reader: Arc<dyn LogReader>,
     pub(super) clock: Clock,
     pub(super) disk: Arc<Disk>,
     pub(super) directory: Directory,
@@ -160,7 +160,7 @@ impl BrokerFailure {
             AppendError::Conflict { .. }
             | AppendError::Ambiguous { .. }
             | AppendError::Full { .. }
-            | AppendError::Unavailable { .. } => "start the server again: it reads what was written",
+            | AppendError::Fatal { .. } => "start the server again: it reads what was written",
         };
         Self { reason: format!("{error}; {advice}").into(), bug: false }
     }
@@ -339,8 +339,8 @@ impl Handle {
         if let Some(found) = found {
             return Ok(found);
         }
-        let reader = self.0.reader.clone();
-        let read = move || seqs.into_iter().filter_map(|seq| read_one(&reader, seq)).collect();
+        let reader = Arc::clone(&self.0.reader);
+        let read = move || seqs.into_iter().filter_map(|seq| read_one(reader.as_ref(), seq)).collect();
         off_thread(read).await
     }
 
@@ -357,7 +357,7 @@ impl Handle {
         if let Some(found) = found {
             return Ok(found);
         }
-        let reader = self.0.reader.clone();
+        let reader = Arc::clone(&self.0.reader);
         let read = move || Ok(reader.read(from, max)?.into_iter().map(|(seq, e)| (seq, Arc::new(e))).collect());
         off_thread(read).await
     }
@@ -432,7 +432,7 @@ fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) -> Release {
     Box::new(move || drop(send.send(answer)))
 }
 
-fn read_one(reader: &Reader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {
+fn read_one(reader: &dyn LogReader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>), ReadError>> {
     reader.entry(seq).transpose().map(|entry| entry.map(|entry| (seq, Arc::new(entry))))
 }
 
@@ -483,7 +483,7 @@ mod tests {
     fn what_fails_behind_a_failure_leaves_the_first_reason() {
         let signer = TurnSigner::ephemeral().unwrap();
         let (handle, thread) = crate::broker::boot(Box::new(MemoryLog::new()), signer, Limits::default()).unwrap();
-        handle.0.fail(BrokerFailure::append(&AppendError::Unavailable { reason: "a sync failed".to_owned() }));
+        handle.0.fail(BrokerFailure::append(&AppendError::Fatal { reason: "a sync failed".to_owned() }));
         handle.0.fail(BrokerFailure::append(&AppendError::Fenced { epoch: 2 }));
         let failed = handle.failed().borrow().clone().unwrap();
         assert!(failed.reason.contains("a sync failed"), "{}", failed.reason);

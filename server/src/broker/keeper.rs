@@ -1,10 +1,10 @@
 //! Snapshots while the server runs, made beside the broker: replaying the log once more costs it nothing.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
-use lastword_store::{Reader, load_snapshot, save_snapshot};
+use lastword_store::{LogReader, Snapshots};
 
 use super::Handle;
 use super::boot::replay;
@@ -14,7 +14,11 @@ use crate::priority;
 pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;
 
 /// Starts the thread, which ends when the broker does.
-pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<JoinHandle<()>> {
+pub(crate) fn keep(
+    log: Arc<dyn LogReader>,
+    snapshots: Arc<dyn Snapshots>,
+    handle: Handle,
+) -> io::Result<JoinHandle<()>> {
     let mut milestones = handle.milestones();
     let wait = tokio::runtime::Builder::new_current_thread().build()?;
     thread::Builder::new().name("snapshots".into()).spawn(move || {
@@ -22,17 +26,17 @@ pub(crate) fn keep(dir: PathBuf, log: Reader, handle: Handle) -> io::Result<Join
         // Ends with the broker.
         while wait.block_on(milestones.changed()).is_ok() {
             // A snapshot is a cache: without one the next start replays more.
-            if let Err(error) = snapshot(&dir, &log, &handle) {
+            if let Err(error) = snapshot(log.as_ref(), snapshots.as_ref(), &handle) {
                 tracing::warn!(%error, "no snapshot was saved");
             }
         }
     })
 }
 
-fn snapshot(dir: &Path, log: &Reader, handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
-    let core = replay(load_snapshot(dir)?, |from, max| log.read(from, max))?;
+fn snapshot(log: &dyn LogReader, snapshots: &dyn Snapshots, handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
+    let core = replay(snapshots.load()?, log)?;
     let bytes = postcard::to_allocvec(core.state())?;
     let _one = handle.saving();
-    save_snapshot(dir, core.state().seq, &bytes)?;
+    snapshots.save(core.state().seq, &bytes)?;
     Ok(())
 }

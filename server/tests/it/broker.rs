@@ -12,7 +12,7 @@ use lastword_proto::state::Running;
 use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_server::identity::{Secret, TurnSigner};
 use lastword_server::{Handle, Live, Unserved, boot};
-use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, ReadError, Reader, SnapshotError};
+use lastword_store::{AppendError, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
@@ -52,7 +52,7 @@ async fn refs(handle: &Handle) -> Vec<String> {
 async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_was_written() {
     for (fault, reason) in [
         (InjectedFault::AmbiguousLost, "unknown"),
-        (InjectedFault::Unavailable, "start the server again"),
+        (InjectedFault::Fatal, "start the server again"),
         (InjectedFault::Conflict, ""),
     ] {
         let log = MemoryLog::new();
@@ -204,24 +204,12 @@ impl Log for Gated {
         self.log.append(epoch, expect, entries)
     }
 
-    fn last(&self) -> Result<Seq, ReadError> {
-        self.log.last()
-    }
-
-    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
-        self.log.read(from, max)
-    }
-
-    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
-        self.log.save_snapshot(at, state)
-    }
-
-    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
-        self.log.load_snapshot()
-    }
-
-    fn reader(&self) -> Reader {
+    fn reader(&self) -> Arc<dyn LogReader> {
         self.log.reader()
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.log.snapshots()
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lastword_server::{Config, Server, repair};
-use lastword_store::SqliteLog;
+use lastword_store::Store;
 
 /// The first edition forgot WEEKLY in the middle of the request that used it again, a little more than a week later.
 fn data() -> PathBuf {
@@ -24,12 +24,12 @@ async fn a_log_with_a_forgotten_conversation_in_use_is_repaired_and_not_silently
     let dir = copy();
     let Err(error) = Server::start(Config::local(dir.path())).await else { panic!("it starts as if nothing were") };
     assert!(error.to_string().contains("lastword doctor --repair"), "{error}");
-    let found = repair(&mut SqliteLog::open(dir.path()).unwrap()).unwrap();
+    let found = repair(Store::sqlite(dir.path()).open().unwrap().as_mut()).unwrap();
     assert_eq!(found.entries, 63);
     let continued: Vec<(String, &str)> = found.continued.iter().map(|(seq, r)| (seq.to_string(), r.as_str())).collect();
     assert_eq!(continued, [("msg-62".to_owned(), "WEEKLY")]);
     assert_eq!(found.recorded.map(|seq| seq.0), Some(64));
-    let again = repair(&mut SqliteLog::open(dir.path()).unwrap()).unwrap();
+    let again = repair(Store::sqlite(dir.path()).open().unwrap().as_mut()).unwrap();
     assert_eq!((again.recorded, again.continued.len()), (None, 0), "once is enough");
     let server = Server::start(Config::local(dir.path())).await.unwrap();
     let look = |live: &lastword_server::Live<'_>| {

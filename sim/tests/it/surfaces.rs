@@ -9,8 +9,8 @@ use lastword_server::identity::Secret;
 use lastword_server::{Config, Server};
 use lastword_sim::edges::{Http, Mcp, Pipe};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
+use lastword_store::Store;
 use lastword_store::witness::Witness;
-use lastword_store::{Log, SqliteLog};
 use serde_json::{Value, json};
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
@@ -67,7 +67,7 @@ impl Stage {
     /// Ends the server; gives what is in the log.
     async fn end(self) -> Vec<(Seq, Entry)> {
         self.server.shutdown().await;
-        let log = SqliteLog::open(self.dir.path()).unwrap();
+        let log = Store::sqlite(self.dir.path()).open_reader().unwrap();
         log.read(Seq(1), usize::MAX).unwrap()
     }
 }

@@ -1,31 +1,49 @@
-//! What every store does, run against each.
+//! The contract of a log, checked against every store.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use lastword_proto::Seq;
-use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, SqliteLog};
+use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, Store};
+use tempfile::TempDir;
 
 use crate::sample::{long, note, notes};
 
-/// Runs `check` on an empty log of each store.
-fn each(check: impl Fn(&mut dyn Log)) {
-    check(&mut MemoryLog::new());
-    let dir = tempfile::tempdir().unwrap();
-    check(&mut open(dir.path()));
+/// A store under test, empty at first. A new store implements this and joins the list in [`each_store`].
+trait Conforms {
+    /// Opens the log; opening it again after the first one was dropped is a restart.
+    fn open(&self) -> Box<dyn Log>;
 }
 
-fn open(dir: &Path) -> SqliteLog {
-    SqliteLog::open(dir).unwrap()
+impl Conforms for MemoryLog {
+    fn open(&self) -> Box<dyn Log> {
+        Box::new(self.clone())
+    }
+}
+
+impl Conforms for TempDir {
+    fn open(&self) -> Box<dyn Log> {
+        Store::sqlite(self.path()).open().unwrap()
+    }
+}
+
+/// Runs `check` on every store.
+fn each_store(check: impl Fn(&dyn Conforms)) {
+    check(&MemoryLog::new());
+    check(&tempfile::tempdir().unwrap());
+}
+
+/// Runs `check` on an empty log of every store.
+fn each(check: impl Fn(&mut dyn Log)) {
+    each_store(|store| check(store.open().as_mut()));
 }
 
 #[test]
 fn a_new_log_is_empty() {
     each(|log| {
-        assert_eq!(log.last().unwrap(), Seq(0));
-        assert_eq!(log.read(Seq(1), 10).unwrap(), []);
+        assert_eq!(log.reader().last().unwrap(), Seq(0));
+        assert_eq!(log.reader().read(Seq(1), 10).unwrap(), []);
         assert_eq!(log.reader().entry(Seq(1)).unwrap(), None);
-        assert!(log.load_snapshot().unwrap().is_none());
+        assert!(log.snapshots().load().unwrap().is_none());
     });
 }
 
@@ -39,7 +57,7 @@ fn what_was_appended_is_read_in_order_from_anywhere() {
         for from in 0..=10 {
             for max in [0, 1, 3, 100] {
                 let expected: Vec<_> = (from.max(1)..=9).take(max).map(|n| (Seq(n), note(n))).collect();
-                assert_eq!(log.read(Seq(from), max).unwrap(), expected, "from {from}, {max}");
+                assert_eq!(log.reader().read(Seq(from), max).unwrap(), expected, "from {from}, {max}");
                 assert_eq!(log.reader().read(Seq(from), max).unwrap(), expected, "from {from}, {max}");
             }
         }
@@ -69,7 +87,7 @@ fn an_append_that_expects_another_end_conflicts_and_writes_nothing() {
         for wrong in [Seq(0), Seq(1), Seq(3)] {
             assert_eq!(log.append(epoch, wrong, &notes(9..=9)), Err(AppendError::Conflict { actual: Seq(2) }));
         }
-        assert_eq!(log.last().unwrap(), Seq(2));
+        assert_eq!(log.reader().last().unwrap(), Seq(2));
         assert_eq!(log.append(epoch, Seq(2), &notes(3..=3)).unwrap(), Seq(3), "a conflict ends nothing");
     });
 }
@@ -84,7 +102,7 @@ fn an_older_epoch_is_fenced_and_writes_nothing() {
         assert_eq!(log.append(old, Seq(1), &notes(2..=2)), Err(AppendError::Fenced { epoch: new }));
         assert_eq!(log.append(new, Seq(1), &notes(2..=2)).unwrap(), Seq(2));
         assert_eq!(log.append(old, Seq(2), &notes(3..=3)), Err(AppendError::Fenced { epoch: new }));
-        assert_eq!(log.last().unwrap(), Seq(2));
+        assert_eq!(log.reader().last().unwrap(), Seq(2));
     });
 }
 
@@ -117,7 +135,7 @@ fn a_large_batch_and_long_bodies_are_appended_whole() {
         let reader = log.reader();
         assert_eq!(reader.entry(Seq(4999)).unwrap(), Some(note(4999)));
         assert_eq!(reader.entry(Seq(5007)).unwrap(), Some(long(5007)));
-        assert_eq!(log.read(Seq(1), 10_000).unwrap().len(), 5011);
+        assert_eq!(log.reader().read(Seq(1), 10_000).unwrap().len(), 5011);
     });
 }
 
@@ -127,7 +145,7 @@ fn a_reader_in_another_thread_sees_what_was_appended_after_it_was_made() {
         let reader = log.reader();
         let epoch = log.begin_epoch().unwrap();
         log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
-        let clone = reader.clone();
+        let clone = Arc::clone(&reader);
         let seen = std::thread::spawn(move || (clone.last().unwrap(), clone.entry(Seq(2)).unwrap()));
         assert_eq!(seen.join().unwrap(), (Seq(3), Some(note(2))));
         assert_eq!(reader.read(Seq(3), 5).unwrap(), [(Seq(3), note(3))]);
@@ -139,29 +157,30 @@ fn the_last_snapshot_counts_and_one_ahead_of_the_log_does_not() {
     each(|log| {
         let epoch = log.begin_epoch().unwrap();
         log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
-        log.save_snapshot(Seq(2), b"two").unwrap();
-        log.save_snapshot(Seq(3), b"three").unwrap();
-        assert_eq!(log.load_snapshot().unwrap(), Some((Seq(3), b"three".to_vec())));
-        log.save_snapshot(Seq(4), b"of another log").unwrap();
-        assert_eq!(log.load_snapshot().unwrap(), None);
+        log.snapshots().save(Seq(2), b"two").unwrap();
+        log.snapshots().save(Seq(3), b"three").unwrap();
+        assert_eq!(log.snapshots().load().unwrap(), Some((Seq(3), b"three".to_vec())));
+        log.snapshots().save(Seq(4), b"of another log").unwrap();
+        assert_eq!(log.snapshots().load().unwrap(), None);
     });
 }
 
 #[test]
 fn everything_is_there_after_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
-    let mut log = open(dir.path());
-    let first = log.begin_epoch().unwrap();
-    log.append(first, Seq(0), &notes(1..=300)).unwrap();
-    log.save_snapshot(Seq(300), b"state").unwrap();
-    drop(log);
-    let mut log = open(dir.path());
-    assert_eq!(log.last().unwrap(), Seq(300));
-    assert_eq!(log.load_snapshot().unwrap(), Some((Seq(300), b"state".to_vec())));
-    let second = log.begin_epoch().unwrap();
-    assert!(second > first, "an epoch is taken once, over all restarts");
-    assert_eq!(log.append(second, Seq(300), &notes(301..=301)).unwrap(), Seq(301));
-    assert_eq!(log.reader().entry(Seq(300)).unwrap(), Some(note(300)));
+    each_store(|store| {
+        let mut log = store.open();
+        let first = log.begin_epoch().unwrap();
+        log.append(first, Seq(0), &notes(1..=300)).unwrap();
+        log.snapshots().save(Seq(300), b"state").unwrap();
+        drop(log);
+        let mut log = store.open();
+        assert_eq!(log.reader().last().unwrap(), Seq(300));
+        assert_eq!(log.snapshots().load().unwrap(), Some((Seq(300), b"state".to_vec())));
+        let second = log.begin_epoch().unwrap();
+        assert!(second > first, "an epoch is taken once, over all restarts");
+        assert_eq!(log.append(second, Seq(300), &notes(301..=301)).unwrap(), Seq(301));
+        assert_eq!(log.reader().entry(Seq(300)).unwrap(), Some(note(300)));
+    });
 }
 
 #[test]
@@ -172,7 +191,7 @@ fn an_unknown_outcome_is_found_out_by_reading_the_tail() {
         log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
         log.fail_next(fault);
         assert!(matches!(log.append(epoch, Seq(1), &notes(2..=2)), Err(AppendError::Ambiguous { .. })));
-        assert_eq!(log.last().unwrap(), Seq(written));
+        assert_eq!(log.reader().last().unwrap(), Seq(written));
         assert_eq!(log.append(epoch, Seq(written), &notes(3..=3)).unwrap(), Seq(written + 1));
     }
 }
@@ -183,9 +202,9 @@ fn injected_faults_come_one_append_each() {
     let epoch = log.begin_epoch().unwrap();
     log.fail_next(InjectedFault::Conflict);
     log.fail_next(InjectedFault::Full);
-    log.fail_next(InjectedFault::Unavailable);
+    log.fail_next(InjectedFault::Fatal);
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Conflict { .. })));
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Full { .. })));
-    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Unavailable { .. })));
+    assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Fatal { .. })));
     assert_eq!(log.append(epoch, Seq(0), &notes(1..=1)).unwrap(), Seq(1));
 }

@@ -5,9 +5,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use lastword_proto::Seq;
-use lastword_store::{
-    Anchor, FILE_DATABASE, FILE_HEAD, Log, OpenError, Problem, Reader, SqliteLog, Verified, VerifyError, verify,
-};
+use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
+use lastword_store::{Anchor, OpenError, Problem, Store, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -16,7 +15,7 @@ use crate::sample::{note, notes};
 /// A log of nine entries in the rows 1–3, 4, 5–7, 8–9, closed.
 fn written() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = SqliteLog::open(dir.path()).unwrap();
+    let mut log = Store::sqlite(dir.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     for range in [1..=3, 4..=4, 5..=7, 8..=9] {
         let expect = Seq(range.start() - 1);
@@ -30,7 +29,7 @@ fn sql(dir: &Path, statement: &str) {
 }
 
 fn walk(dir: &Path) -> Result<Verified, VerifyError> {
-    verify(dir, None, &mut |_, _| Ok(()), &mut |_, _| {})
+    Store::sqlite(dir).verify(None, &mut |_, _| Ok(()), &mut |_, _| {})
 }
 
 fn broken(dir: &Path) -> (u64, Problem) {
@@ -43,19 +42,19 @@ fn broken(dir: &Path) -> (u64, Problem) {
 #[test]
 fn a_second_server_on_the_same_directory_is_refused_and_told_who_has_it() {
     let dir = tempfile::tempdir().unwrap();
-    let first = SqliteLog::open(dir.path()).unwrap();
-    let Err(error) = SqliteLog::open(dir.path()) else { panic!("two servers") };
-    assert!(matches!(&error, OpenError::Locked { pid, .. } if *pid == std::process::id().to_string()));
+    let first = Store::sqlite(dir.path()).open().unwrap();
+    let Err(error) = Store::sqlite(dir.path()).open() else { panic!("two servers") };
+    assert!(matches!(&error, OpenError::Locked { holder, .. } if *holder == std::process::id().to_string()));
     assert!(error.to_string().contains("--data"), "{error}");
     drop(first);
-    assert!(SqliteLog::open(dir.path()).is_ok(), "the lock goes with its holder");
+    assert!(Store::sqlite(dir.path()).open().is_ok(), "the lock goes with its holder");
 }
 
 #[test]
 fn a_log_of_a_newer_version_is_refused() {
     let dir = written();
     sql(dir.path(), "PRAGMA user_version = 99");
-    for error in [SqliteLog::open(dir.path()).err(), Reader::open(dir.path()).err()] {
+    for error in [Store::sqlite(dir.path()).open().err(), Store::sqlite(dir.path()).open_reader().err()] {
         let error = error.unwrap();
         assert!(matches!(error, OpenError::Newer { found: 99, .. }), "{error}");
     }
@@ -67,19 +66,19 @@ fn a_file_that_is_no_log_is_refused_and_left_alone() {
     let path = dir.path().join(FILE_DATABASE);
     let garbage = "this is not a database ".repeat(500);
     fs::write(&path, &garbage).unwrap();
-    assert!(matches!(SqliteLog::open(dir.path()), Err(OpenError::NotALog { .. })));
-    assert!(matches!(Reader::open(dir.path()), Err(OpenError::NotALog { .. })));
+    assert!(matches!(Store::sqlite(dir.path()).open(), Err(OpenError::NotALog { .. })));
+    assert!(matches!(Store::sqlite(dir.path()).open_reader(), Err(OpenError::NotALog { .. })));
     assert_eq!(fs::read_to_string(&path).unwrap(), garbage);
 
     fs::remove_file(&path).unwrap();
     sql(dir.path(), "CREATE TABLE photos (id INTEGER)");
-    assert!(matches!(SqliteLog::open(dir.path()), Err(OpenError::NotALog { .. })), "another program's database");
+    assert!(matches!(Store::sqlite(dir.path()).open(), Err(OpenError::NotALog { .. })), "another program's database");
 }
 
 #[test]
 fn reading_a_directory_without_a_log_makes_none() {
     let dir = tempfile::tempdir().unwrap();
-    assert!(matches!(Reader::open(dir.path()), Err(OpenError::Missing { .. })));
+    assert!(matches!(Store::sqlite(dir.path()).open_reader(), Err(OpenError::Missing { .. })));
     assert!(matches!(walk(dir.path()), Err(VerifyError::Open(OpenError::Missing { .. }))));
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
@@ -88,10 +87,10 @@ fn reading_a_directory_without_a_log_makes_none() {
 fn the_directory_and_its_files_are_private() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("made/here");
-    let mut log = SqliteLog::open(&dir).unwrap();
+    let mut log = Store::sqlite(&dir).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=1)).unwrap();
-    log.save_snapshot(Seq(1), b"state").unwrap();
+    log.snapshots().save(Seq(1), b"state").unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(mode(&dir), 0o700);
     for file in fs::read_dir(&dir).unwrap() {
@@ -105,8 +104,7 @@ fn a_sound_log_verifies_and_every_entry_is_shown_once_in_order() {
     let dir = written();
     let mut seen = Vec::new();
     let mut reached = Vec::new();
-    let verified = verify(
-        dir.path(),
+    let verified = Store::sqlite(dir.path()).verify(
         None,
         &mut |seq, entry| {
             seen.push((seq, entry));
@@ -123,7 +121,7 @@ fn a_sound_log_verifies_and_every_entry_is_shown_once_in_order() {
 #[test]
 fn a_log_is_verified_beside_the_server_that_writes_it() {
     let dir = tempfile::tempdir().unwrap();
-    let mut log = SqliteLog::open(dir.path()).unwrap();
+    let mut log = Store::sqlite(dir.path()).open().unwrap();
     assert_eq!(walk(dir.path()).unwrap().entries, 0);
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(1..=5)).unwrap();
@@ -134,7 +132,7 @@ fn a_log_is_verified_beside_the_server_that_writes_it() {
 fn the_objection_of_the_caller_breaks_the_verification_where_it_was_made() {
     let dir = written();
     let mut check = |seq: Seq, _| if seq == Seq(6) { Err("phi grew".to_owned()) } else { Ok(()) };
-    let result = verify(dir.path(), None, &mut check, &mut |_, _| {});
+    let result = Store::sqlite(dir.path()).verify(None, &mut check, &mut |_, _| {});
     let Err(VerifyError::Broken(broken)) = result else { panic!("{result:?}") };
     assert_eq!((broken.at, broken.problem), (Seq(6), Problem::Check("phi grew".to_owned())));
 }
@@ -195,10 +193,10 @@ fn a_truncated_log_is_noticed_and_no_server_starts_on_it() {
     let dir = written();
     sql(dir.path(), "DELETE FROM log WHERE first_seq = 8");
     assert_eq!(broken(dir.path()), (8, Problem::Truncated { acknowledged: Seq(9) }));
-    let error = SqliteLog::open(dir.path()).err().unwrap();
+    let error = Store::sqlite(dir.path()).open().err().unwrap();
     assert!(matches!(error, OpenError::Lost { ends: Seq(7), acknowledged: Seq(9), .. }), "{error}");
     fs::remove_file(dir.path().join(FILE_HEAD)).unwrap();
-    assert_eq!(SqliteLog::open(dir.path()).unwrap().last().unwrap(), Seq(7), "the loss was accepted");
+    assert_eq!(Store::sqlite(dir.path()).open().unwrap().reader().last().unwrap(), Seq(7), "the loss was accepted");
 }
 
 #[test]
@@ -206,11 +204,11 @@ fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
     let dir = written();
     let honest = walk(dir.path()).unwrap().end;
     let forged = tempfile::tempdir().unwrap();
-    let mut log = SqliteLog::open(forged.path()).unwrap();
+    let mut log = Store::sqlite(forged.path()).open().unwrap();
     let epoch = log.begin_epoch().unwrap();
     log.append(epoch, Seq(0), &notes(11..=19)).unwrap();
     drop(log);
-    let against = |anchor| verify(forged.path(), Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
+    let against = |anchor| Store::sqlite(forged.path()).verify(Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
     assert!(matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor));
     let later = Anchor { at: Seq(20), hash: honest.hash };
     assert!(matches!(
@@ -239,13 +237,13 @@ fn every_flipped_bit_in_a_row_is_noticed() {
 #[test]
 fn a_damaged_snapshot_is_none() {
     let dir = written();
-    let mut log = SqliteLog::open(dir.path()).unwrap();
-    log.save_snapshot(Seq(9), b"state").unwrap();
-    let path = dir.path().join(lastword_store::FILE_SNAPSHOT);
+    let log = Store::sqlite(dir.path()).open().unwrap();
+    log.snapshots().save(Seq(9), b"state").unwrap();
+    let path = dir.path().join(FILE_SNAPSHOT);
     let mut bytes = fs::read(&path).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     fs::write(&path, &bytes).unwrap();
-    assert_eq!(log.load_snapshot().unwrap(), None);
+    assert_eq!(log.snapshots().load().unwrap(), None);
     fs::write(&path, b"LW").unwrap();
-    assert_eq!(log.load_snapshot().unwrap(), None);
+    assert_eq!(log.snapshots().load().unwrap(), None);
 }

@@ -7,7 +7,9 @@ use lastword_proto::fact::{Place, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
 use lastword_proto::names::Ref;
 use lastword_proto::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
-use lastword_store::{Cursor, FILE_INDEX, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
+use lastword_store::{Cursor, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
+
+use lastword_store::format::FILE_INDEX;
 
 use crate::sample::{message, note, post, refused};
 
@@ -36,7 +38,7 @@ fn log_of(entries: &[Entry]) -> MemoryLog {
 fn indexed() -> (tempfile::TempDir, Index) {
     let dir = tempfile::tempdir().unwrap();
     let mut index = Index::open(dir.path()).unwrap();
-    index.catch_up(&log_of(&entries()).reader(), &mut |_, _| {}).unwrap();
+    index.catch_up(&log_of(&entries()), &mut |_, _| {}).unwrap();
     (dir, index)
 }
 
@@ -252,7 +254,7 @@ fn an_index_that_followed_equals_one_built_anew() {
         index.apply(chunk).unwrap();
     }
     let mut heard = Vec::new();
-    let anew = Index::reindex(rebuilt.path(), &log.reader(), &mut |at, of| heard.push((at, of))).unwrap();
+    let anew = Index::reindex(rebuilt.path(), log.reader().as_ref(), &mut |at, of| heard.push((at, of))).unwrap();
     assert_eq!(heard.last(), Some(&(Seq(500), Seq(500))));
     assert_eq!((index.last(), anew.last()), (Seq(500), Seq(500)));
     for filter in [
@@ -287,11 +289,11 @@ fn the_messages_of_an_agent_are_found_however_many_came_since_they_were_listed()
         last = log.append(epoch, last, &entries).unwrap();
         drop(index);
         index = if anew {
-            Index::reindex(dir.path(), &log.reader(), &mut |_, _| {}).unwrap()
+            Index::reindex(dir.path(), log.reader().as_ref(), &mut |_, _| {}).unwrap()
         } else {
             Index::open(dir.path()).unwrap()
         };
-        index.catch_up(&log.reader(), &mut |_, _| {}).unwrap();
+        index.catch_up(log.reader().as_ref(), &mut |_, _| {}).unwrap();
         let reader = index.reader();
         for (from, to, since) in [(Some(3), None, None), (None, Some(2), None), (Some(1), Some(5), Some(end - 9_000))] {
             let wanted = |n: &u64| {
@@ -322,7 +324,7 @@ fn an_index_goes_on_where_it_stopped_and_one_of_another_log_is_built_anew() {
     let mut index = Index::open(dir.path()).unwrap();
     assert_eq!(index.last(), Seq(8));
     let shorter = log_of(&[message(10, 5, 6, 1, "another log")]);
-    index.catch_up(&shorter.reader(), &mut |_, _| {}).unwrap();
+    index.catch_up(&shorter, &mut |_, _| {}).unwrap();
     assert_eq!(found(&index.reader(), Filter::default()), [1]);
     assert_eq!(found(&index.reader(), Filter { text: Some("parser".into()), ..Filter::default() }), [] as [u64; 0]);
     assert_eq!(index.reader().last().unwrap(), Seq(1));
@@ -389,7 +391,7 @@ fn a_history_holds_what_belongs_to_its_conversation_and_nothing_else() {
     entries.push(message(1, 1, 2, 3, "elsewhere"));
     let dir = tempfile::tempdir().unwrap();
     let mut index = Index::open(dir.path()).unwrap();
-    index.catch_up(&log_of(&entries).reader(), &mut |_, _| {}).unwrap();
+    index.catch_up(&log_of(&entries), &mut |_, _| {}).unwrap();
     let history = |cursor: Cursor| index.reader().history(&[conv], cursor).unwrap();
     assert_eq!(history(oldest_first()), [1, 2, 3, 5, 6, 9].map(Seq));
     assert_eq!(history(Cursor { limit: 2, ..Cursor::default() }), [9, 6].map(Seq), "the newest first");
@@ -397,6 +399,6 @@ fn a_history_holds_what_belongs_to_its_conversation_and_nothing_else() {
     assert_eq!(index.reader().refusals(&there).unwrap(), [5, 6].map(Seq), "what was refused in it");
     let log = log_of(&entries);
     drop(index);
-    let again = Index::reindex(dir.path(), &log.reader(), &mut |_, _| {}).unwrap();
+    let again = Index::reindex(dir.path(), log.reader().as_ref(), &mut |_, _| {}).unwrap();
     assert_eq!(again.reader().history(&[conv], oldest_first()).unwrap().len(), 6, "it was not listed twice");
 }

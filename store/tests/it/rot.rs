@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use lastword_proto::Seq;
-use lastword_store::{FILE_DATABASE, FILE_HEAD, Log as _, SqliteLog, verify};
+use lastword_store::Store;
+use lastword_store::format::{FILE_DATABASE, FILE_HEAD};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use rusqlite::Connection;
@@ -35,13 +36,13 @@ impl Files {
     /// A log of rows of different lengths; its last ones are in the WAL, or all are in the database.
     fn written(in_wal: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let mut log = SqliteLog::open(dir.path()).unwrap();
+        let mut log = Store::sqlite(dir.path()).open().unwrap();
         let (mut epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
         for n in 0..24 {
             if n == 12 {
                 // The next append of a log that was opened anew copies its WAL into the database.
                 drop(log);
-                log = SqliteLog::open(dir.path()).unwrap();
+                log = Store::sqlite(dir.path()).open().unwrap();
                 epoch = log.begin_epoch().unwrap();
             }
             let long = |part: u64| message(n + part, 1, 2, 0, &"long ".repeat(part as usize * 400)).into();
@@ -79,7 +80,7 @@ impl Files {
     /// Whether the walk says no; where it says nothing, all is there as it was written.
     fn noticed(&self, file: usize, bit: usize) -> bool {
         let dir = self.put(file, bit);
-        let walked = verify(dir.path(), None, &mut |_, _| Ok(()), &mut |_, _| {});
+        let walked = Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
         if walked.is_ok() {
             let name = &self.files[file].0;
             let read = rows(dir.path()).unwrap_or_else(|error| panic!("bit {bit} of {name} went unnoticed: {error}"));

@@ -6,7 +6,7 @@ use lastword_proto::fact::Place;
 use lastword_proto::{Code, Fact, Seq, Time};
 use rusqlite::{CachedStatement, Connection};
 
-use crate::query::{IndexReader, first_at};
+use crate::read_model::query::{IndexReader, first_at};
 
 /// Tables of their own; a peak is one row a day and name, however much happens.
 pub(crate) const SCHEMA: &str = "

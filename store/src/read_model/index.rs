@@ -12,14 +12,13 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
-use crate::agent_index;
-use crate::aggregates::{self, Adding, Written};
-use crate::conversation_index::{self, Lately, Lines};
-use crate::dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
-use crate::log::ReadError;
+use crate::data_dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
+use crate::log::{LogReader, ReadError};
 use crate::pool::{BUSY, Pool};
-use crate::query::IndexReader;
-use crate::reader::Reader;
+use crate::read_model::agent_index;
+use crate::read_model::aggregates::{self, Adding, Written};
+use crate::read_model::conversation_index::{self, Lately, Lines};
+use crate::read_model::query::IndexReader;
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
@@ -73,24 +72,20 @@ INSERT INTO progress VALUES (1, 0);";
 /// What stands for [`Recipient::All`] in `to_id`; no agent has this number as a recipient.
 pub(crate) const TO_ALL: u32 = 0;
 
-/// Why the read model is not up to date. The log is untouched by it.
-#[derive(Debug, thiserror::Error)]
+/// The reason why the read model doesn't follow the log. The log is unaffected.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IndexError {
-    /// The file can't be used. It may be deleted.
-    #[error("the read model {path}: {source}; it may be deleted, `lastword reindex` builds it again")]
-    Sqlite {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        source: rusqlite::Error,
+    /// The disk is full; nothing was written. Make room, then catch up.
+    #[error("the read model {reason}: make room there")]
+    Full {
+        /// The file and the failure.
+        reason: String,
     },
-    /// The file can't be replaced.
-    #[error("the read model {path}: {source}")]
-    Io {
-        /// The file.
-        path: PathBuf,
-        /// What happened.
-        source: io::Error,
+    /// The file can't be used. It may be deleted.
+    #[error("the read model {reason}; it may be deleted, `lastword reindex` builds it again")]
+    Unusable {
+        /// The file and the failure.
+        reason: String,
     },
     /// The log can't be read.
     #[error(transparent)]
@@ -98,10 +93,18 @@ pub enum IndexError {
 }
 
 impl IndexError {
-    /// Whether there was no room for it; nothing was written.
+    fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        let reason = format!("{}: {error}", path.display());
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::Full { reason },
+            Some(_) | None => Self::Unusable { reason },
+        }
+    }
+
+    /// Returns whether the disk is full.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        matches!(self, Self::Sqlite { source, .. } if source.sqlite_error_code() == Some(ErrorCode::DiskFull))
+    pub const fn is_full(&self) -> bool {
+        matches!(self, Self::Full { .. })
     }
 }
 
@@ -172,7 +175,7 @@ impl Index {
             self.memory = Memory::default();
         }
         self.last = done.map_err(|failed| match failed {
-            IndexFailure::Sqlite(source) => IndexError::Sqlite { path: self.path.clone(), source },
+            IndexFailure::Sqlite(error) => IndexError::sqlite(&self.path, &error),
             IndexFailure::Log(error) => IndexError::Log(error),
         })?;
         Ok(())
@@ -183,7 +186,7 @@ impl Index {
     ///
     /// # Errors
     /// The log can't be read or the file can't be written.
-    pub fn catch_up(&mut self, log: &Reader, progress: &mut dyn FnMut(Seq, Seq)) -> Result<(), IndexError> {
+    pub fn catch_up(&mut self, log: &dyn LogReader, progress: &mut dyn FnMut(Seq, Seq)) -> Result<(), IndexError> {
         let mut end = log.last()?;
         if self.last > end {
             self.clear()?;
@@ -204,7 +207,7 @@ impl Index {
     }
 
     /// One commit of what the log has beyond [`Index::last`].
-    fn step(&mut self, log: &Reader) -> Result<(), IndexError> {
+    fn step(&mut self, log: &dyn LogReader) -> Result<(), IndexError> {
         let mut last = self.last;
         self.write(|writing| {
             for _ in 0..ENTRIES_PER_COMMIT / ENTRIES_PER_READ {
@@ -225,7 +228,7 @@ impl Index {
     ///
     /// # Errors
     /// The log can't be read or the file can't be written.
-    pub fn reindex(dir: &Path, log: &Reader, progress: &mut dyn FnMut(Seq, Seq)) -> Result<Self, IndexError> {
+    pub fn reindex(dir: &Path, log: &dyn LogReader, progress: &mut dyn FnMut(Seq, Seq)) -> Result<Self, IndexError> {
         let mut index = Self::open(dir)?;
         index.clear()?;
         index.catch_up(log, progress)?;
@@ -243,7 +246,7 @@ impl Index {
             aggregates::CLEAR
         );
         (self.last, self.memory) = (Seq(0), Memory::default());
-        self.db.execute_batch(&clear).map_err(|source| IndexError::Sqlite { path: self.path.clone(), source })
+        self.db.execute_batch(&clear).map_err(|error| IndexError::sqlite(&self.path, &error))
     }
 }
 
@@ -260,7 +263,7 @@ fn open_existing(path: &Path) -> rusqlite::Result<(Connection, Seq)> {
 }
 
 fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
-    let io_failed = |source| IndexError::Io { path: path.to_owned(), source };
+    let io_failed = |error: io::Error| IndexError::Unusable { reason: format!("{}: {error}", path.display()) };
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
@@ -269,7 +272,7 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
             Ok(()) | Err(_) => {}
         }
     }
-    dir::open_private(path).map_err(io_failed)?;
+    data_dir::open_private(path).map_err(io_failed)?;
     let (lines, parties, sums) = (conversation_index::SCHEMA, agent_index::SCHEMA, aggregates::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -279,7 +282,7 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
         db.execute_batch(&format!("BEGIN IMMEDIATE; {SCHEMA} {lines} {parties} {sums} {pragmas} COMMIT"))?;
         Ok(db)
     };
-    make().map(|db| (db, Seq(0))).map_err(|source| IndexError::Sqlite { path: path.to_owned(), source })
+    make().map(|db| (db, Seq(0))).map_err(|error| IndexError::sqlite(path, &error))
 }
 
 fn configure(db: &Connection) -> rusqlite::Result<()> {

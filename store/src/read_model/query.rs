@@ -8,9 +8,9 @@ use lastword_proto::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
-use crate::agent_index::{MessageList, Show, Walk};
-use crate::conversation_index;
 use crate::pool::Pool;
+use crate::read_model::agent_index::{MessageList, Show, Walk};
+use crate::read_model::conversation_index;
 
 /// A window on a list that is ordered by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,91 +1,52 @@
-//! Reading the log from other threads than the one that writes it.
+//! Reads the SQLite log from any thread.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::dir::FILE_DATABASE;
-use crate::frame;
-use crate::log::{OpenError, ReadError};
-use crate::memory::MemoryEntries;
+use crate::data_dir::FILE_DATABASE;
+use crate::log::{LogReader, OpenError, ReadError, frame, sqlite};
 use crate::pool::Pool;
-use crate::sqlite;
 
-/// Bytes after which one read gives what it has, so that long entries in large numbers stay out of memory.
+/// Bytes after which a read returns early, so that many long entries don't fill the memory.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// A reader of a log. Clones share its connections, and any thread may use one.
+/// A reader of the log in a data directory. Clones share its connections.
 #[derive(Clone)]
-pub struct Reader(Source);
+pub(crate) struct SqliteReader(Pool);
 
-#[derive(Clone)]
-enum Source {
-    Sqlite(Pool),
-    Memory(Arc<Mutex<MemoryEntries>>),
-}
-
-impl Reader {
+impl SqliteReader {
     /// Opens the log of `dir` for reading only; a server may be running on it.
-    ///
-    /// # Errors
-    /// There is no log, or none that this version reads.
-    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
         let path = dir.join(FILE_DATABASE);
         if !path.exists() {
-            return Err(OpenError::Missing { path });
+            return Err(OpenError::Missing { place: path.display().to_string() });
         }
         let pool = Pool::new(path.clone());
         pool.with(|db| sqlite::check_format(db, &path).map_err(Unopened))
             .map_err(|Unopened(error)| error)
-            .map(|()| Self(Source::Sqlite(pool)))
+            .map(|()| Self(pool))
     }
 
-    pub(crate) const fn sqlite(pool: Pool) -> Self {
-        Self(Source::Sqlite(pool))
-    }
-
-    pub(crate) const fn memory(shared: Arc<Mutex<MemoryEntries>>) -> Self {
-        Self(Source::Memory(shared))
-    }
-
-    /// The position of the last entry, `Seq(0)` when there is none.
-    ///
-    /// # Errors
-    /// The store can't be read.
-    pub fn last(&self) -> Result<Seq, ReadError> {
-        match &self.0 {
-            Source::Sqlite(pool) => pool.with(sqlite_last),
-            Source::Memory(shared) => Ok(lock(shared).last()),
-        }
-    }
-
-    /// The entry at `seq`; `None` when the log ends before it.
-    ///
-    /// # Errors
-    /// The store can't be read, or is damaged there.
-    pub fn entry(&self, seq: Seq) -> Result<Option<Entry>, ReadError> {
-        match &self.0 {
-            Source::Sqlite(pool) => pool.with(|db| sqlite_entry(db, seq)),
-            Source::Memory(shared) => Ok(lock(shared).entry(seq).cloned()),
-        }
-    }
-
-    /// Up to `max` entries from the position `from` on; fewer where they are long, none only at the end.
-    ///
-    /// # Errors
-    /// The store can't be read, or is damaged there.
-    pub fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
-        match &self.0 {
-            Source::Sqlite(pool) => pool.with(|db| sqlite_read(db, from, max)),
-            Source::Memory(shared) => Ok(lock(shared).read(from, max)),
-        }
+    /// Reads over the connections of `pool`.
+    pub(crate) const fn new(pool: Pool) -> Self {
+        Self(pool)
     }
 }
 
-fn lock(shared: &Mutex<MemoryEntries>) -> std::sync::MutexGuard<'_, MemoryEntries> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
+impl LogReader for SqliteReader {
+    fn last(&self) -> Result<Seq, ReadError> {
+        self.0.with(last)
+    }
+
+    fn entry(&self, seq: Seq) -> Result<Option<Entry>, ReadError> {
+        self.0.with(|db| entry(db, seq))
+    }
+
+    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+        self.0.with(|db| read(db, from, max))
+    }
 }
 
 /// Carries an [`OpenError`] through the pool, whose own failures are SQLite's.
@@ -103,13 +64,13 @@ impl From<rusqlite::Error> for ReadError {
     }
 }
 
-fn sqlite_last(db: &Connection) -> Result<Seq, ReadError> {
+fn last(db: &Connection) -> Result<Seq, ReadError> {
     let mut statement = db.prepare_cached("SELECT first_seq + count - 1 FROM log ORDER BY first_seq DESC LIMIT 1")?;
     let last: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
     Ok(Seq(last.map_or(0, i64::cast_unsigned)))
 }
 
-fn sqlite_entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
+fn entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
     let mut statement =
         db.prepare_cached("SELECT first_seq, blob FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1")?;
     let mut rows = statement.query([seq.0.cast_signed()])?;
@@ -127,7 +88,7 @@ fn sqlite_entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
     Ok(None)
 }
 
-fn sqlite_read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+fn read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
     let mut statement = db.prepare_cached(
         "SELECT first_seq, blob FROM log WHERE first_seq >=
          ifnull((SELECT first_seq FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1), 0)

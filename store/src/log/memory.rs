@@ -1,35 +1,34 @@
-//! A log in memory, for tests and the simulator, that fails when it is told to.
+//! A log in memory, for tests and the simulator, with injected faults.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_proto::{Entry, Seq};
 
-use crate::log::{AppendError, Log, ReadError, SnapshotError};
-use crate::reader::Reader;
+use crate::log::{AppendError, Log, LogReader, ReadError, SnapshotError, Snapshots};
 
-/// How the next append fails.
+/// A fault of the next append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// Somebody else seems to have appended; nothing is written.
+    /// As if another leader had appended; nothing is written.
     Conflict,
     /// The outcome is unknown, and nothing was written.
     AmbiguousLost,
     /// The outcome is unknown, and everything was written.
     AmbiguousWritten,
-    /// No room; nothing is written.
+    /// The store is full; nothing is written.
     Full,
     /// The store fails; nothing is written.
-    Unavailable,
+    Fatal,
 }
 
-/// A log in memory. Clones are handles to the same log, as several brokers have on one store.
+/// A log in memory. Clones are handles to the same log, like several brokers on one store.
 #[derive(Clone, Default)]
 pub struct MemoryLog(Arc<Mutex<MemoryEntries>>);
 
-/// What the handles share.
+/// The log that the handles share.
 #[derive(Default)]
-pub(crate) struct MemoryEntries {
+struct MemoryEntries {
     entries: Vec<Arc<Entry>>,
     epoch: u64,
     snapshot: Option<(Seq, Vec<u8>)>,
@@ -43,7 +42,7 @@ impl MemoryLog {
         Self::default()
     }
 
-    /// Makes the next append fail so; several calls queue up.
+    /// Injects `fault` into the next append; several calls queue up.
     pub fn fail_next(&self, fault: InjectedFault) {
         self.shared().faults.push_back(fault);
     }
@@ -54,15 +53,15 @@ impl MemoryLog {
 }
 
 impl MemoryEntries {
-    pub(crate) fn last(&self) -> Seq {
+    fn last(&self) -> Seq {
         Seq(self.entries.len() as u64)
     }
 
-    pub(crate) fn entry(&self, seq: Seq) -> Option<&Entry> {
+    fn entry(&self, seq: Seq) -> Option<&Entry> {
         self.entries.get(usize::try_from(seq.0.checked_sub(1)?).ok()?).map(Arc::as_ref)
     }
 
-    pub(crate) fn read(&self, from: Seq, max: usize) -> Vec<(Seq, Entry)> {
+    fn read(&self, from: Seq, max: usize) -> Vec<(Seq, Entry)> {
         let from = from.0.max(1);
         let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
         (from..).map(Seq).zip(self.entries.iter().skip(skipped).map(|entry| Entry::clone(entry))).take(max).collect()
@@ -90,7 +89,7 @@ impl Log for MemoryLog {
             Some(InjectedFault::Conflict) => return Err(AppendError::Conflict { actual: shared.last() }),
             Some(InjectedFault::AmbiguousLost) => return Err(AppendError::Ambiguous { reason: reason() }),
             Some(InjectedFault::Full) => return Err(AppendError::Full { reason: reason() }),
-            Some(InjectedFault::Unavailable) => return Err(AppendError::Unavailable { reason: reason() }),
+            Some(InjectedFault::Fatal) => return Err(AppendError::Fatal { reason: reason() }),
             Some(InjectedFault::AmbiguousWritten) => {
                 shared.entries.extend_from_slice(entries);
                 return Err(AppendError::Ambiguous { reason: reason() });
@@ -100,25 +99,42 @@ impl Log for MemoryLog {
         Ok(shared.last())
     }
 
+    fn reader(&self) -> Arc<dyn LogReader> {
+        Arc::new(self.clone())
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        Arc::new(self.clone())
+    }
+}
+
+impl LogReader for MemoryLog {
     fn last(&self) -> Result<Seq, ReadError> {
         Ok(self.shared().last())
+    }
+
+    fn entry(&self, seq: Seq) -> Result<Option<Entry>, ReadError> {
+        Ok(self.shared().entry(seq).cloned())
     }
 
     fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
         Ok(self.shared().read(from, max))
     }
+}
 
-    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+impl Snapshots for MemoryLog {
+    fn save(&self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
         self.shared().snapshot = Some((at, state.to_vec()));
         Ok(())
     }
 
-    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
+    fn load(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
         let shared = self.shared();
         Ok(shared.snapshot.clone().filter(|(at, _)| *at <= shared.last()))
     }
 
-    fn reader(&self) -> Reader {
-        Reader::memory(Arc::clone(&self.0))
+    fn delete(&self) -> Result<(), SnapshotError> {
+        self.shared().snapshot = None;
+        Ok(())
     }
 }

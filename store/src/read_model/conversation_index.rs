@@ -9,8 +9,8 @@ use lastword_proto::ids::ConvId;
 use lastword_proto::{Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 
-use crate::packed;
-use crate::query::Cursor;
+use crate::read_model::packed;
+use crate::read_model::query::Cursor;
 
 /// Tables of their own, so that the messages' stay as small as they are.
 pub(crate) const SCHEMA: &str = "

@@ -5,12 +5,12 @@ use std::path::Path;
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::chain::{GENESIS, Hash, Row};
-use crate::dir::{FILE_DATABASE, head_of};
-use crate::frame::{self, FrameError};
+use crate::data_dir::{FILE_DATABASE, head_of};
 use crate::log::OpenError;
+use crate::log::chain::{GENESIS, Hash, Row};
+use crate::log::frame::{self, FrameError};
+use crate::log::sqlite;
 use crate::pool::Pool;
-use crate::sqlite;
 
 /// Rows read in one go: a longer read would keep a running server from recycling its WAL.
 const ROWS_PER_READ: i64 = 64;
@@ -104,12 +104,8 @@ pub enum VerifyError {
     Broken(#[from] Broken),
 }
 
-/// Walks the log of `dir` from its start. `check` sees every entry, in order, and may object; `progress`
-/// hears the position reached and the last one, now and then. A server may be running on the directory.
-///
-/// # Errors
-/// The first place at which the log is broken, or that there is none.
-pub fn verify(
+/// See [`Store::verify`](crate::Store::verify).
+pub(crate) fn verify(
     dir: &Path,
     anchor: Option<Anchor>,
     check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
@@ -117,7 +113,7 @@ pub fn verify(
 ) -> Result<Verified, VerifyError> {
     let path = dir.join(FILE_DATABASE);
     if !path.exists() {
-        return Err(OpenError::Missing { path }.into());
+        return Err(OpenError::Missing { place: path.display().to_string() }.into());
     }
     // Noted before the walk begins: what a running server appends meanwhile is none of its business.
     let head = head_of(dir).map(|(at, hash)| Anchor { at, hash });

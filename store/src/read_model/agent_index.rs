@@ -11,8 +11,8 @@ use lastword_proto::ids::{AgentId, ConvId};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
-use crate::packed;
-use crate::query::Cursor;
+use crate::read_model::packed;
+use crate::read_model::query::Cursor;
 
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE sent (

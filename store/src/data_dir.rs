@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use lastword_proto::Seq;
 
-use crate::chain::Hash;
 use crate::log::OpenError;
+use crate::log::chain::Hash;
 
 /// The log, within the data directory.
 pub const FILE_DATABASE: &str = "lastword.db";
@@ -33,7 +33,7 @@ const MODE_FILE: u32 = 0o600;
 /// The right to write in a data directory, held until it is dropped; the system takes it from a process
 /// that dies.
 #[derive(Debug)]
-pub struct DirLock {
+pub(crate) struct DirLock {
     dir: PathBuf,
     _file: File,
 }
@@ -43,10 +43,10 @@ impl DirLock {
     ///
     /// # Errors
     /// Another process holds it, or the file system refuses.
-    pub fn take(dir: &Path) -> Result<Self, OpenError> {
-        make_dir(dir).map_err(|source| OpenError::Io { path: dir.to_owned(), source })?;
+    pub(crate) fn take(dir: &Path) -> Result<Self, OpenError> {
+        make_dir(dir).map_err(|source| OpenError::io(dir, &source))?;
         let path = dir.join(FILE_LOCK);
-        let failed = |source| OpenError::Io { path: path.clone(), source };
+        let failed = |source| OpenError::io(&path, &source);
         let mut file = open_private(&path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}
@@ -57,7 +57,7 @@ impl DirLock {
                     Ok(read) if read > 0 => pid.trim().to_owned(),
                     Ok(_) | Err(_) => "unknown".to_owned(),
                 };
-                return Err(OpenError::Locked { dir: dir.to_owned(), pid });
+                return Err(OpenError::Locked { place: dir.display().to_string(), holder: pid });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),
         }
@@ -67,8 +67,7 @@ impl DirLock {
     }
 
     /// The directory.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
+    pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
 }

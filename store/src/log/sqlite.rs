@@ -7,12 +7,12 @@ use std::sync::Arc;
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
-use crate::chain::{GENESIS, Hash, Row};
-use crate::dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, LOG_VERSION};
-use crate::log::{AppendError, Log, OpenError, ReadError, SnapshotError};
+use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, LOG_VERSION};
+use crate::log::chain::{GENESIS, Hash, Row};
+use crate::log::snapshot::SnapshotFile;
+use crate::log::sqlite_reader::SqliteReader;
+use crate::log::{AppendError, Log, LogReader, OpenError, Snapshots, frame};
 use crate::pool::{BUSY, Pool};
-use crate::reader::Reader;
-use crate::{frame, snapshot};
 
 /// A batch is split into rows of about this size, so that reading one entry never loads much more. An
 /// append of several rows is still one transaction.
@@ -39,7 +39,7 @@ CREATE TABLE leader (id INTEGER PRIMARY KEY CHECK (id = 1), epoch INTEGER NOT NU
 INSERT INTO leader VALUES (1, 0);";
 
 /// The log of a data directory. One process has it at a time.
-pub struct SqliteLog {
+pub(crate) struct SqliteLog {
     lock: DirLock,
     db: Connection,
     readers: Pool,
@@ -55,15 +55,12 @@ pub struct SqliteLog {
 
 impl SqliteLog {
     /// Opens the log of `dir`, which is made where it is missing.
-    ///
-    /// # Errors
-    /// See [`OpenError`].
-    pub fn open(dir: &Path) -> Result<Self, OpenError> {
+    pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir)?;
         let path = dir.join(FILE_DATABASE);
-        let failed = |source| OpenError::Io { path: path.clone(), source };
+        let failed = |source| OpenError::io(&path, &source);
         // The file is made here and not by SQLite, so that it and its WAL are private from the start.
-        dir::open_private(&path).and_then(|_| dir::sync_dir(dir)).map_err(failed)?;
+        data_dir::open_private(&path).and_then(|_| data_dir::sync_dir(dir)).map_err(failed)?;
         let unopened = |error: rusqlite::Error| unopened(&path, &error);
         let db = open_database(&path).map_err(unopened)?;
         prepare_format(&db, &path)?;
@@ -77,15 +74,9 @@ impl SqliteLog {
         Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_bytes, failed: None })
     }
 
-    /// The data directory.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        self.lock.dir()
-    }
-
     fn admit(&self, epoch: u64, expect: Seq) -> Result<(), AppendError> {
         if let Some(reason) = &self.failed {
-            return Err(AppendError::Unavailable { reason: reason.clone() });
+            return Err(AppendError::Fatal { reason: reason.clone() });
         }
         if epoch != self.epoch {
             return Err(AppendError::Fenced { epoch: self.epoch });
@@ -176,7 +167,7 @@ impl SqliteLog {
 
     fn stop(&mut self, reason: String) -> AppendError {
         self.failed = Some(reason.clone());
-        AppendError::Unavailable { reason }
+        AppendError::Fatal { reason }
     }
 }
 
@@ -205,7 +196,7 @@ impl Log for SqliteLog {
         (self.last, self.hash) = (last, hash);
         if let Err(error) = self.head.note(last, &hash) {
             // The batch is durable; only the next one is refused.
-            self.failed = Some(format!("{}: {error}", dir::FILE_HEAD));
+            self.failed = Some(format!("{}: {error}", data_dir::FILE_HEAD));
         }
         self.wal_bytes += self.buffer.len() + PAGES_PER_APPEND * PAGE_BYTES;
         if self.buffer.capacity() > BUFFER_BYTES_KEPT {
@@ -217,24 +208,12 @@ impl Log for SqliteLog {
         Ok(last)
     }
 
-    fn last(&self) -> Result<Seq, ReadError> {
-        Ok(self.last)
+    fn reader(&self) -> Arc<dyn LogReader> {
+        Arc::new(SqliteReader::new(self.readers.clone()))
     }
 
-    fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
-        self.reader().read(from, max)
-    }
-
-    fn save_snapshot(&mut self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
-        snapshot::save(self.dir(), at, state)
-    }
-
-    fn load_snapshot(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
-        Ok(snapshot::load(self.dir())?.filter(|(at, _)| *at <= self.last))
-    }
-
-    fn reader(&self) -> Reader {
-        Reader::sqlite(self.readers.clone())
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        Arc::new(SnapshotFile::new(self.lock.dir(), SqliteReader::new(self.readers.clone())))
     }
 }
 
@@ -303,14 +282,16 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
 
 /// Refuses a file that is not ours or newer than we are.
 pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
-    let path = path.to_owned();
+    let place = path.display().to_string();
     match format_of(db) {
         Ok((APPLICATION_ID, 1..=LOG_VERSION)) => Ok(()),
-        Ok((APPLICATION_ID, found)) if found > LOG_VERSION => Err(OpenError::Newer { path, found, known: LOG_VERSION }),
-        Ok((id, found)) => {
-            Err(OpenError::NotALog { path, problem: format!("application_id {id:#x}, user_version {found}") })
+        Ok((APPLICATION_ID, found)) if found > LOG_VERSION => {
+            Err(OpenError::Newer { place, found, known: LOG_VERSION })
         }
-        Err(error) => Err(unopened(&path, &error)),
+        Ok((id, found)) => {
+            Err(OpenError::NotALog { place, problem: format!("application_id {id:#x}, user_version {found}") })
+        }
+        Err(error) => Err(unopened(path, &error)),
     }
 }
 
@@ -321,9 +302,9 @@ pub(crate) fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
         Some(ErrorCode::DiskFull) => io::ErrorKind::StorageFull,
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => io::ErrorKind::PermissionDenied,
         // SQLite's codes are its own and grow; what is left is about what stands in the file.
-        Some(_) | None => return OpenError::NotALog { path: path.to_owned(), problem: error.to_string() },
+        Some(_) | None => return OpenError::NotALog { place: path.display().to_string(), problem: error.to_string() },
     };
-    OpenError::Io { path: path.to_owned(), source: io::Error::new(kind, error.to_string()) }
+    OpenError::io(path, &io::Error::new(kind, error.to_string()))
 }
 
 fn format_of(db: &Connection) -> rusqlite::Result<(i64, i64)> {
@@ -350,9 +331,9 @@ fn check_head(head: &Head, last: Seq, hash: &Hash, path: &Path) -> Result<(), Op
     if let Some((acknowledged, noted)) = head.read()
         && (acknowledged > last || (acknowledged == last && noted != *hash))
     {
-        return Err(OpenError::Lost { path: path.to_owned(), ends: last, acknowledged });
+        return Err(OpenError::Lost { place: path.display().to_string(), ends: last, acknowledged });
     }
-    head.note(last, hash).map_err(|source| OpenError::Io { path: path.with_file_name(dir::FILE_HEAD), source })
+    head.note(last, hash).map_err(|source| OpenError::io(&path.with_file_name(data_dir::FILE_HEAD), &source))
 }
 
 #[cfg(test)]
@@ -386,7 +367,7 @@ mod tests {
         assert_eq!(log.append(epoch, Seq(3), &entries(1)), Ok(Seq(4)), "a small one still fits");
         log.db.query_row("PRAGMA max_page_count = 100000", [], |_| Ok(())).unwrap();
         assert_eq!(log.append(epoch, Seq(4), &entries(1000)), Ok(Seq(1004)));
-        let walked = crate::verify(dir.path(), None, &mut |_, _| Ok(()), &mut |_, _| {});
+        let walked = crate::Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
         assert_eq!(walked.unwrap().entries, 1004);
     }
 
@@ -398,13 +379,10 @@ mod tests {
         log.append(epoch, Seq(0), &entries(3)).unwrap();
         log.db.pragma_update(None, "query_only", true).unwrap();
         let refused = log.append(epoch, Seq(3), &entries(1));
-        assert!(
-            matches!(&refused, Err(AppendError::Unavailable { reason }) if reason.contains("read-only")),
-            "{refused:?}"
-        );
+        assert!(matches!(&refused, Err(AppendError::Fatal { reason }) if reason.contains("read-only")), "{refused:?}");
         log.db.pragma_update(None, "query_only", false).unwrap();
-        assert!(matches!(log.append(epoch, Seq(3), &entries(1)), Err(AppendError::Unavailable { .. })));
-        assert!(matches!(log.begin_epoch(), Err(AppendError::Unavailable { .. })));
+        assert!(matches!(log.append(epoch, Seq(3), &entries(1)), Err(AppendError::Fatal { .. })));
+        assert!(matches!(log.begin_epoch(), Err(AppendError::Fatal { .. })));
         assert_eq!(log.reader().last().unwrap(), Seq(3), "reading goes on");
     }
 
