@@ -431,7 +431,7 @@ fn id(row: &rusqlite::Row<'_>) -> rusqlite::Result<u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::inbound::{Fixes, turn_place};
+    use super::super::inbound::turn_place;
     use super::*;
 
     #[test]
@@ -469,7 +469,7 @@ mod tests {
 
     #[test]
     fn an_old_turn_does_not_come_back_when_the_log_is_read_again() {
-        let (book, place) = (BridgeStore::in_memory().unwrap(), turn_place(5, None, Fixes::default()));
+        let (book, place) = (BridgeStore::in_memory().unwrap(), turn_place(5));
         for turn in ["turn-9", "turn-10", "turn-9"] {
             book.show_turn("hive", place, turn, 7).unwrap();
         }

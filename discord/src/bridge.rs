@@ -17,7 +17,7 @@ use super::commands;
 use super::follow::follow;
 use super::foreign_bots::Taker;
 use super::gateway::{Ears, Role, listen};
-use super::inbound::{Fixes, is_inside};
+use super::inbound::is_inside;
 use super::intake::Intake;
 use super::interactions;
 use super::names::{GUEST, Roster};
@@ -144,11 +144,11 @@ impl BridgeContext {
     /// Whether the bridge takes part in a channel, or in that of a thread.
     pub(crate) async fn takes_part(&self, channel: u64) -> bool {
         let channels = &self.settings.channels;
-        if is_inside(channels, channel, None, Fixes::default()) {
+        if is_inside(channels, channel, None) {
             return true;
         }
         let parent = self.threads.parent(channel).await.ok().flatten();
-        is_inside(channels, channel, parent, Fixes::default())
+        is_inside(channels, channel, parent)
     }
 }
 

@@ -12,11 +12,12 @@ use lastword_proto::{Core, Effect, Input, Out, Principal, Reply, header};
 
 use super::book::BridgeStore;
 use super::calls::{Call, NextStep, call, refused};
-use super::inbound::{Act, Fixes, Known, Thread, Voice, decide, is_inside, turn_place};
+use super::inbound::{Act, Known, Thread, Voice, decide, is_inside};
 use super::model::Post;
 use super::model::tests::post;
+use super::naive;
 use super::names::{GUEST, Roster, key, room};
-use super::outbound::{Poster, warnings};
+use super::outbound::Poster;
 use super::runs::Run;
 use super::settings::BotPolicy;
 
@@ -45,7 +46,6 @@ pub(crate) struct TestChannel {
     core: Core,
     pub(crate) now_ms: u64,
     roster: Roster,
-    pub(crate) fixes: Fixes,
     pub(crate) policy: BotPolicy,
     pub(crate) trusted: BTreeSet<u64>,
     /// What the thread is about.
@@ -60,7 +60,7 @@ pub(crate) struct TestChannel {
 }
 
 impl TestChannel {
-    pub(crate) fn new(fixes: Fixes) -> Self {
+    pub(crate) fn new() -> Self {
         let mut roster = Roster::new(BROKER);
         roster.add(KILO, "kilo", true);
         roster.add(LIMA, "lima", true);
@@ -69,7 +69,6 @@ impl TestChannel {
             core: Core::default(),
             now_ms: 1_000,
             roster,
-            fixes,
             policy: BotPolicy::All,
             trusted: BTreeSet::new(),
             thread: None,
@@ -128,8 +127,8 @@ impl TestChannel {
                 continue;
             };
             let parent = (channel == THREAD).then_some(DEN);
-            let inside = is_inside(&[DEN].into(), channel, parent, Fixes::default());
-            for posting in warnings(kind, agent_messages, crossing, "here", inside, &self.roster, self.fixes) {
+            let inside = is_inside(&[DEN].into(), channel, parent);
+            for posting in naive::warnings(kind, agent_messages, crossing, "here", inside, &self.roster) {
                 let text = posting.parts.concat();
                 self.warned.push((posting.poster, channel, text.clone()));
                 self.hear_as(BROKER, channel, &text, true);
@@ -162,7 +161,7 @@ impl TestChannel {
         let post = run.first().unwrap().clone();
         let thread = self.thread.clone().filter(|_| post.channel == THREAD);
         let parent = (post.channel == THREAD).then_some(DEN);
-        let place = turn_place(post.channel, parent, self.fixes);
+        let place = naive::place(post.channel, parent);
         let turn =
             self.roster.get(post.author.id).and_then(|member| self.book.turn(&member.agent, place, post.id).unwrap());
         let known = Known {
@@ -170,13 +169,12 @@ impl TestChannel {
             policy: self.policy,
             trusted: self.trusted.is_empty() || self.trusted.contains(&post.author.id),
             human: post.author.id == ANN,
-            inside: is_inside(&[DEN].into(), post.channel, parent, self.fixes),
+            inside: is_inside(&[DEN].into(), post.channel, parent),
             echo,
             old: self.old,
             thread: thread.as_ref(),
             turn: turn.as_deref(),
             waiting: None,
-            fixes: self.fixes,
         };
         let acts = decide(run, &known);
         for act in &acts {
@@ -218,7 +216,7 @@ impl TestChannel {
 
     /// A turn of a bot is shown somewhere; who shows it does not know of which channel that is a thread.
     pub(crate) fn shows_turn(&mut self, agent: &str, channel: u64, turn: &str) {
-        self.book.show_turn(agent, turn_place(channel, None, self.fixes), turn, 0).unwrap();
+        self.book.show_turn(agent, naive::place(channel, None), turn, 0).unwrap();
     }
 
     /// An agent of ours posts in the room; what is admitted is mirrored, and comes back over the gateway.

@@ -13,9 +13,9 @@ use tokio::time::sleep;
 use super::book::{Place, lost};
 use super::bridge::{BridgeContext, Following};
 use super::early;
-use super::inbound::{Fixes, turn_place};
+use super::inbound::turn_place;
 use super::names::{GUEST, lineage, post_of};
-use super::outbound::{Posting, header, posting, warnings, warns};
+use super::outbound::{Posting, header, posting, warning, warns};
 use super::text::title;
 use lastword_client::Backoff;
 
@@ -249,10 +249,10 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         // Nothing answers what was not posted yet.
         None => NOTHING_YET,
     };
-    shared.book.show_turn(agent, turn_place(thread, None, Fixes::default()), turn, floor).map_err(lost)?;
+    shared.book.show_turn(agent, turn_place(thread), turn, floor).map_err(lost)?;
     if let Some(channel) = asked_in.filter(|_| first) {
         // The human's own post asks it, and that is where it answers.
-        shared.book.show_turn(agent, turn_place(channel, None, Fixes::default()), turn, floor).map_err(lost)?;
+        shared.book.show_turn(agent, turn_place(channel), turn, floor).map_err(lost)?;
         return Ok(false);
     }
     // It is the addressee who is to see it, also where the answer is the broker's.
@@ -294,8 +294,7 @@ fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)>
 }
 
 async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
-    let agent_messages = event.data.get("agent_messages").and_then(Value::as_u64).unwrap_or_default();
-    if !warns(&event.kind, agent_messages, Fixes::default()) {
+    if !warns(&event.kind) {
         return Ok(false);
     }
     let room = text(event, "room").and_then(|room| room.strip_prefix("discord:")?.parse().ok());
@@ -309,11 +308,10 @@ async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErr
     };
     let inside = shared.takes_part(channel).await;
     let crossing = text(event, "crossing").unwrap_or_default();
-    let posted = warnings(&event.kind, agent_messages, crossing, &what, inside, &shared.roster, Fixes::default());
-    for posting in &posted {
-        shared.outbox.send(&event.seq.to_string(), channel, posting, None).await;
-    }
-    Ok(!posted.is_empty())
+    let agent_messages = event.data.get("agent_messages").and_then(Value::as_u64).unwrap_or_default();
+    let Some(posting) = warning(agent_messages, crossing, &what, inside) else { return Ok(false) };
+    shared.outbox.send(&event.seq.to_string(), channel, &posting, None).await;
+    Ok(true)
 }
 
 /// What an agent or a human posted in a room that is a channel, but not there.

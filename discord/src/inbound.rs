@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use lastword_proto::header;
 use serde::{Deserialize, Serialize};
 
+use super::fix::{Fix, holds};
 use super::model::Post;
 use super::names::{Roster, reference};
 use super::runs::Run;
@@ -15,63 +16,6 @@ use super::settings::BotPolicy;
 
 /// What stands for a bot's post in which there are no words.
 const WORDLESS: &str = "(without words)";
-
-/// What can be taken out in the tests, to see that it is needed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fix {
-    /// Our own posts count, too, but for those that only show what the broker has counted.
-    OwnPostsCount,
-    /// What a policy keeps out is counted before.
-    CountedBeforePolicy,
-    /// What a list of trusted bots keeps out is counted before.
-    CountedBeforeTrust,
-    /// A human is heard without a mention, so that a limit that was reached is lifted.
-    HumansAreHeard,
-    /// Only what an allowed human says is a human's word.
-    OnlyWordsAreWords,
-    /// The list of humans is about humans.
-    ListsApart,
-    /// A mention is one in the text, and no reply's ping.
-    LiteralMentions,
-    /// The broker's warning, when it comes back, is neither counted nor delivered.
-    WarningsAreEchoes,
-    /// A warning is posted for the one fact that tells of it.
-    OneFactOneWarning,
-    /// The broker's bot warns, and nobody else.
-    BrokerWarns,
-    /// A notice makes nobody a participant: who replies to one asks nobody.
-    NoticesInvolveNobody,
-    /// Nothing is posted where the bridge takes no part.
-    OnlyWhereItTakesPart,
-    /// A thread is looked up under the id under which it was noted.
-    OneKey,
-    /// The numbers of a warning are the broker's.
-    NumbersOfTheBroker,
-    /// The parts of a long answer are one post.
-    PartsAreOnePost,
-    /// What was posted long ago asks nobody.
-    OldAsksNobody,
-}
-
-/// Which fixes hold: all of them, but in the tests.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Fixes {
-    #[cfg(test)]
-    pub(crate) off: Option<Fix>,
-}
-
-impl Fixes {
-    #[cfg_attr(not(test), expect(clippy::unused_self, reason = "every fix holds outside the tests"))]
-    pub(crate) fn has(self, fix: Fix) -> bool {
-        #[cfg(test)]
-        return self.off != Some(fix);
-        #[cfg(not(test))]
-        {
-            let _ = fix;
-            true
-        }
-    }
-}
 
 /// In whose name a call is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,13 +77,11 @@ pub(crate) struct Known<'a> {
     pub(crate) turn: Option<&'a str>,
     /// The request that waits for the author, and to whose post it replies.
     pub(crate) waiting: Option<&'a str>,
-    pub(crate) fixes: Fixes,
 }
 
 /// Whether a channel is one in which the bridge takes part, or a thread in one.
-pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>, fixes: Fixes) -> bool {
-    !fixes.has(Fix::OnlyWhereItTakesPart)
-        || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
+pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>) -> bool {
+    !holds(Fix::OnlyWhereItTakesPart) || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
 }
 
 /// Under which id a turn that was shown somewhere is noted, and looked up.
@@ -152,16 +94,15 @@ impl TurnPlace {
     }
 }
 
-/// That of the channel or thread itself, whether it is known in which channel the thread is or not: only who hears a post
-/// knows that.
-pub(crate) fn turn_place(channel: u64, parent: Option<u64>, fixes: Fixes) -> TurnPlace {
-    TurnPlace(if fixes.has(Fix::OneKey) { channel } else { parent.unwrap_or(channel) })
+/// Returns the key of a channel or thread: its own id, never its parent's, which only the reader of a post knows.
+pub(crate) const fn turn_place(channel: u64) -> TurnPlace {
+    TurnPlace(channel)
 }
 
 /// What a run of posts by one author means.
 pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
     let acts = meaning(run, known);
-    if known.old && known.fixes.has(Fix::OldAsksNobody) { outdated(acts) } else { acts }
+    if known.old && holds(Fix::OldAsksNobody) { outdated(acts) } else { acts }
 }
 
 /// What is left of what a post meant when it was read long after: its words are counted and can be read, and ask nobody.
@@ -203,7 +144,7 @@ fn meaning(run: &Run, known: &Known<'_>) -> Vec<Act> {
         return bot(run, post, known);
     }
     let said = post.is_said() && !post.is_empty();
-    if known.fixes.has(Fix::OnlyWordsAreWords) && !(said && known.human) {
+    if holds(Fix::OnlyWordsAreWords) && !(said && known.human) {
         return Vec::new();
     }
     human(run, post, known)
@@ -216,8 +157,8 @@ fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         return Vec::new();
     }
     let warning = known.echo && known.roster.get(post.author.id).is_none();
-    let ignored = if warning { known.fixes.has(Fix::WarningsAreEchoes) } else { known.echo };
-    if ignored || !post.is_written() || !known.fixes.has(Fix::OwnPostsCount) {
+    let ignored = if warning { holds(Fix::WarningsAreEchoes) } else { known.echo };
+    if ignored || !post.is_written() || !holds(Fix::OwnPostsCount) {
         return Vec::new();
     }
     vec![Act::Post { voice: Voice::Guest, body: words(run, known) }]
@@ -231,11 +172,11 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     let voice = agent.map_or(Voice::Guest, |agent| Voice::Agent(agent.clone()));
     let text = run.text();
     let plain = || Act::Post { voice: voice.clone(), body: words(run, known) };
-    if !known.fixes.has(Fix::ListsApart) && !known.human {
+    if !holds(Fix::ListsApart) && !known.human {
         return Vec::new();
     }
     let trusted = agent.is_some() && known.trusted;
-    if !trusted && !known.fixes.has(Fix::CountedBeforeTrust) {
+    if !trusted && !holds(Fix::CountedBeforeTrust) {
         return Vec::new();
     }
     if !looks_like_header(&text) {
@@ -259,10 +200,10 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
             vec![plain(), hint(post, None, text)]
         }
         Ok((header, _)) => {
-            if trusted && admitted(run, post, &header.to.to_string(), known) {
+            if trusted && admitted(run, &header.to.to_string(), known) {
                 return vec![Act::Submit { voice, text }];
             }
-            let counts = known.fixes.has(Fix::CountedBeforePolicy);
+            let counts = holds(Fix::CountedBeforePolicy);
             counts.then(plain).into_iter().collect()
         }
     }
@@ -275,14 +216,17 @@ fn words(run: &Run, known: &Known<'_>) -> String {
 }
 
 /// Whether the policy lets an envelope in.
-fn admitted(run: &Run, post: &Post, to: &str, known: &Known<'_>) -> bool {
+fn admitted(run: &Run, to: &str, known: &Known<'_>) -> bool {
     match known.policy {
         BotPolicy::Off => false,
         BotPolicy::All => true,
         BotPolicy::Mentions => {
             let user = known.roster.user_of(to);
-            let pinged = !known.fixes.has(Fix::LiteralMentions) && post.replies_to() == user && user.is_some();
-            user.is_some_and(|user| run.mentions(user)) || pinged
+            #[cfg(test)]
+            if super::naive::counts_as_mention(run, user) {
+                return true;
+            }
+            user.is_some_and(|user| run.mentions(user))
         }
     }
 }
@@ -297,12 +241,12 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
         };
     }
     let mut mentions = known.roster.mentioned(post);
-    let replied = || known.roster.replied(post.replies_to()?, known.fixes);
+    let replied = || known.roster.replied(post.replies_to()?);
     let involved = || known.thread.and_then(|thread| thread.agent.clone());
     if mentions.is_empty() {
         mentions.extend(replied().or_else(involved));
     }
-    if mentions.is_empty() && !known.fixes.has(Fix::HumansAreHeard) {
+    if mentions.is_empty() && !holds(Fix::HumansAreHeard) {
         return Vec::new();
     }
     let opens = known.thread.is_none() && !mentions.is_empty();
@@ -357,7 +301,6 @@ mod tests {
             thread: None,
             turn: None,
             waiting: None,
-            fixes: Fixes::default(),
         };
         change(&mut known);
         decide(&Run::of(post), &known)
@@ -394,7 +337,6 @@ mod tests {
                 thread: Some(&thread),
                 turn: None,
                 waiting: None,
-                fixes: Fixes::default(),
             };
             decide(&Run::of(post), &known)
         };
@@ -446,7 +388,7 @@ mod tests {
     fn a_mention_in_a_later_part_is_one() {
         let text = format!("[FROM:hive][TO:kilo][TYPE:REQUEST][REF:X-1][DEPTH:0] {}", "x".repeat(1_900));
         let mut run = Run::of(said(HIVE, &text));
-        run.go_on(said(HIVE, &format!("the end <@{KILO}>")), Fixes::default()).unwrap();
+        run.go_on(said(HIVE, &format!("the end <@{KILO}>"))).unwrap();
         let roster = roster();
         let known = Known {
             roster: &roster,
@@ -459,7 +401,6 @@ mod tests {
             thread: None,
             turn: None,
             waiting: None,
-            fixes: Fixes::default(),
         };
         assert!(matches!(decide(&run, &known).as_slice(), [Act::Submit { .. }]));
     }

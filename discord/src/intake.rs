@@ -17,7 +17,7 @@ use super::book::{Place, lost};
 use super::bridge::BridgeContext;
 use super::calls::{self, Call, Done, NextStep, call, doubles, refused};
 use super::early;
-use super::inbound::{Act, Fixes, Known, Voice, decide, outdated, turn_place};
+use super::inbound::{Act, Known, Voice, decide, outdated, turn_place};
 use super::model::{Post, first_id, moment};
 use super::names::{GUEST, hint_name, key, lineage, room, short};
 use super::outbound::Posting;
@@ -151,7 +151,7 @@ impl Intake {
         }
         let run = match self.tails.remove(&channel) {
             None => Run::of(post),
-            Some((mut run, _)) => match run.go_on(post, Fixes::default()) {
+            Some((mut run, _)) => match run.go_on(post) {
                 Ok(()) => run,
                 Err(post) => {
                     self.deal_with(&run).await?;
@@ -282,7 +282,6 @@ impl Intake {
             thread: thread.as_ref(),
             turn: turn.as_deref(),
             waiting: waiting.as_deref(),
-            fixes: Fixes::default(),
         };
         Ok(decide(run, &known))
     }
@@ -292,8 +291,7 @@ impl Intake {
         let Some(member) = self.shared.roster.get(post.author.id).filter(|member| !member.ours) else {
             return Ok(None);
         };
-        let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
-        let place = turn_place(post.channel, parent, Fixes::default());
+        let place = turn_place(post.channel);
         let taker = self.shared.takers.get(&member.agent);
         let mut turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
         if turn.is_none() && taker.is_some_and(|taker| taker.holds_any()) {

@@ -14,6 +14,7 @@ mod commands;
 mod den;
 mod early;
 mod event;
+mod fix;
 mod follow;
 mod foreign_bots;
 mod gateway;
@@ -21,6 +22,8 @@ mod inbound;
 mod intake;
 mod interactions;
 mod model;
+#[cfg(test)]
+mod naive;
 mod names;
 mod outbound;
 mod outbox;

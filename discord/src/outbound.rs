@@ -1,9 +1,9 @@
 //! How a message of the workspace is posted on Discord: by whom, in which words, in how many parts; without any I/O.
 
 use lastword_client::wire::StoredMessage;
-use lastword_proto::{Limits, MessageType};
+use lastword_proto::MessageType;
 
-use super::inbound::{Fix, Fixes};
+use super::fix::{Fix, holds};
 use super::names::Roster;
 use super::settings::HeaderStyle;
 use super::text::{MESSAGE_CHARS_MAX, split};
@@ -96,44 +96,23 @@ fn words(message: &StoredMessage) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join("\n")
 }
 
-/// Whether an event calls for a warning.
-pub(crate) fn warns(kind: &str, agent_messages: u64, fixes: Fixes) -> bool {
+/// Returns whether an event calls for a warning.
+pub(crate) fn warns(kind: &str) -> bool {
     kind == "warned"
-        || (kind == "heard" && !fixes.has(Fix::OneFactOneWarning) && agent_messages >= Limits::default().turns_soft_max)
 }
 
-/// The warning for which an event calls, by whom it is posted, and in which words; none for most, and none where the bridge
-/// takes no part.
-pub(crate) fn warnings(
-    kind: &str,
-    agent_messages: u64,
-    crossing: &str,
-    what: &str,
-    inside: bool,
-    roster: &Roster,
-    fixes: Fixes,
-) -> Vec<Posting> {
-    let kept_out = !inside && fixes.has(Fix::OnlyWhereItTakesPart);
-    if kept_out || !warns(kind, agent_messages, fixes) {
-        return Vec::new();
+/// Words the warning of a crossed limit; `None` outside of the bridge's channels.
+pub(crate) fn warning(agent_messages: u64, crossing: &str, what: &str, inside: bool) -> Option<Posting> {
+    if !inside && holds(Fix::OnlyWhereItTakesPart) {
+        return None;
     }
-    let posters = if fixes.has(Fix::BrokerWarns) {
-        vec![Poster::Broker]
-    } else {
-        roster.agents().map(|agent| Poster::Agent(agent.to_owned())).collect()
-    };
-    let text = warning(crossing, agent_messages, what, fixes);
-    posters.into_iter().map(|poster| Posting { poster, ..Posting::of_broker(text.clone()) }).collect()
-}
-
-fn warning(crossing: &str, agent_messages: u64, what: &str, fixes: Fixes) -> String {
-    let agent_messages = if fixes.has(Fix::NumbersOfTheBroker) { agent_messages } else { 1_000 };
     let rest = if crossing == "hard" {
         "it is stopped, and what waits is kept. A human's word here lifts it."
     } else {
         "no more of them are passed on until a human says something here."
     };
-    format!("⚠️ {agent_messages} messages of agents {what} since a human spoke: {rest}")
+    let text = format!("⚠️ {agent_messages} messages of agents {what} since a human spoke: {rest}");
+    Some(Posting::of_broker(text))
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::path::Path;
 use lastword_proto::fact::{Crossing, Fact};
 
 use super::den::{ANN, HIVE, KILO, LIMA, TestChannel};
-use super::inbound::Fixes;
 use super::outbound::Poster;
 
 /// Everybody answers what was said last by another, until nobody hears anything new; gives how much was said.
@@ -32,7 +31,7 @@ fn left_alone(den: &mut TestChannel) -> usize {
 
 #[test]
 fn twenty_messages_one_warning_and_silence_until_a_human_speaks() {
-    let mut den = TestChannel::new(Fixes::default());
+    let mut den = TestChannel::new();
     den.posts(ANN, "What do you think?");
     for round in 1..=3 {
         assert_eq!(left_alone(&mut den), 20, "round {round}");
@@ -46,7 +45,7 @@ fn twenty_messages_one_warning_and_silence_until_a_human_speaks() {
 
 #[test]
 fn whoever_goes_on_all_the_same_is_stopped_at_a_hundred_and_a_human_lifts_it() {
-    let mut den = TestChannel::new(Fixes::default());
+    let mut den = TestChannel::new();
     for n in 0..150 {
         den.posts(HIVE, &format!("still here, {n}"));
     }
@@ -65,7 +64,7 @@ fn whoever_goes_on_all_the_same_is_stopped_at_a_hundred_and_a_human_lifts_it() {
 
 #[test]
 fn the_table_of_the_tracker_is_as_written() {
-    let mut den = TestChannel::new(Fixes::default());
+    let mut den = TestChannel::new();
     let mut table =
         String::from("# turns since a human spoke: what becomes of the post, and what is posted beside it\n");
     let mut from = 1;

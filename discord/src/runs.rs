@@ -1,6 +1,7 @@
 //! Posts of one author that are one answer: Discord cuts at 2,000 characters, so a long one comes in parts.
 
-use super::inbound::{Fix, Fixes, looks_like_header};
+use super::fix::{Fix, holds};
+use super::inbound::looks_like_header;
 use super::model::Post;
 
 /// A part that another may follow is at least so long: nobody cuts earlier than this.
@@ -46,8 +47,8 @@ impl Run {
     }
 
     /// Adds the next part; gives it back where it is none.
-    pub(crate) fn go_on(&mut self, post: Post, fixes: Fixes) -> Result<(), Box<Post>> {
-        let Some(last) = self.0.last().filter(|_| fixes.has(Fix::PartsAreOnePost)) else { return Err(Box::new(post)) };
+    pub(crate) fn go_on(&mut self, post: Post) -> Result<(), Box<Post>> {
+        let Some(last) = self.0.last().filter(|_| holds(Fix::PartsAreOnePost)) else { return Err(Box::new(post)) };
         let same = last.channel == post.channel
             && last.author.id == post.author.id
             && last.webhook_id == post.webhook_id
@@ -82,10 +83,10 @@ mod tests {
         ];
         for (next, goes_on, why) in cases {
             let mut run = Run::of(post(1_000, 1, 5, true, &long));
-            assert_eq!(run.go_on(next, Fixes::default()).is_ok(), goes_on, "{why}");
+            assert_eq!(run.go_on(next).is_ok(), goes_on, "{why}");
         }
         let mut short = Run::of(post(1_000, 1, 5, true, "ok"));
-        assert!(short.go_on(post(1_001, 1, 5, true, "ok"), Fixes::default()).is_err(), "nobody cuts there");
+        assert!(short.go_on(post(1_001, 1, 5, true, "ok")).is_err(), "nobody cuts there");
         let human = Run::of(post(1_000, 1, 5, false, &long));
         assert!(!human.may_go_on(), "a human's posts are one each");
     }
@@ -94,7 +95,7 @@ mod tests {
     fn long_posts_without_end_are_no_one_answer() {
         let long = "x".repeat(PART_CHARS_MIN);
         let mut run = Run::of(post(0, 1, 5, true, &long));
-        let parts = (1..100).take_while(|n| run.go_on(post(*n, 1, 5, true, &long), Fixes::default()).is_ok()).count();
+        let parts = (1..100).take_while(|n| run.go_on(post(*n, 1, 5, true, &long)).is_ok()).count();
         assert_eq!(parts + 1, PARTS_MAX);
     }
 }

@@ -3,7 +3,8 @@
 use lastword_proto::fact::Fact;
 
 use super::den::{ANN, BOB, BROKER, DEN, HIVE, KILO, OUTSIDE, STRANGER, THREAD, TestChannel};
-use super::inbound::{Act, Fix, Fixes, Thread};
+use super::fix::{Fix, without};
+use super::inbound::{Act, Thread};
 use super::model::tests::reply_to;
 use super::names::key;
 use super::outbound::Poster;
@@ -11,17 +12,17 @@ use super::runs::Run;
 use super::settings::BotPolicy;
 
 /// It holds, and does not without the fix.
-fn needs(fix: Fix, holds: impl Fn(Fixes) -> bool) {
-    assert!(holds(Fixes::default()), "it does not hold with the fix");
-    assert!(!holds(Fixes { off: Some(fix) }), "it holds without {fix:?}, too");
+fn needs(fix: Fix, holds: impl Fn() -> bool) {
+    assert!(holds(), "it does not hold with the fix");
+    assert!(!without(fix, holds), "it holds without {fix:?}, too");
 }
 
 const ENVELOPE: &str = "[FROM:hive][TO:kilo][TYPE:INFO][REF:X-1][DEPTH:0] once more";
 
 #[test]
 fn bug_466_own_posts_count_in_an_alternation() {
-    needs(Fix::OwnPostsCount, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OwnPostsCount, || {
+        let mut den = TestChannel::new();
         for n in 0..12 {
             // Another program posts with the token of one of ours.
             den.posts(KILO, &format!("ping {n}"));
@@ -33,8 +34,8 @@ fn bug_466_own_posts_count_in_an_alternation() {
 
 #[test]
 fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
-    needs(Fix::HumansAreHeard, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::HumansAreHeard, || {
+        let mut den = TestChannel::new();
         for n in 0..105 {
             den.posts(HIVE, &format!("message {n}"));
         }
@@ -46,8 +47,8 @@ fn bug_473_a_human_word_unlocks_what_the_hard_limit_locked() {
 
 #[test]
 fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
-    needs(Fix::HumansAreHeard, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::HumansAreHeard, || {
+        let mut den = TestChannel::new();
         den.thread = Some(Thread { reference: "X-1".into(), agent: None });
         for _ in 0..105 {
             // Slow enough for the windows of a pair (G1) and of refusals (G2), behind which nothing counts.
@@ -66,8 +67,8 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
 
 #[test]
 fn bug_481_what_a_policy_keeps_out_is_counted_before() {
-    needs(Fix::CountedBeforePolicy, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::CountedBeforePolicy, || {
+        let mut den = TestChannel::new();
         den.policy = BotPolicy::Off;
         (0..20).for_each(|_| drop(den.posts(HIVE, ENVELOPE)));
         den.turns() == 20 && den.warned.len() == 1
@@ -76,8 +77,8 @@ fn bug_481_what_a_policy_keeps_out_is_counted_before() {
 
 #[test]
 fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
-    needs(Fix::CountedBeforeTrust, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::CountedBeforeTrust, || {
+        let mut den = TestChannel::new();
         den.trusted = [KILO].into();
         for n in 0..10 {
             den.posts(HIVE, &format!("ping {n}"));
@@ -89,13 +90,13 @@ fn bug_483_what_a_list_of_trusted_bots_keeps_out_is_counted_before() {
 
 #[test]
 fn bug_484_there_is_one_warning_and_not_one_a_message() {
-    needs(Fix::OneFactOneWarning, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OneFactOneWarning, || {
+        let mut den = TestChannel::new();
         (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         den.warned.len() == 1
     });
-    needs(Fix::WarningsAreEchoes, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::WarningsAreEchoes, || {
+        let mut den = TestChannel::new();
         (0..30).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         den.turns() == 30
     });
@@ -103,8 +104,8 @@ fn bug_484_there_is_one_warning_and_not_one_a_message() {
 
 #[test]
 fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
-    needs(Fix::OnlyWordsAreWords, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OnlyWordsAreWords, || {
+        let mut den = TestChannel::new();
         for round in 0..4 {
             (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {round} {n}"))));
             // A pin, a join, "thread created", an empty post, and somebody else.
@@ -122,14 +123,14 @@ fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
 
 #[test]
 fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
-    needs(Fix::OnlyWhereItTakesPart, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OnlyWhereItTakesPart, || {
+        let mut den = TestChannel::new();
         (0..25).for_each(|n| drop(den.hear_as(HIVE, OUTSIDE, &format!("message {n}"), false)));
         den.warned.is_empty()
     });
     // The room of such a channel may be there all the same, and its limit is crossed without a post on Discord.
-    needs(Fix::OnlyWhereItTakesPart, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OnlyWhereItTakesPart, || {
+        let mut den = TestChannel::new();
         (0..25).for_each(|n| den.says_in_room("kilo", OUTSIDE, &format!("message {n}")));
         den.facts.iter().any(|fact| matches!(fact, Fact::Warned { .. })) && den.warned.is_empty()
     });
@@ -137,8 +138,8 @@ fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
 
 #[test]
 fn bug_530_the_brokers_bot_warns_and_no_other() {
-    needs(Fix::BrokerWarns, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::BrokerWarns, || {
+        let mut den = TestChannel::new();
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         matches!(den.warned.as_slice(), [(Poster::Broker, DEN, _)])
     });
@@ -146,8 +147,8 @@ fn bug_530_the_brokers_bot_warns_and_no_other() {
 
 #[test]
 fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
-    needs(Fix::OneKey, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OneKey, || {
+        let mut den = TestChannel::new();
         den.shows_turn("hive", THREAD, "turn-1");
         let acts = den.hear_as(HIVE, THREAD, "done", false);
         matches!(acts.as_slice(), [Act::Finish { turn, .. }] if turn == "turn-1")
@@ -156,8 +157,8 @@ fn bug_556_a_turn_is_looked_up_under_the_id_under_which_it_was_noted() {
 
 #[test]
 fn bug_604_the_list_of_humans_keeps_no_bot_out() {
-    needs(Fix::ListsApart, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::ListsApart, || {
+        let mut den = TestChannel::new();
         den.posts(HIVE, "hello");
         den.admitted("hive") == 1
     });
@@ -165,8 +166,8 @@ fn bug_604_the_list_of_humans_keeps_no_bot_out() {
 
 #[test]
 fn bug_727_a_notice_makes_nobody_a_participant() {
-    needs(Fix::NoticesInvolveNobody, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::NoticesInvolveNobody, || {
+        let mut den = TestChannel::new();
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let answer = den.draft(ANN, "thanks for the warning");
         let acts = den.hear(&Run::of(reply_to(answer, BROKER)), false);
@@ -176,8 +177,8 @@ fn bug_727_a_notice_makes_nobody_a_participant() {
 
 #[test]
 fn bug_843_a_warning_says_the_number_that_holds() {
-    needs(Fix::NumbersOfTheBroker, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::NumbersOfTheBroker, || {
+        let mut den = TestChannel::new();
         (0..100).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let numbers =
             [lastword_proto::Limits::default().turns_soft_max, lastword_proto::Limits::default().turns_hard_max];
@@ -191,8 +192,8 @@ fn bug_843_a_warning_says_the_number_that_holds() {
 
 #[test]
 fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
-    needs(Fix::LiteralMentions, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::LiteralMentions, || {
+        let mut den = TestChannel::new();
         den.policy = BotPolicy::Mentions;
         let answer = den.draft(HIVE, ENVELOPE);
         let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
@@ -202,8 +203,8 @@ fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
 
 #[test]
 fn what_was_posted_long_ago_asks_nobody_and_counts() {
-    needs(Fix::OldAsksNobody, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::OldAsksNobody, || {
+        let mut den = TestChannel::new();
         den.old = true;
         den.posts(ANN, &format!("<@{KILO}> deploy"));
         den.posts(HIVE, ENVELOPE);
@@ -214,13 +215,13 @@ fn what_was_posted_long_ago_asks_nobody_and_counts() {
 
 #[test]
 fn a_long_answer_in_parts_counts_once() {
-    needs(Fix::PartsAreOnePost, |fixes| {
-        let mut den = TestChannel::new(fixes);
+    needs(Fix::PartsAreOnePost, || {
+        let mut den = TestChannel::new();
         let long = "x".repeat(1_900);
         let mut run = Run::of(den.draft(HIVE, &long));
         for part in [long.as_str(), "the end"] {
             let next = den.draft(HIVE, part);
-            if let Err(next) = run.go_on(next, fixes) {
+            if let Err(next) = run.go_on(next) {
                 den.hear(&std::mem::replace(&mut run, Run::of(*next)), false);
             }
         }
@@ -231,7 +232,7 @@ fn a_long_answer_in_parts_counts_once() {
 
 #[test]
 fn a_post_that_comes_twice_is_one() {
-    let mut den = TestChannel::new(Fixes::default());
+    let mut den = TestChannel::new();
     let post = den.draft(HIVE, "hello");
     (0..3).for_each(|_| drop(den.hear(&Run::of(post.clone()), false)));
     assert_eq!((den.turns(), den.admitted("hive")), (1, 1));
