@@ -1,4 +1,4 @@
-//! What a runner tells whoever watches it.
+//! The events of a runner, for whoever prints or logs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,126 +6,126 @@ use std::sync::Arc;
 use lastword_client::Connection;
 use serde::Serialize;
 
-/// Something that happened, for a program as JSON and for a person by its `Display`.
+/// Something that happened: JSON for programs, `Display` for people.
 ///
-/// Texts of agents in it are as they came: whoever prints them escapes them.
+/// Texts of agents are unescaped; escape them before printing. `turn` is the id of a turn (`T-12`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// The runner takes deliveries from now on.
     Ready {
-        /// The server.
+        /// The broker's address.
         url: String,
-        /// What runs the agent.
+        /// The driver: `command` or `acp`.
         driver: &'static str,
     },
-    /// The agent's process was started and speaks the protocol.
+    /// The agent's process started and speaks the protocol.
     AgentStarted {
-        /// Its process.
+        /// Its process id.
         pid: u32,
-        /// How it calls itself, where it does.
+        /// The name and version that it reports, if any.
         name: Option<String>,
     },
     /// The agent's process ended.
     AgentEnded {
-        /// How.
+        /// Its exit status or the error, as a sentence part.
         reason: String,
-        /// Its next start comes no sooner, in ms.
+        /// Least pause before the next start, in ms.
         restart_in_ms: u64,
     },
-    /// A delivery was taken, and its run begins.
+    /// The runner took a delivery and starts its run.
     Taken {
-        /// The turn.
+        /// The turn that the delivery opened.
         turn: String,
         /// The attempt, from 1.
         attempt: u32,
-        /// Who sent it.
+        /// The sender's name.
         from: String,
-        /// The conversation.
+        /// The conversation's REF.
         #[serde(rename = "ref")]
         reference: String,
-        /// The request.
+        /// The request id; `None` for a message that asks for no answer.
         request_id: Option<String>,
     },
-    /// The agent goes on in an earlier session, or in a new one.
+    /// An ACP agent has a session for the run.
     Session {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
-        /// `new`, `kept` or `loaded`.
+        /// `new`, `kept` (still open in the process) or `loaded` (resumed by its id).
         how: &'static str,
     },
-    /// The agent said what it is doing.
+    /// The agent reported progress.
     Progress {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
-        /// What.
+        /// The agent's own words, cut to one line.
         note: String,
     },
-    /// The agent wants to make a call, which is held.
+    /// The agent asked to call a tool, and the call is held for a decision.
     ApprovalAsked {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
-        /// The approval.
+        /// The approval's id, for `lastword approve`.
         approval: String,
-        /// The tool.
+        /// The tool's name.
         tool: String,
     },
-    /// The agent was told whether it may.
+    /// A held call was decided, or its approval expired.
     ApprovalAnswered {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
-        /// The tool.
+        /// The tool's name.
         tool: String,
-        /// Whether it may, this once.
+        /// Whether the agent may make this call, once.
         allowed: bool,
-        /// Why not.
+        /// The reason of a rejection, if one was given.
         reason: Option<String>,
     },
-    /// The turn was finished.
+    /// The broker recorded the end of the turn.
     Finished {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
         /// `completed`, `waiting`, `failed`, `rejected` or `partial`.
         status: &'static str,
-        /// The RESPONSE, once the request is settled.
+        /// The id of the RESPONSE, if the turn settled its request.
         answer: Option<String>,
-        /// Why it failed.
+        /// The reason of a failure.
         reason: Option<String>,
     },
-    /// The turn ended without us, and its run was ended.
+    /// The broker ended the turn; the runner ended its run.
     Withdrawn {
-        /// The turn.
+        /// The turn of the run.
         turn: String,
-        /// Why.
+        /// The broker's reason: a cancel, a stop, a lease that expired.
         reason: &'static str,
     },
-    /// The answer came when the turn was lost: it is recorded and shown as late.
+    /// The answer came after the turn's end; the broker records and shows it as late.
     Late {
-        /// The turn.
+        /// The turn that had ended.
         turn: String,
     },
-    /// The broker would not have the answer.
+    /// The broker refused the answer for good.
     Unanswered {
-        /// The turn.
+        /// The turn, which stays open until its lease expires.
         turn: String,
-        /// Why.
+        /// The refusal.
         reason: String,
     },
-    /// The broker does not answer, or not with work; the runner tries on.
+    /// A call to the broker failed and is retried.
     Waiting {
-        /// Why.
+        /// The error, with the hint of a refusal.
         reason: String,
     },
     /// The broker answers again.
     Connected,
-    /// The runner takes no more, and waits for the turns that are open.
+    /// The runner takes no more deliveries and waits for open turns.
     Stopping {
-        /// How many.
+        /// The number of open turns.
         turns: usize,
     },
-    /// Something to be mended.
+    /// Something that an operator should fix; the runner continues.
     Warning {
-        /// What.
+        /// A sentence for that operator.
         message: String,
     },
 }
@@ -180,14 +180,14 @@ impl fmt::Display for Event {
     }
 }
 
-/// Where events go.
+/// The destination of a runner's events.
 #[derive(Clone)]
 pub struct EventSink(Arc<dyn Fn(&Event) + Send + Sync>);
 
 impl EventSink {
-    /// Each event is given to `tell`.
-    pub fn new(tell: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    /// Passes each event to `receive`.
+    pub fn new(receive: impl Fn(&Event) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(receive))
     }
 
     pub(crate) fn emit(&self, event: &Event) {

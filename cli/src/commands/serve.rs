@@ -9,7 +9,10 @@ use lastword_server::clock::Source;
 use lastword_server::{BrokerFailure, Config, Server, StartError, reachable};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound};
 use crate::failure::Failure;
@@ -81,16 +84,16 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
 
 /// Logs go to standard error, so that the first line on standard output says where it listens.
 pub(super) fn log_to_stderr(out: &Out) {
-    let mut filter = EnvFilter::try_from_env("LASTWORD_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    // The library of the MCP edge tells whole messages, with what others sent and turn tokens, and errors of whoever
-    // hangs up. That of the bridge to Discord tells the paths of its calls, in which is what lets one answer a command.
-    for library in ["rmcp=off", "twilight_http=off", "twilight_http_ratelimiting=off"] {
-        if let Ok(quiet) = library.parse() {
-            filter = filter.add_directive(quiet);
-        }
+    let wanted = crate::config::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
+    let mut filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
+    // `rmcp` logs whole messages with their turn tokens. The Discord libraries log paths that hold the token of an
+    // interaction.
+    for library in ["rmcp", "twilight_http", "twilight_http_ratelimiting"] {
+        filter = filter.with_target(library, LevelFilter::OFF);
     }
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
-    if out.is_json() { log.json().init() } else { log.init() }
+    let log = tracing_subscriber::registry().with(filter);
+    let lines = fmt::layer().with_writer(io::stderr);
+    if out.is_json() { log.with(lines.json()).init() } else { log.with(lines).init() }
 }
 
 async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), Failure> {
