@@ -29,6 +29,8 @@ mod send;
 mod settle;
 mod take;
 mod tick;
+#[cfg(feature = "rules-off")]
+mod without;
 
 /// The broker as a pure machine. Give it inputs and the time; append what it says, then do what it says.
 #[derive(Clone, Debug, Default)]
@@ -311,12 +313,11 @@ impl Step<'_> {
     }
 
     fn authenticate(&self, by: Principal) -> Result<(), Refusal> {
-        let named = || self.state().live(self.state().name_of(by.agent())).is_some();
-        if self.state().recognizes(by) || (!self.rule(Rule::Incarnations) && named()) {
-            Ok(())
-        } else {
-            Err(Code::Unauthenticated.into())
+        #[cfg(feature = "rules-off")]
+        if self.naive_proof(by) {
+            return Ok(());
         }
+        if self.state().recognizes(by) { Ok(()) } else { Err(Code::Unauthenticated.into()) }
     }
 
     /// A human who may do what this role may (H7).
