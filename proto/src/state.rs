@@ -42,6 +42,7 @@ pub use schedules::Scheduled;
 pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
 pub use timers::{Timer, Timers};
+use work::AskedCall;
 pub use work::*;
 pub use workspace::*;
 

@@ -1,44 +1,39 @@
 //! The fold of what a human gives more, and of the limits that a task met (D2, H6).
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
-)]
 
-use super::fold::misdirected;
 use super::{Closed, Incident, IncidentOn, State};
-use crate::fact::{Extension, Fact, Met};
-use crate::ids::{ConvId, GrantId, TaskId, Time};
+use crate::fact::{Extension, Met};
+use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    pub(super) fn fold_lifts(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::IncidentNoted { incident, agent, code, limit, current } => {
-                self.minted.incident = incident.0;
-                let on = IncidentOn::Agent(*agent);
-                let noted = Incident { on, code: *code, limit: *limit, current: *current, at, lifted: None };
-                self.incidents.insert(*incident, noted);
-                self.closed.push_back((at, Closed::Incident(*incident)));
-                self.agent_noted(at, *agent, *code);
-                self.notice_humans(at);
-            }
-            Fact::GrantAged { grant: id, .. } => {
-                let Some(grant) = self.grants.get_mut(id) else { return };
-                grant.clock_warned = true;
-                let giver = grant.giver;
-                let human = if self.agents[giver.0 as usize].is_human() { giver } else { self.any_human() };
-                self.arm_grant(*id);
-                self.notice(at, human);
-            }
-            Fact::RoundsGranted { grant, task, conv, rounds, .. } => self.rounds(at, *grant, *task, *conv, *rounds),
-            Fact::RequestsGranted { task, requests, .. } => self.more_requests(*task, *requests),
-            _ => misdirected(fact),
-        }
+    pub(super) fn incident_noted(
+        &mut self,
+        at: Time,
+        id: IncidentId,
+        agent: AgentId,
+        code: Code,
+        (limit, current): (u64, u64),
+    ) {
+        self.minted.incident = id.0;
+        let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };
+        self.incidents.insert(id, noted);
+        self.closed.push_back((at, Closed::Incident(id)));
+        self.agent_noted(at, agent, code);
+        self.notice_humans(at);
+    }
+
+    pub(super) fn grant_aged(&mut self, at: Time, id: GrantId) {
+        let Some(grant) = self.grants.get_mut(&id) else { return };
+        grant.clock_warned = true;
+        let giver = grant.giver;
+        let human = if self.agents[giver.0 as usize].is_human() { giver } else { self.any_human() };
+        self.arm_grant(id);
+        self.notice(at, human);
     }
 
     /// More rounds: the conversation may go deeper, and the grant has the messages, turns and requests for it (D2).
-    fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
+    pub(super) fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
             let deeper = u8::try_from(rounds.saturating_mul(2)).unwrap_or(u8::MAX);
             conv.depth_more = conv.depth_more.saturating_add(deeper);

@@ -1,23 +1,27 @@
 //! The fold of what humans and resources are about: escalations, approvals, claims, rooms.
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
-)]
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use super::fold::misdirected;
 use super::{
-    Approval, ApprovalState, Claim, Closed, Conversation, Escalation, EscalationState, Few, Known, Lifts, Opt, Room,
-    RootLine, State, Timer,
+    Approval, ApprovalState, AskedCall, Claim, Closed, Conversation, Escalation, EscalationState, Few, Known, Lifts,
+    Opt, Room, RootLine, State, Timer,
 };
-use crate::fact::{Decision, EscalationCause, Fact, SYSTEM};
-use crate::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, Seq, Time};
+use crate::envelope::JsonText;
+use crate::fact::{Decision, Digest, EscalationCause, Key, Lift, Met, SYSTEM};
+use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, HOUR_MS, RoomId, Seq, TaskId, Time};
+use crate::names::Ref;
+use crate::policy::ApprovalRule;
 
 impl State {
-    pub(super) fn conversation_opened(&mut self, at: Time, fact: &Fact) {
-        let Fact::ConversationOpened { conv: id, reference, parent, opener } = fact else { return misdirected(fact) };
+    pub(super) fn conversation_opened(
+        &mut self,
+        at: Time,
+        id: ConvId,
+        reference: &Ref,
+        parent: Option<ConvId>,
+        opener: AgentId,
+    ) {
         self.minted.conv = id.0;
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
@@ -28,89 +32,97 @@ impl State {
         }
         self.refs.insert(reference.as_str(), id.0);
         self.count_prefixes(reference.as_str(), true);
-        self.closed.push_back((at, Closed::Conversation(*id)));
-        self.conversations.insert(*id, Conversation::new(at, reference.clone(), *parent, *opener));
+        self.closed.push_back((at, Closed::Conversation(id)));
+        self.conversations.insert(id, Conversation::new(at, reference.clone(), parent, opener));
     }
 
-    pub(super) fn root_started(&mut self, at: Time, fact: &Fact) {
-        let Fact::RootStarted { task, agent, conv, grant, received } = fact else { return misdirected(fact) };
+    pub(super) fn root_started(
+        &mut self,
+        at: Time,
+        task: TaskId,
+        agent: AgentId,
+        conv: ConvId,
+        grant: GrantId,
+        received: Option<u8>,
+    ) {
         self.minted.task = task.0;
         let roots = &mut self.agents[agent.0 as usize].roots;
         let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
         roots.drain(..over);
         roots.push(at);
-        if let Some(conv) = self.conversations.get_mut(conv) {
-            conv.root = Some(RootLine { agent: *agent, task: *task, received: *received });
+        if let Some(conv) = self.conversations.get_mut(&conv) {
+            conv.root = Some(RootLine { agent, task, received });
         }
-        self.insert_root(at, *task, *agent, *conv, *grant, *received);
+        self.insert_root(at, task, agent, conv, grant, received);
     }
 
-    pub(super) fn fold_escalation(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::EscalationOpened { escalation, task, agent, conv, cause, .. } => {
-                self.minted.escalation = escalation.0;
-                let asked = Escalation {
-                    task: *task,
-                    agent: *agent,
-                    conv: *conv,
-                    cause: *cause,
-                    asked: self.seq,
-                    at,
-                    state: EscalationState::Open,
-                    by: None,
-                    answer: None,
-                    expires_at: Opt::none(),
-                    lifts: None,
-                };
-                self.escalations.insert(*escalation, asked);
-                self.arm_escalation(*escalation);
-                let human = self.human_for(*task);
-                self.notice(at, human);
-                if *cause == EscalationCause::TimedOut {
-                    self.closed.push_back((at, Closed::Escalation(*escalation)));
-                }
-                // What the broker tells of by itself is nothing that an agent wrote (G1).
-                if *cause == EscalationCause::Asked {
-                    self.charge_sender(at, *agent, *agent);
-                    self.agents[agent.0 as usize].escalations_open += 1;
-                }
-                let waits = task.filter(|_| *cause == EscalationCause::Asked);
-                if let Some(waiting) = waits.and_then(|t| self.tasks.get_mut(&t)) {
-                    waiting.escalations.push(*escalation);
-                    waiting.rare.get_or_insert_default().questions += 1;
-                    let grant = waiting.grant;
-                    self.human_wait(at, grant, true);
-                }
-            }
-            Fact::EscalationKeyed { escalation, agent, key } => {
-                let (sender, fingerprint) = (*agent, Some(key.fingerprint));
-                let known =
-                    Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(*escalation) };
-                self.keys.choose(key.id.clone(), known);
-                self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
-            }
-            Fact::EscalationNoted { escalation, by, .. } => {
-                let answer = self.seq;
-                if let Some(agent) =
-                    self.end_escalation(at, *escalation, EscalationState::Answered, Some((*by, answer)))
-                {
-                    self.notice(at, agent);
-                }
-            }
-            Fact::EscalationLifts { escalation, met, lifts } => {
-                if let Some(known) = self.escalations.get_mut(escalation) {
-                    known.lifts = Some(Box::new(Lifts { met: met.clone(), lifts: lifts.clone(), chosen: None }));
-                }
-            }
-            Fact::LiftChosen { escalation, lift, .. } => {
-                if let Some(lifts) = self.escalations.get_mut(escalation).and_then(|e| e.lifts.as_mut()) {
-                    lifts.chosen = Some(*lift);
-                }
-            }
-            Fact::EscalationExpired { escalation } => {
-                self.end_escalation(at, *escalation, EscalationState::Expired, None);
-            }
-            _ => misdirected(fact),
+    pub(super) fn escalation_opened(
+        &mut self,
+        at: Time,
+        id: EscalationId,
+        task: Option<TaskId>,
+        agent: AgentId,
+        conv: ConvId,
+        cause: EscalationCause,
+    ) {
+        self.minted.escalation = id.0;
+        let asked = Escalation {
+            task,
+            agent,
+            conv,
+            cause,
+            asked: self.seq,
+            at,
+            state: EscalationState::Open,
+            by: None,
+            answer: None,
+            expires_at: Opt::none(),
+            lifts: None,
+        };
+        self.escalations.insert(id, asked);
+        self.arm_escalation(id);
+        let human = self.human_for(task);
+        self.notice(at, human);
+        if cause == EscalationCause::TimedOut {
+            self.closed.push_back((at, Closed::Escalation(id)));
+        }
+        // What the broker tells of by itself is nothing that an agent wrote (G1).
+        if cause == EscalationCause::Asked {
+            self.charge_sender(at, agent, agent);
+            self.agents[agent.0 as usize].escalations_open += 1;
+        }
+        let waits = task.filter(|_| cause == EscalationCause::Asked);
+        if let Some(waiting) = waits.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.escalations.push(id);
+            waiting.rare.get_or_insert_default().questions += 1;
+            let grant = waiting.grant;
+            self.human_wait(at, grant, true);
+        }
+    }
+
+    pub(super) fn escalation_keyed(&mut self, at: Time, id: EscalationId, sender: AgentId, key: &Key) {
+        let fingerprint = Some(key.fingerprint);
+        let known = Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(id) };
+        self.keys.choose(key.id.clone(), known);
+        self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
+    }
+
+    pub(super) fn escalation_noted(&mut self, at: Time, id: EscalationId, by: AgentId) {
+        let answer = Some((by, self.seq));
+        if let Some(agent) = self.end_escalation(at, id, EscalationState::Answered, answer) {
+            self.notice(at, agent);
+        }
+    }
+
+    pub(super) fn escalation_lifts(&mut self, id: EscalationId, met: &Met, lifts: &[Lift]) {
+        if let Some(known) = self.escalations.get_mut(&id) {
+            known.lifts = Some(Box::new(Lifts { met: met.clone(), lifts: lifts.to_vec(), chosen: None }));
+        }
+    }
+
+    pub(super) fn lift_chosen(&mut self, id: EscalationId, lift: u32) {
+        if let Some(lifts) = self.escalations.get_mut(&id).and_then(|e| e.lifts.as_mut()) {
+            lifts.chosen = Some(lift);
         }
     }
 
@@ -153,62 +165,75 @@ impl State {
         Some(agent)
     }
 
-    pub(super) fn fold_approval(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::ApprovalAsked { approval, task, agent, expires_at, .. } => {
-                self.minted.approval = approval.0;
-                self.timers.insert(*expires_at, Timer::Approval(*approval));
-                self.agents[agent.0 as usize].approvals_open += 1;
-                self.charge_sender(at, *agent, *agent);
-                if let Some(asked) = Approval::asked(at, fact) {
-                    self.approvals.insert(*approval, asked);
-                }
-                if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
-                    waiting.approvals.push(*approval);
-                    waiting.rare.get_or_insert_default().questions += 1;
-                    let grant = waiting.grant;
-                    self.human_wait(at, grant, true);
-                }
-            }
-            Fact::ApprovalRuled { approval, rule } => {
-                if let Some(approval) = self.approvals.get_mut(approval) {
-                    approval.rule = Some(rule.clone());
-                }
-            }
-            Fact::ApprovalDecided { approval: id, by, decision, comment, edited } => {
-                self.end_approval(at, *id, decided_state(*decision));
-                let Some(approval) = self.approvals.get_mut(id) else { return };
-                approval.decided_at = at.into();
-                approval.decision = Some(*decision);
-                approval.by = *by;
-                approval.comment.clone_from(comment);
-                if let Some((arguments, digest)) = edited {
-                    approval.arguments.clone_from(arguments);
-                    approval.digest = *digest;
-                }
-                if *by == Some(SYSTEM) {
-                    // The policy decided, and the reply to the asking says so.
-                    return;
-                }
-                let (agent, task) = (approval.agent, approval.task);
-                let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);
-                let seq = self.seq;
-                if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
-                    turn.decided = seq.into();
-                }
-                self.notice(at, agent);
-            }
-            Fact::ApprovalOffered { to, .. } => {
-                for agent in to {
-                    self.notice(at, *agent);
-                }
-            }
-            Fact::ApprovalUsed { approval } => {
-                if let Some(approval) = self.approvals.get_mut(approval) {
-                    approval.state = ApprovalState::Used;
-                }
-            }
-            _ => misdirected(fact),
+    pub(super) fn approval_asked(
+        &mut self,
+        at: Time,
+        id: ApprovalId,
+        task: Option<TaskId>,
+        agent: AgentId,
+        call: AskedCall,
+        expires_at: Time,
+    ) {
+        self.minted.approval = id.0;
+        self.timers.insert(expires_at, Timer::Approval(id));
+        self.agents[agent.0 as usize].approvals_open += 1;
+        self.charge_sender(at, agent, agent);
+        self.approvals.insert(id, Approval::asked(task, agent, call, (at, expires_at)));
+        if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.approvals.push(id);
+            waiting.rare.get_or_insert_default().questions += 1;
+            let grant = waiting.grant;
+            self.human_wait(at, grant, true);
+        }
+    }
+
+    pub(super) fn approval_ruled(&mut self, id: ApprovalId, rule: &ApprovalRule) {
+        if let Some(approval) = self.approvals.get_mut(&id) {
+            approval.rule = Some(Box::new(rule.clone()));
+        }
+    }
+
+    pub(super) fn approval_decided(
+        &mut self,
+        at: Time,
+        id: ApprovalId,
+        by: Option<AgentId>,
+        decision: Decision,
+        comment: Option<&str>,
+        edited: Option<&(JsonText, Digest)>,
+    ) {
+        self.end_approval(at, id, decided_state(decision));
+        let Some(approval) = self.approvals.get_mut(&id) else { return };
+        approval.decided_at = at.into();
+        approval.decision = Some(decision);
+        approval.by = by;
+        approval.comment = comment.map(Box::from);
+        if let Some((arguments, digest)) = edited {
+            approval.arguments.clone_from(arguments);
+            approval.digest = *digest;
+        }
+        if by == Some(SYSTEM) {
+            // The policy decided, and the reply to the asking says so.
+            return;
+        }
+        let (agent, task) = (approval.agent, approval.task);
+        let turn = task.and_then(|t| self.tasks.get(&t)).and_then(super::Task::turn);
+        let seq = self.seq;
+        if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
+            turn.decided = seq.into();
+        }
+        self.notice(at, agent);
+    }
+
+    pub(super) fn approval_offered(&mut self, at: Time, to: &[AgentId]) {
+        for agent in to {
+            self.notice(at, *agent);
+        }
+    }
+
+    pub(super) fn approval_used(&mut self, id: ApprovalId) {
+        if let Some(approval) = self.approvals.get_mut(&id) {
+            approval.state = ApprovalState::Used;
         }
     }
 
@@ -253,70 +278,50 @@ impl State {
         self.refresh_grant(at, id);
     }
 
-    pub(super) fn fold_claim(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::Claimed { claim, agent, task, resource, mode, expires_at } => {
-                self.minted.claim = claim.0;
-                self.timers.insert(*expires_at, Timer::Claim(*claim));
-                self.agents[agent.0 as usize].claims += 1;
-                self.charge_sender(at, *agent, *agent);
-                let resource = resource.clone();
-                let held = Claim { agent: *agent, task: *task, resource, mode: *mode, expires_at: *expires_at };
-                self.claims.insert(*claim, held);
-            }
-            Fact::Released { claim: id } => {
-                if let Some(claim) = self.claims.remove(id) {
-                    self.timers.remove(claim.expires_at, Timer::Claim(*id));
-                    let count = &mut self.agents[claim.agent.0 as usize].claims;
-                    *count = count.saturating_sub(1);
-                }
-            }
-            _ => misdirected(fact),
+    pub(super) fn claimed(&mut self, at: Time, id: ClaimId, claim: Claim) {
+        self.minted.claim = id.0;
+        self.timers.insert(claim.expires_at, Timer::Claim(id));
+        self.agents[claim.agent.0 as usize].claims += 1;
+        self.charge_sender(at, claim.agent, claim.agent);
+        self.claims.insert(id, claim);
+    }
+
+    pub(super) fn released(&mut self, id: ClaimId) {
+        if let Some(claim) = self.claims.remove(&id) {
+            self.timers.remove(claim.expires_at, Timer::Claim(id));
+            let count = &mut self.agents[claim.agent.0 as usize].claims;
+            *count = count.saturating_sub(1);
         }
     }
 
-    pub(super) fn fold_room(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::RoomOpened { room, name, members } => {
-                self.minted.room = self.minted.room.max(room.0);
-                self.room_names.insert(name.clone(), *room);
-                let members = members.clone();
-                let old = self.rooms.remove(room);
-                let (turns, latched, messages) =
-                    old.map_or((0, false, 0), |r| (r.agent_messages, r.latched, r.messages));
-                self.rooms
-                    .insert(*room, Room { name: name.clone(), members, agent_messages: turns, latched, messages });
-            }
-            Fact::Posted { room, from, .. } => {
-                let human = self.agents[from.0 as usize].is_heard();
-                self.charge_sender(at, *from, *from);
-                if let Some(room) = self.rooms.get_mut(room) {
-                    room.messages += 1;
-                    room.agent_messages = if human { 0 } else { room.agent_messages };
-                }
-            }
-            Fact::PostKeyed { agent, key, admitted, .. } => {
-                let admitted = admitted.then(|| Seq(self.seq.0 + 1));
-                let messages = Few::from_slice(admitted.as_slice());
-                let known = Known {
-                    sender: *agent,
-                    fingerprint: Some(key.fingerprint),
-                    messages,
-                    task: None,
-                    escalation: None,
-                };
-                if !self.keys.contains(key.id.as_str()) {
-                    self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
-                }
-                self.keys.choose(key.id.clone(), known);
-            }
-            Fact::Rearmed { conv, .. } => {
-                if let Some(conv) = self.conversations.get_mut(conv) {
-                    conv.agent_messages = 0;
-                }
-            }
-            _ => misdirected(fact),
+    pub(super) fn room_opened(&mut self, id: RoomId, name: &Ref, members: &[AgentId]) {
+        self.minted.room = self.minted.room.max(id.0);
+        self.room_names.insert(name.clone(), id);
+        let old = self.rooms.remove(&id);
+        let (agent_messages, latched, messages) =
+            old.map_or((0, false, 0), |r| (r.agent_messages, r.latched, r.messages));
+        let (name, members) = (name.clone(), members.to_vec());
+        self.rooms.insert(id, Room { name, members, agent_messages, latched, messages });
+    }
+
+    pub(super) fn posted(&mut self, at: Time, room: RoomId, from: AgentId) {
+        let human = self.agents[from.0 as usize].is_heard();
+        self.charge_sender(at, from, from);
+        if let Some(room) = self.rooms.get_mut(&room) {
+            room.messages += 1;
+            room.agent_messages = if human { 0 } else { room.agent_messages };
         }
+    }
+
+    pub(super) fn post_keyed(&mut self, at: Time, sender: AgentId, key: &Key, admitted: bool) {
+        // The post is the fact after this one.
+        let post = admitted.then(|| Seq(self.seq.0 + 1));
+        let (fingerprint, messages) = (Some(key.fingerprint), Few::from_slice(post.as_slice()));
+        let known = Known { sender, fingerprint, messages, task: None, escalation: None };
+        if !self.keys.contains(key.id.as_str()) {
+            self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
+        }
+        self.keys.choose(key.id.clone(), known);
     }
 }
 

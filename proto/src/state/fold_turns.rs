@@ -1,67 +1,52 @@
 //! The fold of turns, and of the clocks that stand still: time to acknowledge and a grant's age.
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
-)]
 
 use alloc::boxed::Box;
 
 use thin_vec::ThinVec;
 
-use super::fold::misdirected;
 use super::small::{LAST, append};
 use super::{Few, Opt, Partial, Phase, Ready, State, Task, Timer, Turn};
-use crate::fact::{Fact, PartialResult, Rerun, TurnEnd};
+use crate::fact::{PartialResult, Rerun, Spend, TurnEnd};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, Seq, TaskId, Time, TurnId};
 
 impl State {
-    pub(super) fn fold_turn(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::TurnOpened { turn, task, message, lease_until, .. } => {
-                self.turn_opened(at, *turn, *task, *message, *lease_until);
-            }
-            Fact::Joined { turn, message, lease_until } => {
-                self.renew(*turn, *lease_until);
-                if let Some(task) = self.turns.get(turn).map(|t| t.task) {
-                    self.deliver(at, task, *message, Some(*turn));
-                }
-            }
-            Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
-            Fact::Renewed { turn, lease_until } => {
-                self.renew(*turn, *lease_until);
-                if let Some(turn) = self.turns.get_mut(turn) {
-                    turn.progress_at = at.into();
-                }
-            }
-            Fact::TurnClosed { turn, end, spend, .. } => {
-                self.turn_closed(at, *turn, *end);
-                self.spend(at, *turn, *spend);
-            }
-            Fact::TurnFinished { turn, spend, said, .. } => {
-                self.turn_closed(at, *turn, TurnEnd::Finished);
-                self.spend(at, *turn, *spend);
-                if let Some(turn) = self.turns.get_mut(turn) {
-                    turn.said = *said;
-                }
-            }
-            Fact::Late { turn, .. } => {
-                if let Some(turn) = self.turns.get_mut(turn) {
-                    turn.late = true;
-                }
-                let task = self.turns.get(turn).and_then(|t| self.tasks.get(&t.task));
-                if let Some(asker) = task.and_then(|t| t.asker.agent()) {
-                    self.notice(at, asker);
-                }
-            }
-            Fact::Requeued { task, agent, why, ack_ms, result } => {
-                self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
-            }
-            _ => misdirected(fact),
+    pub(super) fn joined(&mut self, at: Time, turn: TurnId, message: Seq, lease_until: Time) {
+        self.renew(turn, lease_until);
+        if let Some(task) = self.turns.get(&turn).map(|t| t.task) {
+            self.deliver(at, task, message, Some(turn));
         }
     }
 
-    fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
+    pub(super) fn renewed(&mut self, at: Time, turn: TurnId, lease_until: Time) {
+        self.renew(turn, lease_until);
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.progress_at = at.into();
+        }
+    }
+
+    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: Spend) {
+        self.end_turn(at, turn, end);
+        self.spend(at, turn, spend);
+    }
+
+    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: Spend, said: u64) {
+        self.turn_closed(at, turn, TurnEnd::Finished, spend);
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.said = said;
+        }
+    }
+
+    pub(super) fn finished_late(&mut self, at: Time, turn: TurnId) {
+        let Some(turn) = self.turns.get_mut(&turn) else { return };
+        turn.late = true;
+        let task = self.tasks.get(&turn.task);
+        if let Some(asker) = task.and_then(|t| t.asker.agent()) {
+            self.notice(at, asker);
+        }
+    }
+
+    pub(super) fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
         self.minted.turn = id.0;
         self.dequeue(at, task);
         let Some(served) = self.tasks.get_mut(&task) else { return };
@@ -113,7 +98,7 @@ impl State {
     }
 
     /// Delivers a ready message to a task: from now on its depth counts (D2).
-    fn deliver(&mut self, at: Time, id: TaskId, message: Seq, turn: Option<TurnId>) {
+    pub(super) fn deliver(&mut self, at: Time, id: TaskId, message: Seq, turn: Option<TurnId>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
         let ready = task.ready.remove(place);
@@ -141,7 +126,7 @@ impl State {
         self.timers.insert(lease_until, Timer::Lease(id));
     }
 
-    fn turn_closed(&mut self, at: Time, id: TurnId, end: TurnEnd) {
+    fn end_turn(&mut self, at: Time, id: TurnId, end: TurnEnd) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
         turn.open = false;
         turn.end = Some(end);
@@ -170,7 +155,7 @@ impl State {
         self.refresh_clock(at, agent);
     }
 
-    fn spend(&mut self, at: Time, turn: TurnId, spend: crate::fact::Spend) {
+    fn spend(&mut self, at: Time, turn: TurnId, spend: Spend) {
         let Some(turn) = self.turns.get(&turn) else { return };
         let grant = self.tasks.get(&turn.task).map(|t| t.grant);
         let day = &mut self.agents[turn.agent.0 as usize].day;
@@ -181,7 +166,7 @@ impl State {
         }
     }
 
-    fn requeued(
+    pub(super) fn requeued(
         &mut self,
         at: Time,
         id: TaskId,

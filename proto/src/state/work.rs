@@ -7,7 +7,7 @@ use thin_vec::ThinVec;
 
 use super::{Few, Opt};
 use crate::envelope::{AnswerStatus, JsonText, Priority};
-use crate::fact::{ClaimMode, Decision, Digest, EndReason, EscalationCause, Fact, Latched, Lift, Met, TurnEnd};
+use crate::fact::{ClaimMode, Decision, Digest, EndReason, EscalationCause, Latched, Lift, Met, TurnEnd};
 use crate::fsm::RequestState;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use crate::names::{Label, Ref, RequestId, Resource};
@@ -402,27 +402,37 @@ pub struct Approval {
     pub rule: Option<Box<ApprovalRule>>,
 }
 
+/// The call for which an approval is asked.
+pub(super) struct AskedCall {
+    pub(super) tool: Box<str>,
+    pub(super) arguments: JsonText,
+    pub(super) reason: Option<Box<str>>,
+    pub(super) digest: Digest,
+}
+
 impl Approval {
-    pub(super) fn asked(at: Time, fact: &Fact) -> Option<Self> {
-        let Fact::ApprovalAsked { task, agent, tool, arguments, reason, digest, expires_at, .. } = fact else {
-            return None;
-        };
-        Some(Self {
-            task: *task,
-            agent: *agent,
-            tool: tool.clone(),
-            arguments: arguments.clone(),
-            reason: reason.clone(),
-            digest: *digest,
+    pub(super) fn asked(
+        task: Option<TaskId>,
+        agent: AgentId,
+        AskedCall { tool, arguments, reason, digest }: AskedCall,
+        (at, expires_at): (Time, Time),
+    ) -> Self {
+        Self {
+            task,
+            agent,
+            tool,
+            arguments,
+            reason,
+            digest,
             state: ApprovalState::Pending,
             at,
-            expires_at: *expires_at,
+            expires_at,
             decided_at: Opt::none(),
             decision: None,
             by: None,
             comment: None,
             rule: None,
-        })
+        }
     }
 }
 
