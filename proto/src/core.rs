@@ -13,6 +13,7 @@ use crate::rules::{Rule, Rules};
 use crate::state::{Principal, State};
 
 mod admit;
+mod agents;
 mod approvals;
 mod attend;
 mod claims;
@@ -22,7 +23,7 @@ mod escalations;
 mod finish;
 mod lifts;
 mod plan;
-mod registry;
+
 mod rooms;
 mod schedules;
 mod send;

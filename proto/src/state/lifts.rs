@@ -1,37 +1,12 @@
-//! The fold of what a human gives more, and of the limits that a task met (D2, H6).
+//! What a human gives more, and the limits that a task met (D2, H6).
 
-use super::{Closed, Incident, IncidentOn, State};
+use super::State;
 use crate::fact::{Extension, Met};
-use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
+use crate::ids::{ConvId, GrantId, TaskId, Time};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    pub(super) fn incident_noted(
-        &mut self,
-        at: Time,
-        id: IncidentId,
-        agent: AgentId,
-        code: Code,
-        (limit, current): (u64, u64),
-    ) {
-        self.minted.incident = id.0;
-        let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };
-        self.incidents.insert(id, noted);
-        self.closed.push_back((at, Closed::Incident(id)));
-        self.agent_noted(at, agent, code);
-        self.notice_humans(at);
-    }
-
-    pub(super) fn grant_aged(&mut self, at: Time, id: GrantId) {
-        let Some(grant) = self.grants.get_mut(&id) else { return };
-        grant.clock_warned = true;
-        let giver = grant.giver;
-        let human = if self.agents[giver.0 as usize].is_human() { giver } else { self.any_human() };
-        self.arm_grant(id);
-        self.notice(at, human);
-    }
-
     /// More rounds: the conversation may go deeper, and the grant has the messages, turns and requests for it (D2).
     pub(super) fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
