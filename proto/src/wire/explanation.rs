@@ -4,8 +4,7 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use super::views::{Distance, GrantView};
-use super::work::{ApprovalView, EscalationView, Problem, StoredMessage};
+use super::{ApprovalView, Distance, EscalationView, GrantView, Problem, StoredMessage};
 use crate::envelope::{MessageType, words};
 
 words! {

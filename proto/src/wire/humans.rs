@@ -1,22 +1,12 @@
-//! What humans set of agents and of each other (B1, H7).
+//! Humans: what adds one and sets a role (H7).
 
 use alloc::string::String;
 use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
-use super::views::NewAgent;
+use super::NewAgent;
 use crate::fact::{Kind, Role};
-
-/// More for an agent, for today; `POST /v1/agents/{name}/grant` (B1).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(default, deny_unknown_fields)]
-pub struct AgentGrant {
-    /// Tokens.
-    pub tokens: u64,
-    /// Money, in dollars.
-    pub cost_usd: f64,
-}
 
 /// What a human may do; `PATCH /v1/humans/{name}` (H7).
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
