@@ -10,7 +10,7 @@ use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
 use crate::limits::Limits;
-use crate::names::{AgentName, Label, Ref, RequestId};
+use crate::names::{Label, Ref, RequestId, SYSTEM_NAME};
 use crate::policy::Policy;
 use index::Index;
 
@@ -100,8 +100,6 @@ pub struct State {
     pub running: Running,
     /// All agents and humans ever registered, by number; the first is the broker itself.
     pub agents: Vec<Agent>,
-    /// Their numbers by name, live or not, in the order of the names.
-    pub names: BTreeMap<AgentName, AgentId>,
     /// Who holds the token with this hash.
     pub credentials: BTreeMap<Credential, AgentId>,
     /// Live agents by the actions that they serve.
@@ -214,7 +212,6 @@ impl Default for State {
             limits: Limits::default(),
             running: Running::Active,
             agents: alloc::vec![Agent::new(None, Kind::Agent, [0; 32])],
-            names: BTreeMap::new(),
             credentials: BTreeMap::new(),
             actions: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -274,10 +271,20 @@ impl State {
         self.agent(id)?.live.then_some(id)
     }
 
+    /// The live agents and humans, in the order of their names.
+    #[must_use]
+    pub fn live_by_name(&self) -> Vec<AgentId> {
+        let live = self.agents.iter().enumerate().filter(|(_, agent)| agent.live);
+        let mut found: Vec<(&str, AgentId)> =
+            live.filter_map(|(id, agent)| Some((agent.name(), AgentId(u32::try_from(id).ok()?)))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
     /// The name of an agent or human; `system` for the broker.
     #[must_use]
     pub fn name_of(&self, agent: AgentId) -> &str {
-        self.agent(agent).map_or("system", Agent::name)
+        self.agent(agent).map_or(SYSTEM_NAME, Agent::name)
     }
 
     /// The REF of a conversation.

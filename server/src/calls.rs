@@ -15,6 +15,7 @@ pub(crate) mod figures;
 pub(crate) mod history;
 pub(crate) mod messages;
 pub(crate) mod permission;
+mod read_model;
 pub(crate) mod registry;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
@@ -36,8 +37,9 @@ use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::identity::{Session, SignInCode, credential};
+use crate::origins::Origins;
 
 /// Longest wait of any call; a longer one is cut.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -56,7 +58,7 @@ pub struct Context {
     /// Whether the server is to end: whoever waits gives up.
     pub(crate) stopping: watch::Receiver<bool>,
     /// Hosts and origins that may call.
-    pub(crate) origins: Arc<crate::edges::http::Origins>,
+    pub(crate) origins: Arc<Origins>,
     /// Agents at whose own client a human sits, by name, and which human.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// Where limits and guards were set, by name.

@@ -12,7 +12,7 @@ use sha2::{Digest as _, Sha256};
 use crate::dir::{self, FILE_SNAPSHOT};
 use crate::log::SnapshotError;
 
-const MAGIC: &[u8; 8] = b"LWsnap05";
+const MAGIC: &[u8; 8] = b"LWsnap06";
 
 /// Keeps `state`, the fold of everything up to `at`, as the snapshot of `dir`; from any thread, one at a time.
 ///

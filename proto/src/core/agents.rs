@@ -37,7 +37,7 @@ impl Step<'_> {
 
     fn enrol(&mut self, new: Registration) -> Outcome {
         let state = self.state();
-        let known = state.names.get(&new.name).copied();
+        let known = state.agent_of(new.name.as_str());
         if known.is_some_and(|id| state.agents[id.0 as usize].live) {
             return Err(Refusal::new(Code::NameTaken).about(&new.name));
         }

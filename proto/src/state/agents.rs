@@ -10,7 +10,7 @@ use thin_vec::ThinVec;
 use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State};
 use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, Spend};
 use crate::ids::{AgentId, ApprovalId, EscalationId, Seq, TaskId, Time, TurnId};
-use crate::names::AgentName;
+use crate::names::{AgentName, SYSTEM_NAME};
 use crate::refusal::Code;
 
 /// Partners in 64 bytes, which is what memory gives at once.
@@ -141,7 +141,7 @@ impl Agent {
     /// Its name; `system` for the broker itself.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.name.as_ref().map_or("system", AgentName::as_str)
+        self.name.as_ref().map_or(SYSTEM_NAME, AgentName::as_str)
     }
 
     /// Its tasks in grants that are open, closed tasks included, in their order.
@@ -192,7 +192,7 @@ impl State {
         }
         self.refs.seed(credential);
         self.agents_by_name.seed(credential);
-        match self.names.insert(name.clone(), id) {
+        match self.agent_of(name.as_str()) {
             Some(before) if before == id => {}
             Some(before) => {
                 self.agents_by_name.remove(name.as_str(), before.0);

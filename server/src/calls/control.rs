@@ -10,7 +10,7 @@ use lastword_proto::{Input, Seq};
 use super::turns::microusd;
 use super::{Caller, Context, admitted, messages};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views;
 
 /// A request, as it stands; for who takes part in its conversation.

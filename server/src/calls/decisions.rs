@@ -9,7 +9,7 @@ use lastword_proto::{Priority, Seq, State, Time};
 
 use super::{Caller, Context, desk};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// Settled decisions in the list.

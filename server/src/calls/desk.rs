@@ -19,7 +19,7 @@ use super::registry::checked;
 use super::{Caller, Context, admitted, check_sizes, total, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::identity::unhex;
 use crate::views;
 

@@ -7,7 +7,7 @@ use lastword_proto::{Entry, Fact, Message, Seq};
 
 use super::{Caller, Context, desk};
 use crate::broker::Live;
-use crate::edges::{ApiError, record_of};
+use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
 
 /// Longest chain that is told; a grant's totals make longer ones rare (D8).

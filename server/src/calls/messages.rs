@@ -8,7 +8,7 @@ use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, desk, wait_for};
 use crate::broker::{Live, Wait};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// What came of a send.

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Caller, Context, desk, turns};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// How long one look at the approval waits.
 const LOOK: Duration = Duration::from_secs(15);

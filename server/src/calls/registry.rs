@@ -5,14 +5,14 @@ use std::collections::BTreeMap;
 use lastword_proto::fact::{AgentLimits, Credential, Kind, Profile, Role, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
-use lastword_proto::names::{AgentName, Label, NameError};
+use lastword_proto::names::{AgentName, Label, NameError, OWN_NAME};
 use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
 use lastword_proto::{Code, Input, Principal, Reply};
 
 use super::turns::microusd;
 use super::{Caller, Context, admitted};
 use crate::broker::{Live, Unserved};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::identity::Secret;
 use crate::views::{self, Member};
 
@@ -59,9 +59,9 @@ pub(crate) async fn humans(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
 
 async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, ApiError> {
     let all = move |live: &Live<'_>| {
-        let one_of = |id: &&AgentId| live.state.agent(**id).is_some_and(|a| a.live && kinds.contains(&a.kind));
-        let ids = live.state.names.values().filter(one_of);
-        ids.filter_map(|id| views::agent(live, *id)).collect()
+        let one_of = |id: &AgentId| live.state.agent(*id).is_some_and(|a| kinds.contains(&a.kind));
+        let ids = live.state.live_by_name().into_iter().filter(one_of);
+        ids.filter_map(|id| views::agent(live, id)).collect()
     };
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
@@ -69,7 +69,7 @@ async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>
 /// Whoever asks.
 pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
     let agent = caller.principal.agent();
-    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown("me"))
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(OWN_NAME))
 }
 
 /// One of them.
@@ -82,8 +82,7 @@ pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, ApiErro
 pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
     caller.human()?;
     let all = |live: &Live<'_>| -> Vec<Member> {
-        let ids = live.state.names.values().filter(|id| live.state.agent(**id).is_some_and(|a| a.live));
-        ids.filter_map(|id| views::member(live, *id)).collect()
+        live.state.live_by_name().into_iter().filter_map(|id| views::member(live, id)).collect()
     };
     let mut members = ctx.handle.query(all).await?;
     members.sort_by_key(|member| member.view.kind == Kind::Human);
@@ -117,8 +116,8 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
     let wanted = wanted.to_owned();
     let look = move |live: &Live<'_>| {
         let has = |name: &str| name.to_ascii_lowercase().contains(&wanted);
-        let people = live.state.names.iter().filter(|(_, id)| live.state.agent(**id).is_some_and(|agent| agent.live));
-        let people = people.map(|(name, _)| name.to_string()).filter(|name| has(name)).take(max).collect();
+        let people = live.state.live_by_name().into_iter().map(|id| live.state.name_of(id).to_owned());
+        let people = people.filter(|name| has(name)).take(max).collect();
         let all = live.state.conversations.range(..).rev();
         let references = all.map(|(_, conv)| conv.reference.to_string()).filter(|name| has(name)).take(max).collect();
         Named { people, references }

@@ -10,7 +10,7 @@ use lastword_proto::{Code, Input, Reply};
 use super::registry::checked;
 use super::{Caller, Context, admitted};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// Names that one post may mention.

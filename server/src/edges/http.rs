@@ -27,12 +27,11 @@ use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::calls::Context;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use lastword_proto::Code;
 
 pub(crate) use self::extract::{caller, read};
 pub use self::openapi::{message_schema, openapi};
-pub use self::origins::Origins;
 
 /// Most bytes of a request: a body and a payload of the largest size, and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;

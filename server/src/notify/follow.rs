@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{ApprovalView, IncidentView, Notice};
 use lastword_proto::{Seq, Time};
 use tokio::sync::watch;
@@ -18,7 +19,7 @@ use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
 use crate::broker::Live;
 use crate::calls::{Context, desk, ended};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::metrics::NotificationOutcome;
 use crate::views;
 
@@ -60,7 +61,7 @@ fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
 /// The command for something to know: the one that its words name, or the inbox.
 fn step(notice: &Notice) -> String {
     let named = notice.body.split('`').nth(1).filter(|named| named.starts_with("lastword "));
-    let named = named.filter(|_| notice.from == "system");
+    let named = named.filter(|_| notice.from == SYSTEM_NAME);
     named.unwrap_or("lastword inbox").to_owned()
 }
 

@@ -7,7 +7,7 @@ use lastword_proto::wire::{CausalLink, Distance, GrantView, Hold, Problem, Refus
 use lastword_proto::{Fact, Message, Seq, State};
 
 use super::conversations::{distance, grant, own_limits};
-use crate::edges::record_id;
+use crate::error::record_id;
 
 /// Where something stands: as much of it as is known.
 #[derive(Clone, Copy, Debug, Default)]

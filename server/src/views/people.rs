@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_proto::State;
 use lastword_proto::fact::SYSTEM;
 use lastword_proto::ids::{AgentId, HOUR_MS, TaskId, TurnId};
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::state::{Agent, Phase, Request, Task};
 use lastword_proto::wire::{AgentView, Distance, HistoryItem, RequestView, rfc3339};
 
@@ -141,7 +142,7 @@ pub(crate) fn request(state: &State, id: TaskId, task: &Task) -> Option<RequestV
         state: request.state,
         attempts: task.attempt,
         deadline: request.deadline.get().map(rfc3339),
-        from: task.asker.agent().map_or_else(|| "system".to_owned(), name),
+        from: task.asker.agent().map_or_else(|| SYSTEM_NAME.to_owned(), name),
         to: name(task.agent),
         tried: task.tried().map(name).collect(),
         reference: state.ref_of(task.conv).map_or_else(String::new, ToString::to_string),

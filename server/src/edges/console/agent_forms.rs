@@ -16,7 +16,7 @@ use super::live::Topic;
 use super::parts::{badge, encoded, foreign_line, quantity};
 use super::session::Viewer;
 use crate::calls::{Context, registry};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// An agent's own limits: the name, the label, and how many of the limit's units make one of the field's.
 const FIELDS: [(&str, &str, u64); 7] = [

@@ -14,7 +14,7 @@ use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
 use crate::calls::{Context, control, registry};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{Member, OpenTurn, fullest};
 
 /// `GET /agents`.

@@ -17,7 +17,7 @@ use super::parts::encoded;
 use super::session::Viewer;
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Context, registry};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ComposeParams {

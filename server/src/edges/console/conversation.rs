@@ -20,7 +20,7 @@ use super::session::Viewer;
 use super::{log, timeline, tree};
 use crate::calls::history;
 use crate::calls::{Context, audit, control as calls};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// How the history is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]

@@ -20,7 +20,7 @@ use super::parts::{badge, conversation, excerpt, foreign, foreign_line, links, p
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
 use crate::calls::{Context, desk, turns};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// `GET /`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {

@@ -16,7 +16,7 @@ use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::{Context, registry, schedules as calls};
 use crate::cron::Ticks;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// `GET /schedules`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {

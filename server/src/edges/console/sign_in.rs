@@ -15,8 +15,8 @@ use super::layout;
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
 use crate::calls::{Context, registry};
-use crate::edges::ApiError;
 use crate::edges::http::read;
+use crate::error::ApiError;
 use crate::identity::{SESSION_MS, credential};
 
 #[derive(Debug, Default, Deserialize)]

@@ -5,12 +5,13 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
+use lastword_proto::names::OWN_NAME;
 use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, HumanPatch, NewAgent, NewHuman, Page};
 
 use super::conversations::word;
 use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, control, registry};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, ApiError> {
     registry::list(&ctx).await.map(Out)
@@ -26,9 +27,6 @@ pub(super) async fn add(
     let new = NewAgent { key, ..new };
     Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
 }
-
-/// The reserved name under which everybody finds itself.
-const OWN_NAME: &str = "me";
 
 pub(super) async fn show(
     State(ctx): State<Context>,

@@ -11,7 +11,7 @@ use lastword_proto::wire::{
 use super::extract::{Json, Params};
 use crate::calls::audit::{self, ListParams};
 use crate::calls::{Caller, Context, control as calls, explain, tree};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn list(
     State(ctx): State<Context>,

@@ -10,7 +10,7 @@ use lastword_proto::wire::{
 
 use super::extract::{Json, Key, Params, WaitParams, id};
 use crate::calls::{Caller, Context, desk};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn escalations(
     State(ctx): State<Context>,

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, EventDraft};
 
 /// Entries turned into events in one step.

@@ -8,7 +8,7 @@ use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, Roo
 
 use super::extract::{Json, Key, id};
 use crate::calls::{Caller, Context, rooms};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<RoomView>>, ApiError> {
     rooms::list(&ctx, caller).await.map(Out)

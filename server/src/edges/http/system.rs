@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::wire::LimitsView;
 
 use crate::calls::{Caller, Context, control};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views;
 
 pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, ApiError> {

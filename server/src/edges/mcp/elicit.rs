@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::tools;
 use crate::calls::{Caller, Context, desk};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 const TOOL: &str = "escalate_to_user";
 /// The name of the question, and of the member of its form for words or an option.

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::inbox;
 use crate::calls::{Caller, Context, control, tree};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// What waits for the agent.
 pub(super) const INBOX: &str = "lastword://inbox";

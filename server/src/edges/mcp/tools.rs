@@ -18,7 +18,7 @@ use super::trace::Trace;
 use super::{args, permit};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, WAIT_MAX, control, desk, registry, rooms, tree, turns};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// What the server says of itself.
 pub const INSTRUCTIONS: &str = "You work in a team of agents. Take work with next_message; do it; end the turn with \

@@ -23,51 +23,51 @@ pub(crate) fn record_of(id: &str) -> Option<Seq> {
 
 /// A call that was not done.
 #[derive(Clone, Debug)]
-pub struct ApiError(pub Box<Problem>);
+pub(crate) struct ApiError(pub(crate) Box<Problem>);
 
 impl ApiError {
     /// A refusal with a detail that names the member, parameter or name that is wrong.
     #[must_use]
-    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+    pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::detailed(&Refusal::new(code), detail.into())))
     }
 
     /// There is no such thing; said of what one may not see as well, so that nothing can be probed.
     #[must_use]
-    pub fn unknown(what: &str) -> Self {
+    pub(crate) fn unknown(what: &str) -> Self {
         Self::new(Code::UnknownRequest, format!("There is no {what:?} here"))
     }
 
     /// A call that only a human may make.
     #[must_use]
-    pub fn humans_only() -> Self {
+    pub(crate) fn humans_only() -> Self {
         Self::new(Code::Forbidden, "Only a human of the workspace may do that")
     }
 
     /// The broker gave a reply of another kind than the call has; a bug of ours.
     #[must_use]
-    pub fn unexpected(reply: &lastword_proto::Reply) -> Self {
+    pub(crate) fn unexpected(reply: &lastword_proto::Reply) -> Self {
         tracing::error!(?reply, "a reply that this call doesn't have");
         Self::internal("an internal error: the reply was of the wrong kind")
     }
 
     /// The same, with where the log has it.
     #[must_use]
-    pub fn recorded(mut self, record: Option<Seq>) -> Self {
+    pub(crate) fn recorded(mut self, record: Option<Seq>) -> Self {
         self.0.record = record.map(record_id);
         self
     }
 
     /// The same, with the step by which a human lifts it (H6).
     #[must_use]
-    pub fn lifted(mut self, lift: Option<LiftStep>) -> Self {
+    pub(crate) fn lifted(mut self, lift: Option<LiftStep>) -> Self {
         self.0.lift = lift;
         self
     }
 
     /// Something of ours failed.
     #[must_use]
-    pub fn internal(detail: &str) -> Self {
+    pub(crate) fn internal(detail: &str) -> Self {
         let mut problem = Problem::detailed(&Refusal::new(Code::Saturated), detail.to_owned());
         problem.status = 500;
         Self(Box::new(problem))
