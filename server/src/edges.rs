@@ -4,5 +4,7 @@ mod console;
 pub mod http;
 pub mod mcp;
 
+mod tail;
+
 /// The names of all edges.
 pub const EDGES: &[&str] = &["http", "mcp", "console"];
