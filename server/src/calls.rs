@@ -4,19 +4,27 @@
     reason = "a call has one kind of reply; every other is told as a bug of ours, whichever it is"
 )]
 
+pub(crate) mod agents;
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod canonical;
+pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod control;
+pub(crate) mod conversations;
 pub(crate) mod decisions;
-pub(crate) mod desk;
+pub(crate) mod escalations;
 pub(crate) mod explain;
 pub(crate) mod figures;
+pub(crate) mod grants;
 pub(crate) mod history;
+pub(crate) mod humans;
+pub(crate) mod incidents;
+pub(crate) mod limits;
 pub(crate) mod messages;
 pub(crate) mod permission;
 mod read_model;
-pub(crate) mod registry;
+pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
 pub(crate) mod shown;
@@ -30,8 +38,8 @@ use std::time::Duration;
 use lastword_proto::envelope::nesting;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::wire::{LiftStep, RefusedAt};
+use lastword_proto::names::{AgentName, NameError, Ref};
+use lastword_proto::wire::{FieldError, LiftStep, RefusedAt};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
@@ -156,6 +164,15 @@ pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError
     }
     ctx.handle.metrics().refuse(Code::TooLarge);
     Err(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth).into())
+}
+
+/// A checked name, or the member that holds a wrong one.
+pub(crate) fn checked<T>(
+    field: &'static str,
+    text: &str,
+    check: impl Fn(&str) -> Result<T, NameError>,
+) -> Result<T, FieldError> {
+    check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
 }
 
 /// The bytes of all texts of a list.

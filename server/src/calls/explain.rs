@@ -5,7 +5,7 @@ use lastword_proto::limits::Approvers;
 use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Seq};
 
-use super::{Caller, Context, desk};
+use super::{Caller, Context, approvals, escalations};
 use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
@@ -88,7 +88,7 @@ async fn of_record(
 }
 
 async fn of_approval(ctx: &Context, caller: Caller, id: ApprovalId) -> Result<Explanation, ApiError> {
-    let approval = desk::approval(ctx, caller, id, std::time::Duration::ZERO).await?;
+    let approval = approvals::show(ctx, caller, id, std::time::Duration::ZERO).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.approvals.get(&id)?;
         let ruled = known.rule.as_ref().and_then(|rule| rule.who.as_ref());
@@ -105,7 +105,7 @@ async fn of_approval(ctx: &Context, caller: Caller, id: ApprovalId) -> Result<Ex
 }
 
 async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Result<Explanation, ApiError> {
-    let mine = desk::escalations(ctx, caller).await?.items.into_iter().find(|e| e.id == id.to_string());
+    let mine = escalations::list(ctx, caller).await?.items.into_iter().find(|e| e.id == id.to_string());
     let escalation = mine.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
     let look = move |live: &Live<'_>| {
         let known = live.state.escalations.get(&id)?;

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use super::audit::{self, AuditParams};
 use super::decisions::{self, RequestLink};
 use super::read_model::{ask, ask_fresh};
-use super::{Caller, Context};
+use super::{Caller, Context, conversations};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
@@ -201,7 +201,7 @@ pub(crate) struct History {
 /// The history of a conversation.
 pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, ApiError> {
     caller.human()?;
-    let conv = audit::find(ctx, caller, reference).await?;
+    let conv = conversations::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
         Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))

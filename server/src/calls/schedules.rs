@@ -11,7 +11,7 @@ use lastword_proto::state::{Agent, Scheduled};
 use lastword_proto::wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
 use lastword_proto::{Address, Input, Principal, Reply, State, Time};
 
-use super::registry::checked;
+use super::checked;
 use super::{Caller, Context, admitted, check_sizes, ended};
 use crate::broker::{Handle, Live, Unserved};
 use crate::cron::{Ticks, reference, template};

@@ -8,7 +8,8 @@ use lastword_proto::wire::{ConversationView, RefusedSend, TreeNode};
 use lastword_proto::{Message, Seq, Time};
 use lastword_store::{Cursor, Filter};
 
-use super::audit::{find, readable, search};
+use super::audit::{readable, search};
+use super::conversations::find;
 use super::read_model::ask;
 use super::{Caller, Context, history};
 use crate::broker::Live;

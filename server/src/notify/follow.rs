@@ -18,7 +18,7 @@ use super::plan::{Next, Outcome, Plan, Rules, Waiting};
 use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
 use crate::broker::Live;
-use crate::calls::{Context, desk, ended};
+use crate::calls::{Context, ended, escalations};
 use crate::error::ApiError;
 use crate::metrics::NotificationOutcome;
 use crate::views;
@@ -285,7 +285,7 @@ impl Follower {
             (found, questions)
         };
         let (mut found, questions) = self.ctx.handle.query(look).await?;
-        let views = desk::escalations_by_id(&self.ctx, questions.clone()).await?;
+        let views = escalations::by_ids(&self.ctx, questions.clone()).await?;
         let topics = questions.into_iter().map(Topic::Question);
         for topic in topics {
             let view = views.iter().find(|view| view.id == topic.to_string());

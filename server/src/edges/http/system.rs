@@ -7,12 +7,12 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::wire::LimitsView;
 
-use crate::calls::{Caller, Context, control};
+use crate::calls::{Caller, Context, limits};
 use crate::error::ApiError;
 use crate::views;
 
 pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, ApiError> {
-    control::limits(&ctx).await.map(Out)
+    limits::in_force(&ctx).await.map(Out)
 }
 
 /// The process lives.

@@ -1,20 +1,21 @@
-//! Agents and humans.
+//! Agents and humans as one list: registered, shown, amended and removed.
 
 use std::collections::BTreeMap;
 
-use lastword_proto::fact::{AgentLimits, Credential, Kind, Profile, Role, Spend};
+use lastword_proto::fact::{AgentLimits, Kind, Profile, Spend};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
-use lastword_proto::names::{AgentName, Label, NameError, OWN_NAME};
+use lastword_proto::names::{AgentName, Label, OWN_NAME};
 use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
-use lastword_proto::{Code, Input, Principal, Reply};
+use lastword_proto::{Code, Input, Reply};
 
 use super::turns::microusd;
-use super::{Caller, Context, admitted};
-use crate::broker::{Live, Unserved};
+use super::{Caller, Context, admitted, checked};
+use crate::broker::Live;
 use crate::error::ApiError;
 use crate::identity::Secret;
-use crate::views::{self, Member};
+use crate::views;
+use crate::views::Member;
 
 /// Registers an agent or human; its token is shown this once.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
@@ -52,12 +53,7 @@ pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     listed(ctx, Kind::ALL).await
 }
 
-/// The humans who are registered.
-pub(crate) async fn humans(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
-    listed(ctx, &[Kind::Human]).await
-}
-
-async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, ApiError> {
+pub(super) async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, ApiError> {
     let all = move |live: &Live<'_>| {
         let one_of = |id: &AgentId| live.state.agent(*id).is_some_and(|a| kinds.contains(&a.kind));
         let ids = live.state.live_by_name().into_iter().filter(one_of);
@@ -94,12 +90,6 @@ pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<
     caller.human()?;
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
-}
-
-/// The first human of the workspace, as whoever may read the data directory can act; and the hash of their token.
-pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, ApiError> {
-    let first = ctx.handle.query(|live| live.state.any_human()).await?;
-    Ok(ctx.handle.proof_of(first).filter(|(_, principal)| principal.is_human()))
 }
 
 /// Who and what has `wanted` in its name.
@@ -188,23 +178,6 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
     show(ctx, name).await
 }
 
-/// A human signed in or opened a page (D12). That a viewer's is no act, or that the disk has no room for it, is no failure:
-/// the page is shown.
-pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
-    match ctx.handle.submit(Input::Act(human)).await {
-        Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
-        Err(unserved) => Err(unserved.into()),
-    }
-}
-
-/// Sets what a human may do (H7).
-pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
-    caller.human()?;
-    let human = find(ctx, name).await?;
-    admitted(ctx.handle.submit(Input::SetRole(caller.principal, human, role)).await)?;
-    show(ctx, name).await
-}
-
 /// Removes an agent.
 pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
@@ -217,15 +190,6 @@ pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError>
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
     found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
-}
-
-/// A checked name, or the member that holds a wrong one.
-pub(crate) fn checked<T>(
-    field: &'static str,
-    text: &str,
-    check: impl Fn(&str) -> Result<T, NameError>,
-) -> Result<T, FieldError> {
-    check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
 }
 
 fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldError> {

@@ -1,136 +1,21 @@
-//! Escalations and approvals (H1–H3).
+//! Approvals: held calls, and decisions on them (H2, H3).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_proto::fact::{Decision, Digest};
-use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
-use lastword_proto::names::Ref;
+use lastword_proto::ids::{ApprovalId, TaskId};
 use lastword_proto::state::{Approval, ApprovalState};
-use lastword_proto::wire::{
-    ApprovalView, DecideApproval, EscalationAnswer, EscalationView, FieldError, HeldCall, NewEscalation, Page,
-    UseApproval,
-};
-use lastword_proto::{Code, Input, Principal, Reply, Seq, input};
+use lastword_proto::wire::{ApprovalView, DecideApproval, FieldError, HeldCall, Page, UseApproval};
+use lastword_proto::{Code, Input, Principal, Reply, input};
 use serde_json::Value;
 
 use super::canonical::{canonical, digest, subjects};
-use super::registry::checked;
-use super::{Caller, Context, admitted, check_sizes, total, wait_for};
+use super::{Caller, Context, admitted, check_sizes, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::identity::unhex;
 use crate::views;
-
-/// Asks a human.
-pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
-    if new.message.trim().is_empty() {
-        return Err(FieldError::new("message", "is empty").into());
-    }
-    check_sizes(ctx, [("message", new.message.len()), ("options", total(&new.options))])?;
-    let question = input::Question {
-        body: new.message.into(),
-        options: new.options.into_iter().map(Into::into).collect(),
-        reference: new.reference.map(|text| checked("ref", &text, Ref::new)).transpose()?,
-        key: new.key,
-    };
-    let reply = ctx.handle.submit(Input::Escalate(caller.principal, caller.turn, question)).await;
-    match admitted(reply)? {
-        Reply::Escalated(id) => escalation(ctx, id).await,
-        other => Err(ApiError::unexpected(&other)),
-    }
-}
-
-/// Answers an escalation.
-pub(crate) async fn answer(
-    ctx: &Context,
-    caller: Caller,
-    id: EscalationId,
-    answer: &EscalationAnswer,
-) -> Result<EscalationView, ApiError> {
-    caller.human()?;
-    if answer.lift.is_none() && answer.answer.trim().is_empty() {
-        return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
-    }
-    answer_as(ctx, caller.principal, id, answer).await
-}
-
-/// Answers it in the name of a human: with a lift, which extends and resumes in one act, or with words.
-pub(crate) async fn answer_as(
-    ctx: &Context,
-    human: Principal,
-    id: EscalationId,
-    answer: &EscalationAnswer,
-) -> Result<EscalationView, ApiError> {
-    check_sizes(ctx, [("answer", answer.answer.len())])?;
-    let words = answer.answer.as_str();
-    let input = match &answer.lift {
-        None => Input::Answer(human, id, words.into()),
-        Some(lift) => {
-            let number = lift.strip_prefix("lift-").and_then(|number| number.parse().ok());
-            let number = number
-                .ok_or_else(|| FieldError::new("lift", format!("{lift:?} is no id of a lift, such as lift-1")))?;
-            Input::ChooseLift(human, id, number, (!words.is_empty()).then(|| words.into()))
-        }
-    };
-    admitted(ctx.handle.submit(input).await)?;
-    escalation(ctx, id).await
-}
-
-/// The human who sits at the caller's own client, where the operator says that one does.
-pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
-    if ctx.seats.is_empty() {
-        return Ok(None);
-    }
-    let (seats, agent) = (Arc::clone(&ctx.seats), caller.principal.agent());
-    let human = move |live: &Live<'_>| {
-        let human = live.state.live(seats.get(live.state.name_of(agent))?)?;
-        let (credential, _) = live.state.credentials.iter().find(|(_, holder)| **holder == human)?;
-        live.state.prove(credential).filter(|principal| principal.is_human())
-    };
-    Ok(ctx.handle.query(human).await?)
-}
-
-/// One escalation.
-pub(crate) async fn escalation(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
-    let found = escalations_by_id(ctx, vec![id]).await?;
-    found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
-}
-
-/// The escalations that `caller` may see, newest first.
-pub(crate) async fn escalations(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, ApiError> {
-    let who = caller.principal;
-    let all = move |live: &Live<'_>| -> Vec<EscalationId> {
-        let mine = live.state.escalations.iter().rev().filter(|(_, e)| who.is_human() || e.agent == who.agent());
-        mine.map(|(id, _)| *id).collect()
-    };
-    let ids = ctx.handle.query(all).await?;
-    Ok(Page::whole(escalations_by_id(ctx, ids).await?))
-}
-
-/// These escalations.
-pub(crate) async fn escalations_by_id(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, ApiError> {
-    let wanted = ids.clone();
-    let positions = move |live: &Live<'_>| -> Vec<Seq> {
-        let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
-        known.flat_map(|e| [Some(e.asked), e.answer]).flatten().collect()
-    };
-    let mut positions = ctx.handle.query(positions).await?;
-    positions.sort_unstable();
-    positions.dedup();
-    let entries: std::collections::BTreeMap<_, _> = ctx.handle.entries(positions).await?.into_iter().collect();
-    let view = move |live: &Live<'_>| {
-        let one = |id: &EscalationId| {
-            let known = live.state.escalations.get(id)?;
-            let asked = entries.get(&known.asked).map(AsRef::as_ref);
-            let answer = known.answer.and_then(|seq| entries.get(&seq)).map(AsRef::as_ref);
-            views::escalation(live.state, *id, asked, answer)
-        };
-        ids.iter().filter_map(one).collect()
-    };
-    Ok(ctx.handle.query(view).await?)
-}
 
 /// Holds a tool call for a decision.
 pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
@@ -150,7 +35,7 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
     };
     let input = Input::AskApproval(caller.principal, caller.turn, Box::new(held));
     match admitted(ctx.handle.submit(input).await)? {
-        Reply::Held(id) => approval(ctx, caller, id, Duration::ZERO).await,
+        Reply::Held(id) => show(ctx, caller, id, Duration::ZERO).await,
         other => Err(ApiError::unexpected(&other)),
     }
 }
@@ -171,7 +56,7 @@ fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
 }
 
 /// One approval; with a wait, once it is decided or the wait is over.
-pub(crate) async fn approval(
+pub(crate) async fn show(
     ctx: &Context,
     caller: Caller,
     id: ApprovalId,
@@ -209,7 +94,7 @@ fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
 }
 
 /// The approvals that `caller` may see, newest first.
-pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let mine = live.state.approvals.iter().rev().filter(|(_, a)| sees(live, a, who));
@@ -219,11 +104,7 @@ pub(crate) async fn approvals(ctx: &Context, caller: Caller) -> Result<Page<Appr
 }
 
 /// These approvals, as far as `caller` may see them.
-pub(super) async fn approvals_by_id(
-    ctx: &Context,
-    caller: Caller,
-    ids: Vec<ApprovalId>,
-) -> Result<Vec<ApprovalView>, ApiError> {
+pub(super) async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
         let seen = |id: &ApprovalId| live.state.approvals.get(id).is_some_and(|a| sees(live, a, who));
@@ -287,7 +168,7 @@ async fn decide_named(
         edited,
     };
     admitted(ctx.handle.submit(Input::Decide(caller.principal, id, Box::new(verdict))).await)?;
-    approval(ctx, caller, id, Duration::ZERO).await
+    show(ctx, caller, id, Duration::ZERO).await
 }
 
 async fn edit(
@@ -317,5 +198,5 @@ pub(crate) async fn spend(
     let (_, agent, task) = known.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
     admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
-    approval(ctx, caller, id, Duration::ZERO).await
+    show(ctx, caller, id, Duration::ZERO).await
 }
