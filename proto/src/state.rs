@@ -450,12 +450,6 @@ impl State {
         self.minted.incident
     }
 
-    /// What a send in a grant would be refused for, where its budget is used up.
-    #[must_use]
-    pub fn budget_used_up(&self, grant: &Grant) -> Option<crate::refusal::Refusal> {
-        crate::guards::budget_of_grant(self, grant)
-    }
-
     /// The share of its budget that a grant has used, in percent: the larger of tokens and money.
     #[must_use]
     pub fn budget_percent(&self, grant: &Grant) -> u64 {

@@ -87,11 +87,7 @@ impl Step<'_> {
         for grant in given.map(|(id, _)| id).collect::<alloc::vec::Vec<_>>() {
             self.end_grant(grant, GrantEnd::Stopped, EndReason::AskerEnded);
         }
-        let held: alloc::vec::Vec<_> =
-            self.state().claims.iter().filter(|(_, c)| c.agent == agent).map(|(id, _)| *id).collect();
-        for claim in held {
-            self.record(Fact::Released { claim });
-        }
+        self.release_claims_of(agent);
         self.end_schedules_of(agent);
         self.record(Fact::Removed { agent });
         Ok(Reply::Done)

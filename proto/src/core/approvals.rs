@@ -40,7 +40,8 @@ impl Step<'_> {
         if let Some(task) = task {
             self.has_questions_left(task)?;
         }
-        let rule = self.state().policy.first(self.state().name_of(agent), &call).cloned();
+        let name = self.state().name_of(agent);
+        let rule = self.state().policy.first(name, &call.tool, &call.subjects).cloned();
         let ruling = rule.as_ref().map_or(Ruling::Ask, |rule| rule.ruling);
         self.room_to_hold(agent, &call, ruling)?;
         let limits = &self.state().limits;

@@ -43,78 +43,52 @@ pub struct Profile {
     pub turns_max: u64,
 }
 
-/// Limits of one agent in place of the workspace's (§1); 0 is none of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(from = "Vec<(Box<str>, u64)>", into = "Vec<(Box<str>, u64)>")]
-pub struct AgentLimits {
-    /// Messages to one recipient in any window (G1).
-    pub pair_messages_max: u64,
-    /// Messages in any window (G1).
-    pub sender_messages_max: u64,
-    /// Roots in any hour (D7).
-    pub roots_per_hour_max: u64,
-    /// Open turns at once (F1).
-    pub agent_turns_max: u64,
-    /// Time to acknowledge, in ms (Q2).
-    pub ack_ms: u64,
-    /// Tokens in a UTC day (B1).
-    pub agent_day_tokens_max: u64,
-    /// Money in a UTC day, in millionths of a dollar (B1).
-    pub agent_day_cost_microusd_max: u64,
+macro_rules! agent_limits {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// Limits of one agent in place of the workspace's (§1); 0 is none of its own.
+        #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+        #[serde(from = "Vec<(Box<str>, u64)>", into = "Vec<(Box<str>, u64)>")]
+        pub struct AgentLimits {
+            $($(#[$doc])* pub $name: u64,)*
+        }
+
+        impl AgentLimits {
+            /// The names, in the order of the fields.
+            pub const NAMES: [&'static str; 7] = [$(stringify!($name),)*];
+
+            /// No limit of its own.
+            pub const NONE: Self = Self { $($name: 0,)* };
+
+            /// The limits by their names.
+            #[must_use]
+            pub const fn values(&self) -> [(&'static str, u64); 7] {
+                [$((stringify!($name), self.$name),)*]
+            }
+
+            /// Sets the limit called `name`; `false` when there is no such limit.
+            pub fn set(&mut self, name: &str, value: u64) -> bool {
+                match name { $(stringify!($name) => self.$name = value,)* _ => return false }
+                true
+            }
+        }
+    };
 }
 
-impl AgentLimits {
-    /// The names, in the order of the fields.
-    pub const NAMES: [&'static str; 7] = [
-        "pair_messages_max",
-        "sender_messages_max",
-        "roots_per_hour_max",
-        "agent_turns_max",
-        "ack_ms",
-        "agent_day_tokens_max",
-        "agent_day_cost_microusd_max",
-    ];
-
-    /// No limit of its own.
-    pub const NONE: Self = Self {
-        pair_messages_max: 0,
-        sender_messages_max: 0,
-        roots_per_hour_max: 0,
-        agent_turns_max: 0,
-        ack_ms: 0,
-        agent_day_tokens_max: 0,
-        agent_day_cost_microusd_max: 0,
-    };
-
-    /// The limits by their names.
-    #[must_use]
-    pub fn values(&self) -> [(&'static str, u64); 7] {
-        let values = [
-            self.pair_messages_max,
-            self.sender_messages_max,
-            self.roots_per_hour_max,
-            self.agent_turns_max,
-            self.ack_ms,
-            self.agent_day_tokens_max,
-            self.agent_day_cost_microusd_max,
-        ];
-        core::array::from_fn(|i| (Self::NAMES[i], values[i]))
-    }
-
-    /// Sets the limit called `name`; `false` when there is no such limit.
-    pub fn set(&mut self, name: &str, value: u64) -> bool {
-        let fields = [
-            &mut self.pair_messages_max,
-            &mut self.sender_messages_max,
-            &mut self.roots_per_hour_max,
-            &mut self.agent_turns_max,
-            &mut self.ack_ms,
-            &mut self.agent_day_tokens_max,
-            &mut self.agent_day_cost_microusd_max,
-        ];
-        let named = Self::NAMES.iter().zip(fields).find(|(known, _)| **known == name);
-        named.map(|(_, field)| *field = value).is_some()
-    }
+agent_limits! {
+    /// Messages to one recipient in any window (G1).
+    pair_messages_max,
+    /// Messages in any window (G1).
+    sender_messages_max,
+    /// Roots in any hour (D7).
+    roots_per_hour_max,
+    /// Open turns at once (F1).
+    agent_turns_max,
+    /// Time to acknowledge, in ms (Q2).
+    ack_ms,
+    /// Tokens in a UTC day (B1).
+    agent_day_tokens_max,
+    /// Money in a UTC day, in millionths of a dollar (B1).
+    agent_day_cost_microusd_max,
 }
 
 /// The stored form is by name, so that a limit may join.
