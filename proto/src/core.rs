@@ -15,7 +15,7 @@ use crate::state::{Principal, State};
 mod admit;
 mod agents;
 mod approvals;
-mod attend;
+mod attendance;
 mod claims;
 mod clock;
 mod control;

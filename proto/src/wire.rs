@@ -13,7 +13,7 @@ mod conversations;
 mod envelope;
 mod escalations;
 mod events;
-mod explanation;
+mod explanations;
 mod grants;
 mod humans;
 mod incidents;
@@ -37,7 +37,7 @@ pub use conversations::{ConversationSummary, ConversationView, Counters, Distanc
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation};
 pub use events::Event;
-pub use explanation::{CausalLink, Explanation, Hold, RefusedSend, Subject};
+pub use explanations::{CausalLink, Explanation, Hold, RefusedSend, Subject};
 pub use grants::{Extend, GrantView};
 pub use humans::{HumanPatch, NewHuman};
 pub use incidents::IncidentView;

@@ -14,7 +14,7 @@ pub(crate) mod control;
 pub(crate) mod conversations;
 pub(crate) mod decisions;
 pub(crate) mod escalations;
-pub(crate) mod explain;
+pub(crate) mod explanations;
 pub(crate) mod figures;
 pub(crate) mod grants;
 pub(crate) mod history;

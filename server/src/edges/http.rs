@@ -13,6 +13,7 @@ mod grammar;
 mod humans;
 mod inbox;
 mod incidents;
+mod limits;
 pub(crate) mod listen;
 mod messages;
 mod openapi;
@@ -51,7 +52,7 @@ pub fn app(ctx: Context) -> Router {
         .route("/events", get(events::events))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
-        .route("/limits", get(system::limits));
+        .route("/limits", get(limits::show));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::extract::{Path, State};
 use lastword_proto::wire::Explanation;
 
-use crate::calls::{Caller, Context, explain};
+use crate::calls::{Caller, Context, explanations};
 use crate::error::ApiError;
 
 pub(super) async fn show(
@@ -12,5 +12,5 @@ pub(super) async fn show(
     caller: Caller,
     Path(id): Path<String>,
 ) -> Result<Out<Explanation>, ApiError> {
-    explain::explain(&ctx, caller, &id).await.map(Out)
+    explanations::explain(&ctx, caller, &id).await.map(Out)
 }
