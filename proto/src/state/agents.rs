@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
 use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State};
-use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, Spend};
+use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, SYSTEM, Spend};
 use crate::ids::{AgentId, ApprovalId, EscalationId, Seq, TaskId, Time, TurnId};
 use crate::names::{AgentName, SYSTEM_NAME};
 use crate::refusal::Code;
@@ -185,6 +185,57 @@ impl Agent {
 }
 
 impl State {
+    /// An agent or human by number.
+    #[must_use]
+    pub fn agent(&self, agent: AgentId) -> Option<&Agent> {
+        self.agents.get(agent.0 as usize)
+    }
+
+    /// A live agent or human by name.
+    #[must_use]
+    pub fn live(&self, name: &str) -> Option<AgentId> {
+        let id = self.agent_of(name)?;
+        self.agent(id)?.live.then_some(id)
+    }
+
+    /// The live agents and humans, in the order of their names.
+    #[must_use]
+    pub fn live_by_name(&self) -> Vec<AgentId> {
+        let live = self.agents.iter().enumerate().filter(|(_, agent)| agent.live);
+        let mut found: Vec<(&str, AgentId)> =
+            live.filter_map(|(id, agent)| Some((agent.name(), AgentId(u32::try_from(id).ok()?)))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The name of an agent or human; `system` for the broker.
+    #[must_use]
+    pub fn name_of(&self, agent: AgentId) -> &str {
+        self.agent(agent).map_or(SYSTEM_NAME, Agent::name)
+    }
+
+    /// Any live human, the one with the lowest number; the broker's own number where there is none.
+    #[must_use]
+    pub fn any_human(&self) -> AgentId {
+        let found = self.agents.iter().position(|a| a.live && a.is_human());
+        found.and_then(|i| u32::try_from(i).ok()).map_or(SYSTEM, AgentId)
+    }
+
+    /// The human who gave the task's grant, else any human (§1).
+    #[must_use]
+    pub fn human_for(&self, task: Option<TaskId>) -> AgentId {
+        let giver = task.and_then(|t| self.tasks.get(&t)).and_then(|t| self.grants.get(&t.grant)).map(|g| g.giver);
+        let live = |id: &AgentId| self.agent(*id).is_some_and(|a| a.live && a.is_human());
+        giver.filter(live).unwrap_or_else(|| self.any_human())
+    }
+
+    /// Whether an agent may take something at all: it and the workspace run.
+    #[must_use]
+    pub fn may_take(&self, agent: AgentId) -> bool {
+        self.running == Running::Active
+            && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active && a.rests_until().is_none())
+    }
+
     /// Gives a number its name; a name that is used again has its newest number.
     pub(super) fn name_agent(&mut self, id: AgentId, name: &AgentName, kind: Kind, credential: &Credential) {
         if id.0 as usize == self.agents.len() {

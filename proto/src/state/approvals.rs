@@ -1,10 +1,11 @@
 //! Approvals: tool calls that are held for a decision (H2, H3).
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Closed, Opt, State, Task, Timer};
+use super::{Agent, Closed, Opt, State, Task, Timer};
 use crate::envelope::JsonText;
 use crate::fact::{Decision, Digest, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, TaskId, Time};
@@ -97,6 +98,32 @@ impl Approval {
 }
 
 impl State {
+    /// Whether the policy lets an agent decide an approval: never who asked for it, nor one whose work that
+    /// one caused (H3). A human always may, and is not asked about here.
+    #[must_use]
+    pub fn may_decide(&self, agent: AgentId, approval: &Approval) -> bool {
+        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
+        let policy = ruled.unwrap_or(&self.limits.approvers);
+        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
+        let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
+        let mut tasks = self.agent(agent).into_iter().flat_map(Agent::grant_tasks);
+        let works_for_it = tasks.any(|task| self.ancestors(task).any(|above| above == approval.agent));
+        agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
+    }
+
+    /// The agents that the policy names as deciders of an approval, whether or not they may decide this one.
+    #[must_use]
+    pub fn deciders(&self, approval: &Approval) -> Vec<AgentId> {
+        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
+        let policy = ruled.unwrap_or(&self.limits.approvers);
+        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
+        let mut found: Vec<AgentId> = policy.agents.iter().filter_map(|name| self.live(name.as_str())).collect();
+        found.extend(asker.filter(|_| policy.asker));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
     pub(super) fn approval_asked(
         &mut self,
         at: Time,

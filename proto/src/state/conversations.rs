@@ -91,6 +91,12 @@ impl Conversation {
 }
 
 impl State {
+    /// The REF of a conversation.
+    #[must_use]
+    pub fn ref_of(&self, conv: ConvId) -> Option<&Ref> {
+        self.conversations.get(&conv).map(|c| &c.reference)
+    }
+
     pub(super) fn conversation_opened(
         &mut self,
         at: Time,

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Asker, Closed, Few, Opt, State, Timer};
+use super::{Asker, Closed, Conversation, Few, Opt, State, Timer};
 use crate::fact::{Extension, GrantEnd, Spend};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time};
 use crate::limits::Limits;
@@ -148,6 +148,42 @@ impl Grant {
 }
 
 impl State {
+    /// The open grants of a conversation, oldest first: those that started in it, those of which a task is open in
+    /// it, and the one of its last request. Looks through all grants.
+    #[must_use]
+    pub fn open_grants_of(&self, conv: ConvId) -> Vec<GrantId> {
+        let Some(known) = self.conversations.get(&conv) else { return Vec::new() };
+        let mut found: Vec<GrantId> = self.at_work_in(known).collect();
+        found.extend(self.grants.iter().filter(|(_, grant)| grant.conv == conv).map(|(id, _)| id));
+        found.retain(|id| self.grants.get(id).is_some_and(|grant| grant.end.is_none()));
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
+    pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
+        let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
+        conv.grant.get().into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
+    }
+
+    /// The open tasks of a grant, in order.
+    pub fn open_tasks_of(&self, grant: GrantId) -> impl Iterator<Item = TaskId> + '_ {
+        let tasks = self.grants.get(&grant).filter(|grant| grant.open_tasks > 0).into_iter().flat_map(|g| &g.tasks);
+        tasks.copied().filter(|task| self.tasks.get(task).is_some_and(|task| !task.is_closed()))
+    }
+
+    /// The share of its budget that a grant has used, in percent: the larger of tokens and money.
+    #[must_use]
+    pub fn budget_percent(&self, grant: &Grant) -> u64 {
+        let share = |used: u64, base: u64, more: u64| {
+            if base == 0 { 0 } else { used.saturating_mul(100) / base.saturating_add(more) }
+        };
+        let (limits, more) = (&self.limits, grant.extension());
+        let tokens = share(grant.spend.tokens, limits.grant_tokens_max, more.tokens);
+        tokens.max(share(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd))
+    }
+
     pub(super) fn grant_opened(&mut self, at: Time, id: GrantId, giver: AgentId, conv: ConvId, expires_at: Time) {
         self.minted.grant = id.0;
         let own_root = !self.agents[giver.0 as usize].is_human();

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
 use super::small::LAST;
-use super::{ApprovalState, Closed, EscalationState, Opt, Request, RootLine, State, Timer};
+use super::{ApprovalState, Closed, EscalationState, Opt, Request, RootLine, Running, State, Timer};
 use crate::envelope::{AnswerStatus, Priority};
 use crate::fact::{Answer, EndReason, Message, Met};
 use crate::fsm::RequestEvent;
@@ -267,6 +267,32 @@ impl EndReason {
 }
 
 impl State {
+    /// The task that serves the request with this id.
+    #[must_use]
+    pub fn task_of(&self, request: &str) -> Option<(TaskId, &Task)> {
+        let task = self.keys.task(request)?;
+        Some((task, self.tasks.get(&task)?))
+    }
+
+    /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).
+    pub fn ancestors(&self, task: TaskId) -> impl Iterator<Item = AgentId> + '_ {
+        let mut next = self.tasks.get(&task).map(|t| t.asker);
+        core::iter::from_fn(move || {
+            let asker = next.take()?;
+            if let Asker::Task { task, .. } = asker {
+                next = self.tasks.get(&task).map(|t| t.asker);
+            }
+            asker.agent()
+        })
+    }
+
+    /// Whether a task's deliveries are parked: a pause, stop or latch holds its conversation or grant (R3).
+    #[must_use]
+    pub fn is_parked(&self, task: &Task) -> bool {
+        let grant = self.grants.get(&task.grant).is_some_and(|g| g.latched.is_some());
+        grant || self.latched_in(task.conv, Some(task.grant)) || self.running_in(task.conv) != Running::Active
+    }
+
     pub(super) fn root_started(
         &mut self,
         at: Time,
