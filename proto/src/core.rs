@@ -13,8 +13,9 @@ use crate::rules::{Rule, Rules};
 use crate::state::{Principal, State};
 
 mod admit;
+mod agents;
 mod approvals;
-mod attend;
+mod attendance;
 mod claims;
 mod clock;
 mod control;
@@ -22,13 +23,15 @@ mod escalations;
 mod finish;
 mod lifts;
 mod plan;
-mod registry;
+
 mod rooms;
 mod schedules;
 mod send;
 mod settle;
 mod take;
 mod tick;
+#[cfg(feature = "rules-off")]
+mod without;
 
 /// The broker as a pure machine. Give it inputs and the time; append what it says, then do what it says.
 #[derive(Clone, Debug, Default)]
@@ -311,12 +314,11 @@ impl Step<'_> {
     }
 
     fn authenticate(&self, by: Principal) -> Result<(), Refusal> {
-        let named = || self.state().live(self.state().name_of(by.agent())).is_some();
-        if self.state().recognizes(by) || (!self.rule(Rule::Incarnations) && named()) {
-            Ok(())
-        } else {
-            Err(Code::Unauthenticated.into())
+        #[cfg(feature = "rules-off")]
+        if self.naive_proof(by) {
+            return Ok(());
         }
+        if self.state().recognizes(by) { Ok(()) } else { Err(Code::Unauthenticated.into()) }
     }
 
     /// A human who may do what this role may (H7).

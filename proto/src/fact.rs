@@ -6,6 +6,7 @@
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
+
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::{Address, AnswerStatus, FinishStatus, JsonText, MessageType};
@@ -17,9 +18,29 @@ use crate::names::{AgentName, Label, Ref, Resource};
 use crate::policy::{ApprovalRule, Policy};
 use crate::refusal::{Code, Refusal};
 
-mod parts;
+mod agents;
+mod approvals;
+mod claims;
+mod control;
+mod escalations;
+mod grants;
+mod incidents;
+mod lifts;
+mod messages;
+mod schedules;
+mod turns;
 
-pub use parts::*;
+pub use agents::{AgentLimits, Kind, Profile, Role, WriteKind};
+pub use approvals::{Decision, Digest};
+pub use claims::ClaimMode;
+pub use control::{Control, Scope};
+pub use escalations::EscalationCause;
+pub use grants::{Extension, GrantEnd, Spend};
+pub use incidents::{Crossing, Latched, Place};
+pub use lifts::{Lift, Met};
+pub use messages::{Answer, Key, Made, Message, Part, Recipient, SYSTEM, Terms};
+pub use schedules::Schedule;
+pub use turns::{EndReason, PartialResult, Rerun, TurnEnd};
 
 /// The edition of the rules by which this program records; see [`Fact::Upgraded`].
 pub const EDITION: u32 = 2;
@@ -38,8 +59,17 @@ pub struct Entry {
 
 /// A SHA-256 of a bearer token.
 pub type Credential = [u8; 32];
-/// A SHA-256 of a held call: tool, canonical arguments, agent and task (H2).
-pub type Digest = [u8; 32];
+
+/// A digest or credential in lower-case hexadecimal.
+#[must_use]
+pub fn hex(bytes: &[u8; 32]) -> String {
+    bytes.iter().fold(String::with_capacity(64), |mut out, byte| {
+        for nibble in [byte >> 4, byte & 15] {
+            out.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
+        }
+        out
+    })
+}
 
 /// Everything that can have happened.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -659,45 +689,4 @@ pub enum Fact {
         /// When it ticks next.
         next_at: Time,
     },
-}
-
-/// What the first run of a partly done request gave.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PartialResult {
-    /// Its text.
-    pub body: Box<str>,
-    /// Parts done.
-    pub completed: Vec<Box<str>>,
-    /// Parts to be done again.
-    pub failed: Vec<Box<str>>,
-}
-
-impl Answer {
-    /// An answer that the broker gives itself.
-    #[must_use]
-    pub const fn outcome(task: TaskId, status: AnswerStatus, cause: EndReason) -> Self {
-        Self { task, status, cause, reason: None, completed: Vec::new(), failed: Vec::new(), earlier: None }
-    }
-}
-
-impl Place {
-    /// The conversation, if it is one.
-    #[must_use]
-    pub const fn conversation(self) -> Option<ConvId> {
-        match self {
-            Self::Conversation(conv) => Some(conv),
-            Self::Room(_) => None,
-        }
-    }
-}
-
-/// A digest or credential in lower-case hexadecimal.
-#[must_use]
-pub fn hex(bytes: &[u8; 32]) -> String {
-    bytes.iter().fold(String::with_capacity(64), |mut out, byte| {
-        for nibble in [byte >> 4, byte & 15] {
-            out.push(char::from(b"0123456789abcdef"[usize::from(nibble)]));
-        }
-        out
-    })
 }

@@ -8,8 +8,12 @@ use smol_str::{SmolStr, format_smolstr};
 pub const NAME_BYTES_MAX: usize = 64;
 /// Longest REF, request id or resource name, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
+/// The name under which a caller finds itself.
+pub const OWN_NAME: &str = "me";
+/// The name of the broker itself.
+pub const SYSTEM_NAME: &str = "system";
 /// Names that mean something else and can't be registered.
-pub const RESERVED: [&str; 6] = ["all", "user", "human", "system", "me", "policy"];
+pub const RESERVED: [&str; 6] = ["all", "user", "human", SYSTEM_NAME, OWN_NAME, "policy"];
 
 /// Why a text is not a name of its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

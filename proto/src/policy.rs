@@ -9,7 +9,6 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
-use crate::input::HeldCall;
 use crate::limits::Approvers;
 use crate::names::{AgentName, Label};
 
@@ -57,12 +56,12 @@ pub struct CallPattern {
 }
 
 impl Policy {
-    /// The rule that holds for a call of this agent.
+    /// The rule that holds for an agent's call of a tool; `subjects` is what its arguments are about.
     #[must_use]
-    pub fn first(&self, agent: &str, call: &HeldCall) -> Option<&ApprovalRule> {
+    pub fn first(&self, agent: &str, tool: &str, subjects: &[Box<str>]) -> Option<&ApprovalRule> {
         self.rules.iter().find(|rule| {
             let named = rule.agents.is_empty() || rule.agents.iter().any(|name| name.as_str() == agent);
-            named && rule.call.covers(rule.ruling, &call.tool, &call.subjects)
+            named && rule.call.covers(rule.ruling, tool, subjects)
         })
     }
 

@@ -5,45 +5,65 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::fact::{Credential, Kind, Made, Place, SYSTEM};
+use crate::fact::{Credential, Kind, Made, Place};
 use crate::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, Seq, TaskId, Time, TurnId,
 };
 use crate::limits::Limits;
-use crate::names::{AgentName, Label, Ref, RequestId};
+use crate::names::{Label, Ref, RequestId};
 use crate::policy::Policy;
 use index::Index;
 
 mod above;
+mod ack_clock;
 mod agent_budget;
+mod agents;
+mod approvals;
 mod attendance;
+mod claims;
+mod clock;
+mod control;
+mod conversations;
+mod escalations;
 mod fold;
-mod fold_clock;
-mod fold_lifts;
-mod fold_people;
-mod fold_tasks;
-mod fold_turns;
 mod forget;
 mod grant_clock;
+mod grants;
+mod incidents;
 mod index;
 mod keys;
+mod lifts;
+mod messages;
+mod requests;
+mod rooms;
 mod schedules;
 mod small;
 mod table;
+mod tasks;
 mod timers;
-mod work;
-mod workspace;
+mod turns;
 
+pub(crate) use ack_clock::AckClock;
 pub(crate) use agent_budget::is_about_authority;
+pub use agents::{Agent, DayUse};
+use approvals::AskedCall;
+pub use approvals::{Approval, ApprovalState};
 pub use attendance::Attendance;
+pub use claims::Claim;
+pub use conversations::{Conversation, RootLine};
+pub use escalations::{Escalation, EscalationState, Lifts};
 pub(crate) use grant_clock::GrantDue;
-pub use keys::{Keys, RequestNumber};
+pub use grants::Grant;
+pub use incidents::{Incident, IncidentOn};
+pub use keys::{Keys, Known, RequestNumber};
+pub use requests::{Partial, Request};
+pub use rooms::Room;
 pub use schedules::Scheduled;
 pub use small::{Few, Opt, Sorted, TaskSet};
 pub use table::{Number, Table};
+pub use tasks::{Asker, Delegate, Phase, Ready, Task};
 pub use timers::{Timer, Timers};
-pub use work::*;
-pub use workspace::*;
+pub use turns::Turn;
 
 /// Proof that a token was checked: who acts, and in which incarnation. Only [`State::prove`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,8 +100,6 @@ pub struct State {
     pub running: Running,
     /// All agents and humans ever registered, by number; the first is the broker itself.
     pub agents: Vec<Agent>,
-    /// Their numbers by name, live or not, in the order of the names.
-    pub names: BTreeMap<AgentName, AgentId>,
     /// Who holds the token with this hash.
     pub credentials: BTreeMap<Credential, AgentId>,
     /// Live agents by the actions that they serve.
@@ -194,7 +212,6 @@ impl Default for State {
             limits: Limits::default(),
             running: Running::Active,
             agents: alloc::vec![Agent::new(None, Kind::Agent, [0; 32])],
-            names: BTreeMap::new(),
             credentials: BTreeMap::new(),
             actions: BTreeMap::new(),
             groups: BTreeMap::new(),
@@ -239,130 +256,6 @@ impl State {
     #[must_use]
     pub fn recognizes(&self, principal: Principal) -> bool {
         self.agent(principal.agent).is_some_and(|a| a.live && a.incarnation == principal.incarnation)
-    }
-
-    /// An agent or human by number.
-    #[must_use]
-    pub fn agent(&self, agent: AgentId) -> Option<&Agent> {
-        self.agents.get(agent.0 as usize)
-    }
-
-    /// A live agent or human by name.
-    #[must_use]
-    pub fn live(&self, name: &str) -> Option<AgentId> {
-        let id = self.agent_of(name)?;
-        self.agent(id)?.live.then_some(id)
-    }
-
-    /// The name of an agent or human; `system` for the broker.
-    #[must_use]
-    pub fn name_of(&self, agent: AgentId) -> &str {
-        self.agent(agent).map_or("system", Agent::name)
-    }
-
-    /// The REF of a conversation.
-    #[must_use]
-    pub fn ref_of(&self, conv: ConvId) -> Option<&Ref> {
-        self.conversations.get(&conv).map(|c| &c.reference)
-    }
-
-    /// The task that serves the request with this id.
-    #[must_use]
-    pub fn task_of(&self, request: &str) -> Option<(TaskId, &Task)> {
-        let task = self.keys.task(request)?;
-        Some((task, self.tasks.get(&task)?))
-    }
-
-    /// The open grants of a conversation, oldest first: those that started in it, those of which a task is open in
-    /// it, and the one of its last request. Looks through all grants.
-    #[must_use]
-    pub fn open_grants_of(&self, conv: ConvId) -> Vec<GrantId> {
-        let Some(known) = self.conversations.get(&conv) else { return Vec::new() };
-        let mut found: Vec<GrantId> = self.at_work_in(known).collect();
-        found.extend(self.grants.iter().filter(|(_, grant)| grant.conv == conv).map(|(id, _)| id));
-        found.retain(|id| self.grants.get(id).is_some_and(|grant| grant.end.is_none()));
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
-    pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
-        let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
-        conv.grant.get().into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
-    }
-
-    /// The open tasks of a grant, in order.
-    pub fn open_tasks_of(&self, grant: GrantId) -> impl Iterator<Item = TaskId> + '_ {
-        let tasks = self.grants.get(&grant).filter(|grant| grant.open_tasks > 0).into_iter().flat_map(|g| &g.tasks);
-        tasks.copied().filter(|task| self.tasks.get(task).is_some_and(|task| !task.is_closed()))
-    }
-
-    /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).
-    pub fn ancestors(&self, task: TaskId) -> impl Iterator<Item = AgentId> + '_ {
-        let mut next = self.tasks.get(&task).map(|t| t.asker);
-        core::iter::from_fn(move || {
-            let asker = next.take()?;
-            if let Asker::Task { task, .. } = asker {
-                next = self.tasks.get(&task).map(|t| t.asker);
-            }
-            asker.agent()
-        })
-    }
-
-    /// Whether a task's deliveries are parked: a pause, stop or latch holds its conversation or grant (R3).
-    #[must_use]
-    pub fn is_parked(&self, task: &Task) -> bool {
-        let grant = self.grants.get(&task.grant).is_some_and(|g| g.latched.is_some());
-        grant || self.latched_in(task.conv, Some(task.grant)) || self.running_in(task.conv) != Running::Active
-    }
-
-    /// Whether an agent may take something at all: it and the workspace run.
-    #[must_use]
-    pub fn may_take(&self, agent: AgentId) -> bool {
-        self.running == Running::Active
-            && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active && a.rests_until().is_none())
-    }
-
-    /// Whether the policy lets an agent decide an approval: never who asked for it, nor one whose work that
-    /// one caused (H3). A human always may, and is not asked about here.
-    #[must_use]
-    pub fn may_decide(&self, agent: AgentId, approval: &Approval) -> bool {
-        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
-        let policy = ruled.unwrap_or(&self.limits.approvers);
-        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
-        let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
-        let mut tasks = self.agent(agent).into_iter().flat_map(Agent::grant_tasks);
-        let works_for_it = tasks.any(|task| self.ancestors(task).any(|above| above == approval.agent));
-        agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
-    }
-
-    /// The agents that the policy names as deciders of an approval, whether or not they may decide this one.
-    #[must_use]
-    pub fn deciders(&self, approval: &Approval) -> Vec<AgentId> {
-        let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
-        let policy = ruled.unwrap_or(&self.limits.approvers);
-        let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
-        let mut found: Vec<AgentId> = policy.agents.iter().filter_map(|name| self.live(name.as_str())).collect();
-        found.extend(asker.filter(|_| policy.asker));
-        found.sort_unstable();
-        found.dedup();
-        found
-    }
-
-    /// Any live human, the one with the lowest number; the broker's own number where there is none.
-    #[must_use]
-    pub fn any_human(&self) -> AgentId {
-        let found = self.agents.iter().position(|a| a.live && a.is_human());
-        found.and_then(|i| u32::try_from(i).ok()).map_or(SYSTEM, AgentId)
-    }
-
-    /// The human who gave the task's grant, else any human (§1).
-    #[must_use]
-    pub fn human_for(&self, task: Option<TaskId>) -> AgentId {
-        let giver = task.and_then(|t| self.tasks.get(&t)).and_then(|t| self.grants.get(&t.grant)).map(|g| g.giver);
-        let live = |id: &AgentId| self.agent(*id).is_some_and(|a| a.live && a.is_human());
-        giver.filter(live).unwrap_or_else(|| self.any_human())
     }
 
     /// The next timer, and why.
@@ -421,23 +314,6 @@ impl State {
 
     pub(crate) const fn last_incident(&self) -> u64 {
         self.minted.incident
-    }
-
-    /// What a send in a grant would be refused for, where its budget is used up.
-    #[must_use]
-    pub fn budget_used_up(&self, grant: &Grant) -> Option<crate::refusal::Refusal> {
-        crate::guards::budget_of_grant(self, grant)
-    }
-
-    /// The share of its budget that a grant has used, in percent: the larger of tokens and money.
-    #[must_use]
-    pub fn budget_percent(&self, grant: &Grant) -> u64 {
-        let share = |used: u64, base: u64, more: u64| {
-            if base == 0 { 0 } else { used.saturating_mul(100) / base.saturating_add(more) }
-        };
-        let (limits, more) = (&self.limits, grant.extension());
-        let tokens = share(grant.spend.tokens, limits.grant_tokens_max, more.tokens);
-        tokens.max(share(grant.spend.cost_microusd, limits.grant_cost_microusd_max, more.cost_microusd))
     }
 }
 

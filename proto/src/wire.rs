@@ -3,33 +3,51 @@
 //! Ids are the printed ones (`msg-12`, `turn-3`), moments RFC 3339 in UTC, durations milliseconds. What
 //! may be absent is left out. What comes in is checked where it becomes a [`crate::Draft`] or an input.
 
+mod agents;
+mod approvals;
 pub mod call;
+mod claims;
 mod clock;
 mod conversation_status;
+mod conversations;
 mod envelope;
-mod explanation;
-mod lift;
-mod people;
+mod escalations;
+mod events;
+mod explanations;
+mod grants;
+mod humans;
+mod incidents;
+mod lifts;
+mod limits;
+mod messages;
+mod page;
+mod problem;
+mod requests;
+mod rooms;
 mod schedules;
 mod time;
-mod views;
-mod work;
+mod turns;
 
+pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent};
+pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
+pub use claims::{ClaimView, NewClaim};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
 pub use conversation_status::ConversationStatus;
+pub use conversations::{ConversationSummary, ConversationView, Counters, Distance, TreeNode};
 pub use envelope::{Envelope, FieldError, Metadata, To};
-pub use explanation::{CausalLink, Explanation, Hold, RefusedSend, Subject};
-pub use lift::{HeldBy, LiftStep, RefusedAt, grant_body};
-pub use people::{AgentGrant, HumanPatch, NewHuman};
+pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation};
+pub use events::Event;
+pub use explanations::{CausalLink, Explanation, Hold, RefusedSend, Subject};
+pub use grants::{Extend, GrantView};
+pub use humans::{HumanPatch, NewHuman};
+pub use incidents::IncidentView;
+pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
+pub use limits::{ApprovalRuleView, LimitView, LimitsView};
+pub use messages::{DeliveryState, StoredMessage};
+pub use page::Page;
+pub use problem::Problem;
+pub use requests::{HistoryItem, RequestView};
+pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
-pub use views::{
-    AgentPatch, AgentToken, AgentView, ApprovalRuleView, ClaimView, ConversationSummary, ConversationView, Counters,
-    Distance, Event, Extend, GrantView, HistoryItem, IncidentView, LimitView, LimitsView, NewAgent, NewClaim, NewRoom,
-    Post, Posted, RequestView, RoomView, TreeNode,
-};
-pub use work::{
-    ApprovalView, DecideApproval, Delivery, DeliveryState, EscalationAnswer, EscalationView, Finish, Finished,
-    HeldCall, LiftView, NewEscalation, Notice, NoticeKind, Page, Problem, Progress, Renewed, StoredMessage, TurnView,
-    Usage, UseApproval,
-};
+pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView, Usage};

@@ -4,18 +4,27 @@
     reason = "a call has one kind of reply; every other is told as a bug of ours, whichever it is"
 )]
 
+pub(crate) mod agents;
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod canonical;
+pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod control;
+pub(crate) mod conversations;
 pub(crate) mod decisions;
-pub(crate) mod desk;
-pub(crate) mod explain;
+pub(crate) mod escalations;
+pub(crate) mod explanations;
 pub(crate) mod figures;
+pub(crate) mod grants;
 pub(crate) mod history;
+pub(crate) mod humans;
+pub(crate) mod incidents;
+pub(crate) mod limits;
 pub(crate) mod messages;
 pub(crate) mod permission;
-pub(crate) mod registry;
+mod read_model;
+pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
 pub(crate) mod shown;
@@ -29,15 +38,16 @@ use std::time::Duration;
 use lastword_proto::envelope::nesting;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
-use lastword_proto::names::{AgentName, Ref};
-use lastword_proto::wire::{LiftStep, RefusedAt};
+use lastword_proto::names::{AgentName, NameError, Ref};
+use lastword_proto::wire::{FieldError, LiftStep, RefusedAt};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::identity::{Session, SignInCode, credential};
+use crate::origins::Origins;
 
 /// Longest wait of any call; a longer one is cut.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -56,7 +66,7 @@ pub struct Context {
     /// Whether the server is to end: whoever waits gives up.
     pub(crate) stopping: watch::Receiver<bool>,
     /// Hosts and origins that may call.
-    pub(crate) origins: Arc<crate::edges::http::Origins>,
+    pub(crate) origins: Arc<Origins>,
     /// Agents at whose own client a human sits, by name, and which human.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// Where limits and guards were set, by name.
@@ -154,6 +164,15 @@ pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError
     }
     ctx.handle.metrics().refuse(Code::TooLarge);
     Err(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth).into())
+}
+
+/// A checked name, or the member that holds a wrong one.
+pub(crate) fn checked<T>(
+    field: &'static str,
+    text: &str,
+    check: impl Fn(&str) -> Result<T, NameError>,
+) -> Result<T, FieldError> {
+    check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
 }
 
 /// The bytes of all texts of a list.

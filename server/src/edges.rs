@@ -4,10 +4,7 @@ mod console;
 pub mod http;
 pub mod mcp;
 
-mod api_error;
-
-pub use self::api_error::ApiError;
-pub(crate) use self::api_error::{record_id, record_of};
+mod tail;
 
 /// The names of all edges.
 pub const EDGES: &[&str] = &["http", "mcp", "console"];

@@ -14,6 +14,8 @@ mod broker;
 mod calls;
 mod cron;
 mod disk;
+mod error;
+mod origins;
 mod priority;
 mod server;
 mod views;

@@ -22,12 +22,13 @@ use tokio::task::JoinSet;
 
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
-use crate::calls::schedules::{self, ConfiguredSchedule};
+use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
-use crate::edges::http::{Origins, listen};
+use crate::edges::http::listen;
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
+use crate::origins::Origins;
 use crate::priority;
 
 /// The first human of a workspace.
@@ -142,6 +143,15 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl From<UnsetSchedule> for StartError {
+    fn from(unset: UnsetSchedule) -> Self {
+        match unset {
+            UnsetSchedule::Wrong { at, reason } => Self::Schedule { at, reason },
+            UnsetSchedule::Unserved(unserved) => Self::Unserved(unserved),
+        }
+    }
 }
 
 /// A running server.
@@ -326,15 +336,13 @@ fn for_this_machine(address: SocketAddr) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Registers a human where there is none, as at the first start, and writes the token down. Later the file may
-/// be elsewhere: a human who moved the token away from where agents could read it gets no second one.
 /// Puts the policy of held calls into force. A name in it that nobody ever had is a slip of the pen, which would leave a
 /// rule without effect; but where no agent was registered yet, the names are those to come.
 async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
     let named = policy.clone();
     let unknown = handle.query(move |live| {
         let agents = live.state.agents.iter().filter(|agent| !agent.is_human()).count();
-        let unknown = named.names().filter(|name| !live.state.names.contains_key(*name));
+        let unknown = named.names().filter(|name| live.state.agent_of(name.as_str()).is_none());
         // The first row of the table is the broker itself.
         (agents > 1, unknown.map(ToString::to_string).collect::<Vec<_>>())
     });
@@ -347,6 +355,8 @@ async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
     Ok(())
 }
 
+/// Registers a human where there is none, as at the first start, and writes the token down. Later the file may
+/// be elsewhere: a human who moved the token away from where agents could read it gets no second one.
 async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, StartError> {
     let path = dir.join(FILE_OPERATOR_TOKEN);
     let failed = |source| StartError::File { path: path.clone(), source };

@@ -2,24 +2,34 @@
 //!
 //! Names and states are taken on the broker's thread, where the state is; texts are put in place outside.
 
+mod agents;
+mod approvals;
+mod claims;
 mod clock;
 mod conversations;
-mod desk;
+mod escalations;
 mod events;
-mod explanation;
+mod explanations;
 mod fitting;
 mod held;
+mod incidents;
 mod messages;
 mod notices;
-mod people;
+mod requests;
+mod rooms;
 mod words;
 
+pub(crate) use self::agents::{Member, OpenTurn, agent, member};
+pub(crate) use self::approvals::approval;
+pub(crate) use self::claims::claim;
 pub(crate) use self::clock::{clock, note, ready};
 pub(crate) use self::conversations::{conversation, fullest, listed, standing, summary, tree};
-pub(crate) use self::desk::{approval, claim, escalation, incident, room};
+pub(crate) use self::escalations::escalation;
 pub(crate) use self::events::{EventDraft, Subject, event, subject};
-pub(crate) use self::explanation::{ExplainContext, link, refused};
+pub(crate) use self::explanations::{ExplainContext, link, refused};
 pub(crate) use self::fitting::{Fitted, fitted};
+pub(crate) use self::incidents::incident;
 pub(crate) use self::messages::{Shown, may_read, show, shown};
 pub(crate) use self::notices::{Worded, alert, notices};
-pub(crate) use self::people::{Member, OpenTurn, agent, member, request};
+pub(crate) use self::requests::request;
+pub(crate) use self::rooms::room;

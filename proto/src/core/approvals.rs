@@ -40,12 +40,15 @@ impl Step<'_> {
         if let Some(task) = task {
             self.has_questions_left(task)?;
         }
-        let rule = self.state().policy.first(self.state().name_of(agent), &call).cloned();
+        let name = self.state().name_of(agent);
+        let rule = self.state().policy.first(name, &call.tool, &call.subjects).cloned();
         let ruling = rule.as_ref().map_or(Ruling::Ask, |rule| rule.ruling);
         self.room_to_hold(agent, &call, ruling)?;
         let limits = &self.state().limits;
         let given = rule.as_ref().and_then(|rule| rule.timeout_ms).unwrap_or(limits.approval_ms);
-        let expires_at = self.now.plus(if self.rule(Rule::ApprovalAge) { given } else { u64::MAX });
+        let expires_at = self.now.plus(given);
+        #[cfg(feature = "rules-off")]
+        let expires_at = self.naive_expiry(Rule::ApprovalAge, expires_at);
         let approval = ApprovalId(self.state().last_approval() + 1);
         let HeldCall { tool, arguments, reason, digest, subjects: _, key: _ } = call;
         self.record(Fact::ApprovalAsked { approval, task, agent, tool, arguments, reason, digest, expires_at });

@@ -1,12 +1,14 @@
 //! Leases on shared resources (C1).
 
+use alloc::vec::Vec;
+
 use super::admit::key;
 use super::{Outcome, Step};
 use crate::fact::{ClaimMode, Fact, WriteKind};
-use crate::ids::{AgentId, ClaimId, TurnId};
+use crate::ids::{AgentId, ClaimId, TaskId, TurnId};
 use crate::input::{ClaimDraft, Reply};
 use crate::refusal::{Code, Refusal};
-use crate::state::Principal;
+use crate::state::{Claim, Principal};
 
 /// The resource that stands for all of them.
 const EVERYTHING: &str = "*";
@@ -58,6 +60,23 @@ impl Step<'_> {
         }
         self.record(Fact::Released { claim: id });
         Ok(Reply::Done)
+    }
+
+    /// Ends the leases of a task that ended.
+    pub(super) fn release_claims(&mut self, task: TaskId) {
+        self.release_where(|claim| claim.task == Some(task));
+    }
+
+    /// Ends the leases of an agent that leaves.
+    pub(super) fn release_claims_of(&mut self, agent: AgentId) {
+        self.release_where(|claim| claim.agent == agent);
+    }
+
+    fn release_where(&mut self, ended: impl Fn(&Claim) -> bool) {
+        let held = self.state().claims.iter().filter(|(_, claim)| ended(claim)).map(|(id, _)| *id);
+        for claim in held.collect::<Vec<ClaimId>>() {
+            self.record(Fact::Released { claim });
+        }
     }
 }
 

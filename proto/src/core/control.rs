@@ -11,7 +11,6 @@ use crate::input::{Effect, Reply};
 use crate::limits::Limits;
 use crate::policy::Policy;
 use crate::refusal::{Code, Refusal};
-use crate::rules::Rule;
 use crate::state::{Principal, Running};
 
 impl Step<'_> {
@@ -32,9 +31,9 @@ impl Step<'_> {
     pub(super) fn control(&mut self, by: Principal, scope: Scope, control: Control) -> Outcome {
         self.human(by, Role::Operator)?;
         self.exists(scope)?;
-        if !self.rule(Rule::OutOfBand) {
-            // A message like any other: it would have its turn after what is queued, and admission doesn't look for it.
-            return Ok(Reply::Done);
+        #[cfg(feature = "rules-off")]
+        if let Some(reply) = self.naive_control() {
+            return Ok(reply);
         }
         self.record(Fact::Controlled { scope, control, by: by.agent() });
         let lifted = match control {

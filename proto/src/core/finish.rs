@@ -34,7 +34,8 @@ impl Step<'_> {
     pub(super) fn turn_of(&self, agent: AgentId, named: Option<TurnId>) -> Result<TurnId, (Option<TurnId>, Refusal)> {
         let state = self.state();
         let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
-        let named = named.filter(|id| self.rule(Rule::LateAnswers) || mine(id).is_some_and(|t| t.open));
+        #[cfg(feature = "rules-off")]
+        let named = self.naive_turn(agent, named);
         match (named, state.agent(agent).map_or(&[][..], |a| a.turns.as_slice())) {
             (Some(id), _) => match mine(&id) {
                 Some(turn) if turn.open => Ok(id),
@@ -75,14 +76,11 @@ impl Step<'_> {
         let served = &self.state().tasks[&task];
         let (conv, in_flight, sibling) = (served.conv, served.in_flight() > 0, served.sibling);
         // Answers to requests that one task has in flight with one delegate are a fan-out, not a ping-pong (R1).
-        let turns = match sibling {
-            true => self.state().agent_messages_in(Place::Conversation(conv)),
-            false => self.hear_in(agent, Place::Conversation(conv)).1,
-        };
-        let max = self.state().limits.turns_soft_max;
-        if turns >= max && !self.rule(Rule::AnswersAdmitted) {
-            return Err(Refusal::new(Code::TurnsSoft).numbers(max, turns));
+        if !sibling {
+            self.hear_in(agent, Place::Conversation(conv));
         }
+        #[cfg(feature = "rules-off")]
+        self.naive_answer(Place::Conversation(conv))?;
         // A decision for which it says to wait may have come already: then it opens the next turn.
         let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
@@ -92,8 +90,9 @@ impl Step<'_> {
             Some(status) => status,
         };
         self.record(Fact::TurnFinished { turn: id, status, spend, said });
-        if !self.rule(Rule::Forwarding) {
-            return Ok(Reply::Finished { answer: None, open: true });
+        #[cfg(feature = "rules-off")]
+        if let Some(reply) = self.naive_finish() {
+            return Ok(reply);
         }
         if let Some(decided) = decided {
             self.reply_to(task, SYSTEM, agent, "the approval was decided".into(), None, decided);

@@ -10,7 +10,6 @@ use crate::guards::{Placement, Plan, RefProblem, SendContext};
 use crate::ids::{AgentId, ConvId, TaskId};
 use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
-use crate::rules::Rule;
 use crate::state::{Agent, Asker, Few, Task};
 
 /// For whom a draft is.
@@ -185,8 +184,8 @@ impl Step<'_> {
             self.opening_fault(sender, &line.plan, named)
         };
         let line = Placement { fault: line.fault.or(opening), ..line };
-        let unnamed = line.fault == Some(RefProblem::Required) && !self.has_guard("ref_required");
-        let line = if unnamed { Placement { plan: self.minted_work(), fault: None, depth: 0 } } else { line };
+        #[cfg(feature = "rules-off")]
+        let line = self.naive_placement(line);
         let depth = self.depth(sender, standing, &line.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
         Placement { depth: if human { 0 } else { depth }, ..line }
@@ -194,8 +193,9 @@ impl Step<'_> {
 
     fn depth(&self, sender: AgentId, standing: SendContext, plan: &Plan) -> u8 {
         let state = self.state();
-        if let Some(task) = standing.task().filter(|_| !self.rule(Rule::DepthPerConversation)) {
-            return state.tasks[&task].received.iter().map(|(_, d)| d.saturating_add(1)).max().unwrap_or(0);
+        #[cfg(feature = "rules-off")]
+        if let Some(depth) = self.naive_depth(standing) {
+            return depth;
         }
         let Plan::Existing(conv) = plan else { return 0 };
         if let Some(task) = standing.task().and_then(|t| state.tasks.get(&t)) {
@@ -243,7 +243,7 @@ impl Step<'_> {
     }
 
     /// A work item that nobody named.
-    fn minted_work(&self) -> Plan {
+    pub(super) fn minted_work(&self) -> Plan {
         let minted = self.minted("work-", self.state().minted_conversations());
         minted.map_or(Plan::None, |reference| Plan::Open(reference, None))
     }

@@ -26,12 +26,14 @@ impl Step<'_> {
         if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
             return Ok(again);
         }
-        let reply = self.set_members(by, name, members)?;
+        let reply = self.set_members(name, members)?;
+        #[cfg(feature = "rules-off")]
+        self.naive_join(by.agent(), &reply);
         self.keep_key(by.agent(), key, &reply);
         Ok(reply)
     }
 
-    fn set_members(&mut self, by: Principal, name: Ref, members: &[AgentName]) -> Outcome {
+    fn set_members(&mut self, name: Ref, members: &[AgentName]) -> Outcome {
         let mut ids = Vec::with_capacity(members.len());
         for member in members {
             let unknown = || Refusal::new(Code::UnknownRecipient).about(member);
@@ -45,9 +47,6 @@ impl Step<'_> {
             None => RoomId(self.state().last_room() + 1),
         };
         self.record(Fact::RoomOpened { room, name, members: ids });
-        if !self.rule(Rule::HumanWords) {
-            self.record(Fact::Posted { room, from: by.agent(), body: "joined".into() });
-        }
         Ok(Reply::Opened(room))
     }
 

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use super::{Outcome, Step};
 use crate::envelope::{Address, Draft, JsonText, MessageType};
-use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, SYSTEM, Terms};
+use crate::fact::{Crossing, Fact, Key, Latched, Message, Part, Place, Recipient, Role, Terms};
 use crate::guards::{Ahead, GUARDS, Guard, Placement, Plan, Records, SendContext, View};
 use crate::ids::{AgentId, ConvId, GrantId, IncidentId, TaskId, Time, TurnId};
 use crate::input::{Question, Reply};
@@ -44,11 +44,8 @@ impl Content {
 impl Step<'_> {
     pub(super) fn send(&mut self, by: Principal, draft: Draft) -> Outcome {
         self.authenticate(by)?;
-        let mut draft = draft;
-        let silent = matches!(draft.kind, MessageType::Info | MessageType::Alert | MessageType::Status);
-        if silent && !self.rule(Rule::OnlyRequestsWake) {
-            draft.kind = MessageType::Request;
-        }
+        #[cfg(feature = "rules-off")]
+        let draft = self.naive_draft(draft);
         self.is_itself(by, &draft)?;
         if let Some(again) = self.repeated(by.agent(), &draft)? {
             return Ok(again);
@@ -170,10 +167,12 @@ impl Step<'_> {
 
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
         self.state().touch(sender, &draft);
-        let (unresolved, found) = match self.targets(sender, &draft) {
+        let found = self.targets(sender, &draft);
+        #[cfg(feature = "rules-off")]
+        let found = self.naive_targets(found);
+        let (unresolved, found) = match found {
             Ok(found) => (None, found),
-            Err(refusal) if self.has_guard("unknown_recipient") => (Some(refusal), Few::new()),
-            Err(_) => (None, Few::from_slice(&[SYSTEM])),
+            Err(refusal) => (Some(refusal), Few::new()),
         };
         let named = self.named(&draft);
         let standing = self.standing(sender, &named, &found);
@@ -216,9 +215,9 @@ impl Step<'_> {
         let count = |place: &Place| (*place, self.state().agent_messages_in(*place) + 1);
         let heard = places.iter().map(count).max_by_key(|(_, agent_messages)| *agent_messages);
         let (refusal, observed) = self.judge(&sending, heard);
-        let filtered = refusal.is_some() && !self.rule(Rule::CountedFirst);
+        let counted = refusal.is_none() || self.rule(Rule::CountedFirst);
         // Every message counts, whatever refuses it, but for what may simply be sent again later (R1).
-        if !filtered && refusal.as_ref().is_none_or(|refusal| refusal.retry_after_ms.is_none()) {
+        if counted && refusal.as_ref().is_none_or(|refusal| refusal.retry_after_ms.is_none()) {
             for place in places {
                 self.hear_in(sending.sender, place);
             }
@@ -271,9 +270,11 @@ impl Step<'_> {
             if latches {
                 self.latch(Latched::Place(place), &Refusal::new(Code::TurnsHard).numbers(hard, agent_messages));
             }
-        } else if agent_messages == soft || (agent_messages > soft && !self.rule(Rule::WarnedOnce)) {
+        } else if agent_messages == soft {
             self.record(Fact::Warned { place, crossing: Crossing::Soft, agent_messages });
         }
+        #[cfg(feature = "rules-off")]
+        self.naive_warning(place, agent_messages);
         (place, agent_messages)
     }
 
@@ -341,10 +342,8 @@ impl Step<'_> {
             reference: sending.draft.reference.clone().or(planned),
             refusal: refusal.clone(),
         });
-        if let Some(task) = sending.standing.task().filter(|_| !self.rule(Rule::QuietRefusals)) {
-            let refused = self.state().seq;
-            self.reply_to(task, SYSTEM, sending.sender, alloc::format!("{refusal}").into(), None, refused);
-        }
+        #[cfg(feature = "rules-off")]
+        self.naive_refusal(sending.standing.task(), sending.sender, &refusal);
         refusal
     }
 
@@ -354,9 +353,8 @@ impl Step<'_> {
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let mut contents = Content::of(&mut draft, targets.len());
         let mut root = standing.task();
-        if !self.rule(Rule::Correlation) {
-            root = root.and(self.state().agents[sender.0 as usize].grant_tasks().last().copied());
-        }
+        #[cfg(feature = "rules-off")]
+        self.naive_correlation(sender, &mut root);
         let mut sent = Vec::with_capacity(targets.len());
         for (i, (to, line)) in targets.into_iter().enumerate() {
             let conv = self.open(sender, &line, i > 0);
@@ -444,8 +442,9 @@ impl Step<'_> {
 
     pub(super) fn open_grant(&mut self, giver: AgentId, conv: ConvId) -> GrantId {
         let grant = GrantId(self.state().last_grant() + 1);
-        let age_max = if self.rule(Rule::GrantAge) { self.state().limits.grant_age_ms } else { u64::MAX };
-        let expires_at = self.now.plus(age_max);
+        let expires_at = self.now.plus(self.state().limits.grant_age_ms);
+        #[cfg(feature = "rules-off")]
+        let expires_at = self.naive_expiry(Rule::GrantAge, expires_at);
         self.record(Fact::GrantOpened { grant, giver, conv, expires_at });
         grant
     }

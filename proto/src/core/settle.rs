@@ -9,7 +9,7 @@ use crate::fact::{
     Answer, EndReason, EscalationCause, Fact, GrantEnd, Message, Part, PartialResult, Recipient, Rerun, SYSTEM, Spend,
     TurnEnd,
 };
-use crate::ids::{AgentId, ClaimId, EscalationId, GrantId, Seq, TaskId};
+use crate::ids::{AgentId, EscalationId, GrantId, Seq, TaskId};
 use crate::input::Reply;
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
@@ -88,14 +88,6 @@ impl Step<'_> {
         for child in self.state().tasks[&task].children.clone() {
             let outcome = Answer::outcome(child, AnswerStatus::Cancelled, EndReason::AskerEnded);
             self.settle(outcome, SYSTEM, "".into(), None);
-        }
-    }
-
-    pub(super) fn release_claims(&mut self, task: TaskId) {
-        let held: Vec<ClaimId> =
-            self.state().claims.iter().filter(|(_, c)| c.task == Some(task)).map(|(id, _)| *id).collect();
-        for claim in held {
-            self.record(Fact::Released { claim });
         }
     }
 

@@ -23,6 +23,14 @@ pub(super) fn budget(view: &View<'_>) -> Option<Refusal> {
     spent.or_else(|| exceeded_by_day(view.state, view.sender()?, view.now))
 }
 
+impl State {
+    /// What a send in a grant would be refused for, where its budget is used up.
+    #[must_use]
+    pub fn budget_used_up(&self, grant: &Grant) -> Option<Refusal> {
+        exceeded(self, grant)
+    }
+}
+
 /// The limit and value of the grant's budget that is used up.
 pub(crate) fn exceeded(state: &State, grant: &Grant) -> Option<Refusal> {
     let limits = &state.limits;

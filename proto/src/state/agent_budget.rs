@@ -2,7 +2,7 @@
 
 use thin_vec::ThinVec;
 
-use super::workspace::AgentRare;
+use super::agents::AgentRare;
 use super::{Agent, State, Timer};
 use crate::fact::{AgentLimits, Spend};
 use crate::ids::{AgentId, HOUR_MS, Time};

@@ -6,13 +6,28 @@ use core::num::NonZeroU64;
 use serde::{Deserialize, Serialize};
 use smol_str::format_smolstr;
 
+use super::Few;
 use super::table::{Number, Table};
-use super::{Few, Known};
-use crate::ids::{AgentId, Seq, TaskId};
+use crate::ids::{AgentId, EscalationId, Seq, TaskId};
 use crate::names::RequestId;
 
 /// What minted ids begin with.
 const MINTED: &str = "req-";
+
+/// A key that was used (Q1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Known {
+    /// By whom.
+    pub sender: AgentId,
+    /// For which content; none for a minted request id.
+    pub fingerprint: Option<u64>,
+    /// The messages sent under it.
+    pub messages: Few<Seq, 2>,
+    /// The task of the request with this id.
+    pub task: Option<TaskId>,
+    /// The question to a human that was sent under it.
+    pub escalation: Option<EscalationId>,
+}
 
 /// The keys in use. An id that nobody chose needs no record but the number of its task, which is never 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

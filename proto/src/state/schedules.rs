@@ -1,14 +1,9 @@
 //! Schedules as they stand (D13).
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    reason = "the dispatch in `State::change` matches every fact; each part gets its own"
-)]
 
 use serde::{Deserialize, Serialize};
 
-use super::fold::misdirected;
 use super::{Opt, State};
-use crate::fact::{Fact, Schedule};
+use crate::fact::Schedule;
 use crate::ids::{AgentId, GrantId, Time};
 use crate::names::Label;
 use crate::refusal::Code;
@@ -33,34 +28,28 @@ pub struct Scheduled {
 }
 
 impl State {
-    pub(super) fn fold_schedule(&mut self, at: Time, fact: &Fact) {
-        match fact {
-            Fact::ScheduleSet { by, schedule, next_at } => {
-                let before = self.schedules.remove(&schedule.name);
-                let scheduled = Scheduled {
-                    schedule: (**schedule).clone(),
-                    by: *by,
-                    next_at: *next_at,
-                    ticks: before.as_ref().map_or(0, |known| known.ticks),
-                    last_at: before.as_ref().map_or_else(Opt::none, |known| known.last_at),
-                    grant: before.as_ref().map_or_else(Opt::none, |known| known.grant),
-                    skipped: None,
-                };
-                self.schedules.insert(schedule.name.clone(), scheduled);
-            }
-            Fact::ScheduleRemoved { name } => drop(self.schedules.remove(name)),
-            Fact::ScheduleTicked { name, grant, next_at } => self.ticked(at, name, *grant, *next_at),
-            Fact::ScheduleSkipped { name, code, next_at } => {
-                if let Some(known) = self.schedules.get_mut(name) {
-                    known.next_at = *next_at;
-                    known.skipped = Some((at, *code));
-                }
-            }
-            _ => misdirected(fact),
+    pub(super) fn schedule_set(&mut self, by: AgentId, schedule: &Schedule, next_at: Time) {
+        let before = self.schedules.remove(&schedule.name);
+        let scheduled = Scheduled {
+            schedule: schedule.clone(),
+            by,
+            next_at,
+            ticks: before.as_ref().map_or(0, |known| known.ticks),
+            last_at: before.as_ref().map_or_else(Opt::none, |known| known.last_at),
+            grant: before.as_ref().map_or_else(Opt::none, |known| known.grant),
+            skipped: None,
+        };
+        self.schedules.insert(schedule.name.clone(), scheduled);
+    }
+
+    pub(super) fn schedule_skipped(&mut self, at: Time, name: &Label, code: Option<Code>, next_at: Time) {
+        if let Some(known) = self.schedules.get_mut(name) {
+            known.next_at = next_at;
+            known.skipped = Some((at, code));
         }
     }
 
-    fn ticked(&mut self, at: Time, name: &Label, grant: GrantId, next_at: Option<Time>) {
+    pub(super) fn schedule_ticked(&mut self, at: Time, name: &Label, grant: GrantId, next_at: Option<Time>) {
         if let Some(known) = self.schedules.get_mut(name) {
             known.next_at = next_at.unwrap_or(known.next_at);
             known.ticks += 1;

@@ -1,22 +1,24 @@
-//! Looking back: messages by every field, and conversations.
-
-use std::time::Duration;
+//! Looking back: messages by every field.
 
 use lastword_proto::ids::{AgentId, ConvId};
-use lastword_proto::wire::{ConversationSummary, FieldError, Page, StoredMessage, parse_rfc3339};
+use lastword_proto::names::SYSTEM_NAME;
+use lastword_proto::wire::{FieldError, Page, StoredMessage, parse_rfc3339};
 use lastword_proto::{MessageType, Principal, Seq, Time};
-use lastword_store::{Cursor, Filter, ReadError};
+use lastword_store::{Cursor, Filter};
 use serde::Deserialize;
 
+use super::read_model::{ask, ask_fresh};
 use super::{Caller, Context};
 use crate::broker::Live;
-use crate::edges::ApiError;
-use crate::views::{self, Shown};
+use crate::error::ApiError;
+use crate::views;
+use crate::views::Shown;
 
-const PAGE_DEFAULT: usize = 50;
-const PAGE_MAX: usize = 500;
-/// How long an audit waits for the read model to come up to the moment of the question.
-const FRESH_WAIT: Duration = Duration::from_secs(2);
+/// Items of a page that names no number.
+pub(super) const PAGE_DEFAULT: usize = 50;
+
+/// Most items of a page.
+pub(super) const PAGE_MAX: usize = 500;
 
 /// The parameters of `GET /v1/messages`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -63,9 +65,7 @@ async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<()
     if forgotten.is_empty() {
         return Ok(());
     }
-    let index = ctx.index.clone();
-    let run = move || index.refs(&forgotten).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let names = crate::broker::off_thread(run).await?;
+    let names = ask(ctx, move |index| index.refs(&forgotten)).await?;
     for item in items {
         let conv = ConvId::parse(&item.reference);
         if let Some((_, name)) = names.iter().find(|(known, _)| Some(*known) == conv) {
@@ -95,10 +95,8 @@ async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usi
 
 /// Every conversation that ever had a REF, with all below it.
 async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, ApiError> {
-    fresh(ctx).await;
-    let (index, wanted) = (ctx.index.clone(), reference.clone());
-    let run = move || index.named(&wanted).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let mut convs = crate::broker::off_thread(run).await?;
+    let wanted = reference.clone();
+    let mut convs = ask_fresh(ctx, move |index| index.named(&wanted)).await?;
     let below = move |live: &Live<'_>| live.state.conv_of(&reference).map(|conv| live.state.lineage_below(conv));
     convs.extend(ctx.handle.query(below).await?.unwrap_or_default());
     convs.sort_unstable();
@@ -110,7 +108,7 @@ async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, Ap
 fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
     match name {
         None => vec![None],
-        Some("system") => vec![Some(lastword_proto::fact::SYSTEM)],
+        Some(SYSTEM_NAME) => vec![Some(lastword_proto::fact::SYSTEM)],
         Some(name) => {
             let same = live.state.agents.iter().enumerate().skip(1).filter(|(_, agent)| agent.name() == name);
             same.filter_map(|(id, _)| u32::try_from(id).ok()).map(|id| Some(AgentId(id))).collect()
@@ -158,8 +156,8 @@ pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) ->
     let look = move |live: &Live<'_>| -> Option<Numbers> {
         let agent = |name: Option<String>| match name.as_deref() {
             None => Some(None),
-            Some("system") => Some(Some(lastword_proto::fact::SYSTEM)),
-            Some(name) => live.state.names.get(name).copied().map(Some),
+            Some(SYSTEM_NAME) => Some(Some(lastword_proto::fact::SYSTEM)),
+            Some(name) => live.state.agent_of(name).map(Some),
         };
         let convs = match reference.as_deref() {
             None => None,
@@ -181,65 +179,7 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
     text.map(parse).transpose()
 }
 
-/// Waits until the read model is up to this moment.
-pub(super) async fn fresh(ctx: &Context) {
-    let now = *ctx.handle.committed().borrow();
-    let mut indexed = ctx.indexed.clone();
-    if *indexed.borrow() < now {
-        ctx.hurry.notify_one();
-    }
-    // An audit that is a moment behind is better than none: what is there is shown when the wait is over.
-    if tokio::time::timeout(FRESH_WAIT, indexed.wait_for(|seq| *seq >= now)).await.is_err() {
-        tracing::warn!("the read model is behind the log");
-    }
-}
-
 /// The positions of the messages that pass the filter, from a read model that is up to date.
 pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, ApiError> {
-    fresh(ctx).await;
-    let index = ctx.index.clone();
-    let run = move || index.messages(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    Ok(crate::broker::off_thread(run).await?)
-}
-
-/// Whether `who` may look into a conversation.
-fn may_look(live: &Live<'_>, who: Principal, conv: ConvId) -> bool {
-    who.is_human() || live.state.conversations.get(&conv).is_some_and(|c| c.has_part(who.agent()))
-}
-
-/// The parameters of `GET /v1/conversations`.
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct ListParams {
-    pub(crate) limit: Option<usize>,
-    pub(crate) cursor: Option<String>,
-}
-
-/// The conversations that `caller` may see, newest first.
-pub(crate) async fn conversations(
-    ctx: &Context,
-    caller: Caller,
-    params: ListParams,
-) -> Result<Page<ConversationSummary>, ApiError> {
-    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
-    let parse = |text: &str| ConvId::parse(text).ok_or_else(|| FieldError::new("cursor", "is not one of ours"));
-    let before = params.cursor.as_deref().map(parse).transpose()?.unwrap_or(ConvId(u32::MAX));
-    let who = caller.principal;
-    let look = move |live: &Live<'_>| {
-        let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, *id));
-        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect();
-        let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
-        Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
-    };
-    Ok(ctx.handle.query(look).await?)
-}
-
-/// The number of a conversation that `caller` may see.
-pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
-    let (wanted, who) = (reference.to_owned(), caller.principal);
-    let look = move |live: &Live<'_>| {
-        let conv = live.state.conv_of(&wanted)?;
-        may_look(live, who, conv).then_some(conv)
-    };
-    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))
+    ask_fresh(ctx, move |index| index.messages(&filter)).await
 }

@@ -4,7 +4,7 @@ use lastword_proto::Input;
 use lastword_proto::wire::ClockView;
 
 use super::{Caller, Context, admitted};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views;
 
 /// The broker's time beside the wall clock's.

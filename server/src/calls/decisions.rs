@@ -7,9 +7,9 @@ use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::wire::{ApprovalView, EscalationView, StoredMessage};
 use lastword_proto::{Priority, Seq, State, Time};
 
-use super::{Caller, Context, desk};
+use super::{Caller, Context, approvals, escalations};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// Settled decisions in the list.
@@ -147,9 +147,9 @@ pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
 
 async fn filled(ctx: &Context, caller: Caller, rows: Vec<Row>) -> Result<Vec<Decision>, ApiError> {
     let questions = rows.iter().filter_map(|row| if let Id::Question(id) = row.0 { Some(id) } else { None }).collect();
-    let questions = desk::escalations_by_id(ctx, questions).await?;
+    let questions = escalations::by_ids(ctx, questions).await?;
     let calls = rows.iter().filter_map(|row| if let Id::Call(id) = row.0 { Some(id) } else { None }).collect();
-    let calls = desk::approvals_by_id(ctx, caller, calls).await?;
+    let calls = approvals::by_ids(ctx, caller, calls).await?;
     let mut roots: Vec<Seq> = rows.iter().filter_map(|row| row.3.first()?.message).collect();
     roots.sort_unstable();
     roots.dedup();

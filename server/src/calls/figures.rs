@@ -6,12 +6,12 @@ use lastword_proto::ids::{DAY_MS, HOUR_MS};
 use lastword_proto::state::{ApprovalState, EscalationState, Grant};
 use lastword_proto::wire::ConversationStatus;
 use lastword_proto::{Seq, State, Time};
-use lastword_store::{CodeCount, IndexReader, ReadError, Sums};
+use lastword_store::{CodeCount, Sums};
 
-use super::audit::fresh;
+use super::read_model::ask_fresh;
 use super::{Caller, Context, history};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views;
 
 /// Days that are looked back on for limits.
@@ -62,22 +62,11 @@ pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, Ap
     let now = ctx.handle.now();
     // Whole hours, so that the first of them is as long as the others.
     let first = Time((now.0 / HOUR_MS * HOUR_MS).saturating_sub(DAY_MS - HOUR_MS));
-    let sums = ask(ctx, move |index| index.sums(first)).await?;
+    let sums = ask_fresh(ctx, move |index| index.sums(first)).await?;
     let counted: BTreeMap<u64, u64> = sums.hours.iter().map(|(at, n)| (at.0, *n)).collect();
     let starts = (0..DAY_MS / HOUR_MS).map(|hour| Time(first.0 + hour * HOUR_MS));
     let hours = starts.map(|at| (at, counted.get(&at.0).copied().unwrap_or_default())).collect();
     Ok(Figures { sums, hours, standing: ctx.handle.query(standing).await? })
-}
-
-/// A question to the read model, once it is up to this moment.
-async fn ask<T: Send + 'static, E: std::fmt::Display>(
-    ctx: &Context,
-    question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
-) -> Result<T, ApiError> {
-    fresh(ctx).await;
-    let index = ctx.index.clone();
-    let run = move || question(&index).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    Ok(crate::broker::off_thread(run).await?)
 }
 
 fn standing(live: &Live<'_>) -> WorkspaceCounts {
@@ -98,10 +87,10 @@ fn standing(live: &Live<'_>) -> WorkspaceCounts {
     let questions = state.escalations.values().filter(|known| known.state == EscalationState::Open).count();
     let calls = state.approvals.values().filter(|known| known.state == ApprovalState::Pending).count();
     standing.waiting = (questions + calls) as u64;
-    for id in state.names.values() {
-        let Some(agent) = state.agent(*id).filter(|agent| agent.live && !agent.is_human()) else { continue };
+    for id in state.live_by_name() {
+        let Some(agent) = state.agent(id).filter(|agent| !agent.is_human()) else { continue };
         standing.agents += 1;
-        standing.connected += u64::from(live.is_attached(*id));
+        standing.connected += u64::from(live.is_attached(id));
         standing.turns += agent.turns.len() as u64;
     }
     standing
@@ -136,8 +125,8 @@ pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError
     caller.human()?;
     let now = ctx.handle.now();
     let since = Time((now.day() + 1).saturating_sub(WEEK_DAYS) * DAY_MS);
-    let peaks = ask(ctx, move |index| index.peaks(since)).await?;
-    let refused = ask(ctx, move |index| index.refused(since)).await?;
+    let peaks = ask_fresh(ctx, move |index| index.peaks(since)).await?;
+    let refused = ask_fresh(ctx, move |index| index.refused(since)).await?;
     let (mut reached, limits) =
         ctx.handle.query(move |live| (of_state(live, since), live.state.limits.clone())).await?;
     for peak in peaks {

@@ -2,23 +2,24 @@
 
 use std::sync::Arc;
 
-use lastword_proto::ids::ConvId;
+use lastword_proto::ids::{ConvId, TaskId};
 use lastword_proto::state::Conversation;
-use lastword_proto::wire::{ConversationStatus, ConversationView, Event, FieldError, Problem};
-use lastword_proto::{Entry, Fact, Seq, State};
-use lastword_store::{Cursor, Filter, ReadError};
+use lastword_proto::wire::{ConversationStatus, ConversationView, Event, FieldError, Problem, RefusedSend};
+use lastword_proto::{Entry, Fact, Principal, Seq, State};
+use lastword_store::{Cursor, Filter, RefusalFilter};
 use serde::Deserialize;
 
-use super::audit::{self, AuditParams, fresh};
+use super::audit::{self, AuditParams};
 use super::decisions::{self, RequestLink};
-use super::{Caller, Context};
+use super::read_model::{ask, ask_fresh};
+use super::{Caller, Context, conversations};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views;
 
 /// Conversations on one page of the list.
-const PAGE: usize = 50;
-/// Lines of a history at once.
+const PAGE: usize = audit::PAGE_DEFAULT;
+/// Lines of a history at once, the last ones.
 const LINES_MAX: usize = 2_000;
 
 /// The filters of the list, all of which a conversation has to pass.
@@ -84,10 +85,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     let convs = ctx.handle.query(candidates).await?;
     let before = before.map(|(position, _)| Seq(position));
     let filter = Filter { convs, cursor: Cursor { before, limit: PAGE + 1, ..Cursor::default() }, ..filter };
-    fresh(ctx).await;
-    let index = ctx.index.clone();
-    let run = move || index.conversations(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let mut found = crate::broker::off_thread(run).await?;
+    let mut found = ask_fresh(ctx, move |index| index.conversations(&filter)).await?;
     let more = found.len() > PAGE;
     found.truncate(PAGE);
     let next = found.last().filter(|_| more).map(|(conv, seq)| format!("{}-{}", seq.0, conv.0));
@@ -203,18 +201,15 @@ pub(crate) struct History {
 /// The history of a conversation.
 pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, ApiError> {
     caller.human()?;
-    let conv = audit::find(ctx, caller, reference).await?;
+    let conv = conversations::find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
         let known = live.state.conversations.get(&conv)?;
         Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
     let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))?;
-    fresh(ctx).await;
-    let index = ctx.index.clone();
     // Where there is too much, the end is what matters.
     let cursor = Cursor { limit: LINES_MAX + 1, ..Cursor::default() };
-    let run = move || index.history(&convs, cursor).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let mut seqs = crate::broker::off_thread(run).await?;
+    let mut seqs = ask_fresh(ctx, move |index| index.history(&convs, cursor)).await?;
     let cut = seqs.len() > LINES_MAX;
     seqs.truncate(LINES_MAX);
     seqs.reverse();
@@ -228,6 +223,31 @@ pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Hist
     let seq = Seq::parse(id).ok_or_else(|| ApiError::unknown(id))?;
     let entries = ctx.handle.entries(vec![seq]).await?;
     told(ctx, caller, entries).await?.into_iter().next().ok_or_else(|| ApiError::unknown(id))
+}
+
+/// What was refused in these conversations, each with the task that tried.
+pub(super) async fn refusals(
+    ctx: &Context,
+    who: Principal,
+    convs: Vec<ConvId>,
+) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
+    // Where there are too many, the last ones matter.
+    let cursor = Cursor { limit: LINES_MAX, ..Cursor::default() };
+    let agent = (!who.is_human()).then(|| who.agent());
+    let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
+    let mut seqs = ask(ctx, move |index| index.refusals(&filter)).await?;
+    seqs.reverse();
+    let entries = ctx.handle.entries(seqs).await?;
+    let look = move |live: &Live<'_>| {
+        let state = live.state;
+        let one = |(seq, entry): &(Seq, Arc<Entry>)| {
+            let (_, turn, refusal) = views::refused(state, *seq, &entry.fact)?;
+            let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
+            Some((task, refusal))
+        };
+        entries.iter().filter_map(one).collect()
+    };
+    Ok(ctx.handle.query(look).await?)
 }
 
 async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) -> Result<Vec<HistoryEntry>, ApiError> {

@@ -6,9 +6,9 @@ use lastword_proto::names::RequestId;
 use lastword_proto::wire::{EscalationView, Finished, StoredMessage};
 use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
 
-use super::{Caller, Context, admitted, desk, wait_for};
+use super::{Caller, Context, admitted, escalations, wait_for};
 use crate::broker::{Live, Wait};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// What came of a send.
@@ -77,7 +77,7 @@ async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> 
         Reply::Finished { answer, open } => {
             Ok(Sent::Finished(Finished { turn: None, open, answer: answer.map(|a| a.to_string()) }))
         }
-        Reply::Escalated(id) => Ok(Sent::Escalated(Box::new(desk::escalation(ctx, id).await?))),
+        Reply::Escalated(id) => Ok(Sent::Escalated(Box::new(escalations::show(ctx, id).await?))),
         Reply::Done => Ok(Sent::Noted),
         other => Err(ApiError::unexpected(&other)),
     }

@@ -8,9 +8,9 @@ use lastword_proto::state::ApprovalState;
 use lastword_proto::wire::{ApprovalView, HeldCall, Progress, UseApproval};
 use serde_json::Value;
 
-use super::{Caller, Context, desk, turns};
+use super::{Caller, Context, approvals, turns};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// How long one look at the approval waits.
 const LOOK: Duration = Duration::from_secs(15);
@@ -41,7 +41,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
     if let Some(id) = approved_before(ctx, caller, &call).await? {
         return spend(ctx, caller, id, call.tool, call.arguments).await;
     }
-    let mut view = desk::hold(ctx, caller, call.clone()).await?;
+    let mut view = approvals::hold(ctx, caller, call.clone()).await?;
     let id = ApprovalId::parse(&view.id).ok_or_else(|| ApiError::unknown(&view.id))?;
     for look in 1_u32.. {
         if view.state != ApprovalState::Pending {
@@ -50,7 +50,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
         if *ctx.stopping.borrow() {
             return Ok(Permission::Deny(format!("Not allowed: the server stopped before {id} was decided.")));
         }
-        view = desk::approval(ctx, caller, id, LOOK).await?;
+        view = approvals::show(ctx, caller, id, LOOK).await?;
         caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
             // Outside a turn there is no lease to renew, which is no reason to give up.
@@ -68,7 +68,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
 async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, ApiError> {
     let call = call.clone();
     let find = move |live: &Live<'_>| {
-        let digest = desk::digest_of(live, caller, &call.tool, &call.arguments);
+        let digest = approvals::digest_of(live, caller, &call.tool, &call.arguments);
         let mut known = live.state.approvals.iter().rev();
         let agent = caller.principal.agent();
         let fits = |a: &lastword_proto::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
@@ -84,7 +84,7 @@ async fn spend(
     tool: String,
     arguments: Value,
 ) -> Result<Permission, ApiError> {
-    desk::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
+    approvals::spend(ctx, caller, id, UseApproval { tool, arguments: arguments.clone() }).await?;
     Ok(Permission::Allow(arguments))
 }
 

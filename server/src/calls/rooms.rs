@@ -1,17 +1,16 @@
-//! Rooms and claims.
+//! Rooms and the posts in them.
 
-use lastword_proto::ids::{ClaimId, RoomId};
-use lastword_proto::input::ClaimDraft;
+use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
-use lastword_proto::names::{AgentName, Ref, RequestId, Resource};
-use lastword_proto::wire::{ClaimView, FieldError, NewClaim, NewRoom, Page, Post, Posted, RoomView};
+use lastword_proto::names::{AgentName, Ref, RequestId};
+use lastword_proto::wire::{FieldError, NewRoom, Page, Post, Posted, RoomView};
 use lastword_proto::{Code, Input, Reply};
 
-use super::registry::checked;
-use super::{Caller, Context, admitted};
+use super::{Caller, Context, admitted, checked};
 use crate::broker::Live;
-use crate::edges::ApiError;
-use crate::views::{self, Shown};
+use crate::error::ApiError;
+use crate::views;
+use crate::views::Shown;
 
 /// Names that one post may mention.
 pub(crate) const MENTIONS_MAX: usize = 16;
@@ -122,36 +121,6 @@ async fn find(ctx: &Context, room: &str) -> Result<RoomId, ApiError> {
         live.state.room_names.get(wanted.as_str()).copied().or(by_id)
     };
     ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(room))
-}
-
-/// Leases a resource (C1).
-pub(crate) async fn claim(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
-    let resource = checked("resource", &new.resource, Resource::new)?;
-    let ttl_ms = match new.ttl_ms {
-        Some(ttl_ms) => ttl_ms,
-        None => ctx.handle.query(|live| live.state.limits.claim_ms_max).await?,
-    };
-    let then = |reply: Reply, live: &Live<'_>| match reply {
-        Reply::Claimed(id) => Ok(views::claim(live.state, id)),
-        other => Err(other),
-    };
-    let claim = ClaimDraft { resource, mode: new.mode, ttl_ms, key: new.key };
-    let input = Input::Claim(caller.principal, caller.turn, Box::new(claim));
-    match ctx.handle.submit_then(input, then).await? {
-        Ok(claim) => claim.ok_or_else(|| ApiError::unknown(&new.resource)),
-        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
-    }
-}
-
-/// All leases: who works with others has to know who holds what.
-pub(crate) async fn claims(ctx: &Context) -> Result<Page<ClaimView>, ApiError> {
-    let all = |live: &Live<'_>| live.state.claims.keys().filter_map(|id| views::claim(live.state, *id)).collect();
-    Ok(Page::whole(ctx.handle.query(all).await?))
-}
-
-/// Ends a lease.
-pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
-    admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
 }
 
 #[cfg(test)]

@@ -11,12 +11,11 @@ use lastword_proto::state::{Agent, Scheduled};
 use lastword_proto::wire::{FieldError, NewSchedule, Page, ScheduleView, rfc3339};
 use lastword_proto::{Address, Input, Principal, Reply, State, Time};
 
-use super::registry::checked;
+use super::checked;
 use super::{Caller, Context, admitted, check_sizes, ended};
-use crate::broker::{Handle, Live};
+use crate::broker::{Handle, Live, Unserved};
 use crate::cron::{Ticks, reference, template};
-use crate::edges::ApiError;
-use crate::server::StartError;
+use crate::error::ApiError;
 
 /// Longest sleep before the next tick is looked for again: the broker's clock has a pace of its own (L6).
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
@@ -28,6 +27,26 @@ pub struct ConfiguredSchedule {
     pub at: String,
     /// The schedule.
     pub schedule: NewSchedule,
+}
+
+/// Why a schedule of the configuration was not set.
+#[derive(Debug)]
+pub(crate) enum UnsetSchedule {
+    /// The configuration is wrong.
+    Wrong {
+        /// Where the schedule is written.
+        at: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The broker didn't serve the call.
+    Unserved(Unserved),
+}
+
+impl From<Unserved> for UnsetSchedule {
+    fn from(unserved: Unserved) -> Self {
+        Self::Unserved(unserved)
+    }
 }
 
 /// Sets a schedule.
@@ -62,8 +81,8 @@ fn read(handle: &Handle, new: NewSchedule) -> Result<(Schedule, Time), FieldErro
 
 /// Sets the schedules of the configuration in the name of the workspace's first human who may set one. All are read
 /// before any is set, and one that stands as it is written is left alone: a restart records nothing and is no act (D12).
-pub(crate) async fn configure(handle: &Handle, entries: Vec<ConfiguredSchedule>) -> Result<(), StartError> {
-    let wrong = |at: &str, reason: String| StartError::Schedule { at: at.to_owned(), reason };
+pub(crate) async fn configure(handle: &Handle, entries: Vec<ConfiguredSchedule>) -> Result<(), UnsetSchedule> {
+    let wrong = |at: &str, reason: String| UnsetSchedule::Wrong { at: at.to_owned(), reason };
     let mut written: BTreeMap<Label, (String, Schedule, Time)> = BTreeMap::new();
     for ConfiguredSchedule { at, schedule } in entries {
         let (schedule, next_at) = read(handle, schedule).map_err(|error| wrong(&at, error.to_string()))?;

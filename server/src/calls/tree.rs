@@ -1,25 +1,23 @@
 //! A conversation as a tree: its messages, what each request took, and what was refused on the way.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use lastword_proto::fact::Part;
-use lastword_proto::ids::{ConvId, TaskId, TurnId};
+use lastword_proto::ids::{TaskId, TurnId};
 use lastword_proto::wire::{ConversationView, RefusedSend, TreeNode};
-use lastword_proto::{Entry, Message, Principal, Seq, Time};
-use lastword_store::{Cursor, Filter, ReadError, RefusalFilter};
+use lastword_proto::{Message, Seq, Time};
+use lastword_store::{Cursor, Filter};
 
-use super::audit::{find, readable, search};
-use super::{Caller, Context};
+use super::audit::{readable, search};
+use super::conversations::find;
+use super::read_model::ask;
+use super::{Caller, Context, history};
 use crate::broker::Live;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Shown};
 
 /// Messages in one tree.
 const TREE_MAX: usize = 2_000;
-/// Refusals in one tree, the last ones.
-const REFUSALS_MAX: usize = 2_000;
-
 /// A conversation as a tree, its children included.
 pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, ApiError> {
     let conv = find(ctx, caller, reference).await?;
@@ -33,7 +31,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
     let mut served = served(ctx, &shown).await?;
-    let refused = refused(ctx, caller.principal, convs).await?;
+    let refused = history::refusals(ctx, caller.principal, convs).await?;
     view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
@@ -69,9 +67,7 @@ async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Serve
     };
     let mut served = ctx.handle.query(look).await?;
     let turns: Vec<TurnId> = served.values().flat_map(|served| served.turns.iter().copied()).collect();
-    let index = ctx.index.clone();
-    let run = move || index.spends(&turns).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let spent: BTreeMap<TurnId, u64> = crate::broker::off_thread(run).await?.into_iter().collect();
+    let spent: BTreeMap<TurnId, u64> = ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
     for one in served.values_mut() {
         one.tokens = one.turns.iter().filter_map(|turn| spent.get(turn)).sum();
     }
@@ -86,33 +82,6 @@ fn requested(shown: &Shown) -> Option<(Seq, Time, TaskId)> {
 fn answered(shown: &Shown) -> Option<(TaskId, Time)> {
     let message: &Message = shown.message()?;
     if let Part::Answer(answer) = &message.part { Some((answer.task, shown.at())) } else { None }
-}
-
-/// What was refused in these conversations, each with the task that tried.
-async fn refused(
-    ctx: &Context,
-    who: Principal,
-    convs: Vec<ConvId>,
-) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
-    // Where there are too many, the last ones matter.
-    let cursor = Cursor { limit: REFUSALS_MAX, ..Cursor::default() };
-    let agent = (!who.is_human()).then(|| who.agent());
-    let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
-    let index = ctx.index.clone();
-    let run = move || index.refusals(&filter).map_err(|e| ReadError::Unavailable { reason: e.to_string() });
-    let mut seqs = crate::broker::off_thread(run).await?;
-    seqs.reverse();
-    let entries = ctx.handle.entries(seqs).await?;
-    let look = move |live: &Live<'_>| {
-        let state = live.state;
-        let one = |(seq, entry): &(Seq, Arc<Entry>)| {
-            let (_, turn, refusal) = views::refused(state, *seq, &entry.fact)?;
-            let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
-            Some((task, refusal))
-        };
-        entries.iter().filter_map(one).collect()
-    };
-    Ok(ctx.handle.query(look).await?)
 }
 
 /// Puts what each request took beside it. The recursion is as deep as a tree is nested, which is bounded.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use lastword_proto::fact::{Recipient, Spend};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
 };
@@ -15,7 +16,7 @@ use lastword_proto::{Entry, Fact, Input, MessageType, Reply, Seq};
 use super::{Caller, Context, admitted, check_sizes, nests, total, wait_for};
 use crate::broker::{Live, Parcel, Subscription};
 use crate::clock::Stopwatch;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
 /// Takes the next delivery; waits for one at most for `wait`, during which the agent counts as connected.
@@ -195,7 +196,7 @@ fn again(message: &StoredMessage) -> Option<Notice> {
     Some(Notice {
         id: message.id.clone(),
         kind: NoticeKind::Warning,
-        from: "system".into(),
+        from: SYSTEM_NAME.into(),
         reference: Some(message.reference.clone()),
         request_id: message.request_id.clone(),
         body: format!("Only these parts failed and are to be done again: {}.", message.failed.join(", ")),

@@ -1,19 +1,26 @@
 //! HTTP: `/v1` and what stands around it.
 
 mod agents;
+mod approvals;
+mod claims;
 mod clock;
 mod conversations;
-mod desk;
+mod escalations;
 mod events;
+mod explanations;
 mod extract;
 mod grammar;
+mod humans;
 mod inbox;
+mod incidents;
+mod limits;
 pub(crate) mod listen;
 mod messages;
 mod openapi;
 mod origins;
 mod problem;
 mod query;
+mod requests;
 mod rooms;
 mod schedules;
 mod system;
@@ -27,12 +34,11 @@ use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::calls::Context;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 use lastword_proto::Code;
 
 pub(crate) use self::extract::{caller, read};
 pub use self::openapi::{message_schema, openapi};
-pub use self::origins::Origins;
 
 /// Most bytes of a request: a body and a payload of the largest size, and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
@@ -46,7 +52,7 @@ pub fn app(ctx: Context) -> Router {
         .route("/events", get(events::events))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
-        .route("/limits", get(system::limits));
+        .route("/limits", get(limits::show));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))
@@ -84,10 +90,10 @@ fn work() -> Router<Context> {
         .route("/conversations/{ref}", get(conversations::show))
         .route("/conversations/{ref}/{verb}", post(conversations::control))
         .route("/workspace/{verb}", post(conversations::control_all))
-        .route("/requests/{id}", get(conversations::request))
-        .route("/requests/{id}/cancel", post(conversations::cancel))
-        .route("/explanations/{id}", get(conversations::explain))
-        .route("/incidents", get(conversations::incidents))
+        .route("/requests/{id}", get(requests::show))
+        .route("/requests/{id}/cancel", post(requests::cancel))
+        .route("/explanations/{id}", get(explanations::show))
+        .route("/incidents", get(incidents::list))
 }
 
 fn people() -> Router<Context> {
@@ -96,26 +102,26 @@ fn people() -> Router<Context> {
         .route("/agents/{name}", get(agents::show).patch(agents::amend).delete(agents::remove))
         .route("/agents/{name}/grant", post(agents::grant))
         .route("/agents/{name}/{verb}", post(agents::verb))
-        .route("/humans", get(agents::humans).post(agents::add_human))
-        .route("/humans/{name}", patch(agents::amend_human))
+        .route("/humans", get(humans::list).post(humans::add))
+        .route("/humans/{name}", patch(humans::amend))
         .route("/rooms", get(rooms::list).post(rooms::open))
         .route("/rooms/{room}/messages", post(rooms::post))
         .route("/schedules", get(schedules::list).post(schedules::set))
         .route("/schedules/{id}", delete(schedules::remove))
         .route("/schedules/{id}/run", post(schedules::run))
-        .route("/claims", get(rooms::claims).post(rooms::claim))
-        .route("/claims/{id}", delete(rooms::release))
+        .route("/claims", get(claims::list).post(claims::take))
+        .route("/claims/{id}", delete(claims::release))
 }
 
 fn desk() -> Router<Context> {
     Router::new()
-        .route("/escalations", get(desk::escalations).post(desk::escalate))
-        .route("/escalations/{id}", get(desk::escalation))
-        .route("/escalations/{id}/answer", post(desk::answer))
-        .route("/approvals", get(desk::approvals).post(desk::hold))
-        .route("/approvals/{id}", get(desk::approval))
-        .route("/approvals/{id}/decision", post(desk::decide))
-        .route("/approvals/{id}/use", post(desk::spend))
+        .route("/escalations", get(escalations::list).post(escalations::escalate))
+        .route("/escalations/{id}", get(escalations::show))
+        .route("/escalations/{id}/answer", post(escalations::answer))
+        .route("/approvals", get(approvals::list).post(approvals::hold))
+        .route("/approvals/{id}", get(approvals::show))
+        .route("/approvals/{id}/decision", post(approvals::decide))
+        .route("/approvals/{id}/use", post(approvals::spend))
 }
 
 /// What is left for programs, which get problems and no pages.

@@ -33,9 +33,9 @@ use tracing::Instrument as _;
 use self::inbox::Listener;
 use self::sessions::Sessions;
 use self::trace::Trace;
-use super::ApiError;
 use super::http::caller;
 use crate::calls::{Caller, Context};
+use crate::error::ApiError;
 
 pub(crate) use self::door::{METADATA_PATHS, metadata, route};
 pub use self::prompts::PRIMER;

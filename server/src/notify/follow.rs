@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{ApprovalView, IncidentView, Notice};
 use lastword_proto::{Seq, Time};
 use tokio::sync::watch;
@@ -17,8 +18,8 @@ use super::plan::{Next, Outcome, Plan, Rules, Waiting};
 use super::words::{Counts, ITEMS_MAX, Item, What};
 use super::{Notification, fresh_id, send, wall_time};
 use crate::broker::Live;
-use crate::calls::{Context, desk, ended};
-use crate::edges::ApiError;
+use crate::calls::{Context, ended, escalations};
+use crate::error::ApiError;
 use crate::metrics::NotificationOutcome;
 use crate::views;
 
@@ -60,7 +61,7 @@ fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
 /// The command for something to know: the one that its words name, or the inbox.
 fn step(notice: &Notice) -> String {
     let named = notice.body.split('`').nth(1).filter(|named| named.starts_with("lastword "));
-    let named = named.filter(|_| notice.from == "system");
+    let named = named.filter(|_| notice.from == SYSTEM_NAME);
     named.unwrap_or("lastword inbox").to_owned()
 }
 
@@ -284,7 +285,7 @@ impl Follower {
             (found, questions)
         };
         let (mut found, questions) = self.ctx.handle.query(look).await?;
-        let views = desk::escalations_by_id(&self.ctx, questions.clone()).await?;
+        let views = escalations::by_ids(&self.ctx, questions.clone()).await?;
         let topics = questions.into_iter().map(Topic::Question);
         for topic in topics {
             let view = views.iter().find(|view| view.id == topic.to_string());

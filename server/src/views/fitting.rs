@@ -3,6 +3,7 @@
 use lastword_proto::Limits;
 use lastword_proto::fact::Digest;
 use lastword_proto::ids::ApprovalId;
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::wire::{Notice, NoticeKind};
 
 use super::notices::Worded;
@@ -103,7 +104,7 @@ fn rest(left_out: &[Notice]) -> Option<Notice> {
     Some(Notice {
         id: last.id.clone(),
         kind: NoticeKind::Warning,
-        from: "system".into(),
+        from: SYSTEM_NAME.into(),
         reference: None,
         request_id: None,
         body,

@@ -6,7 +6,7 @@ use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, I
 use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Refusal, State};
 
-use super::explanation::ExplainContext;
+use super::explanations::ExplainContext;
 
 /// What holds a task, or one that works for it.
 pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {

@@ -12,7 +12,7 @@ use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
 
 use super::words::{self, json};
 use crate::broker::{Handle, Live};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// A message, and the names that only the state knows.
 #[derive(Clone, Debug)]

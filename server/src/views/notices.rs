@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lastword_proto::fact::{Crossing, Digest, Lift, Place, hex};
 use lastword_proto::ids::{ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::state::{ApprovalState, IncidentOn};
 use lastword_proto::wire::{Notice, NoticeKind, rfc3339};
 use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State};
@@ -12,7 +13,7 @@ use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State};
 use super::messages::{label, stored};
 use super::words;
 use crate::broker::{Handle, Live};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// A notice as it is worded, before it has to fit with others into a delivery.
 pub(crate) struct Worded {
@@ -94,7 +95,7 @@ fn told(state: &State, fact: &Fact) -> Option<FactNotice> {
 }
 
 fn system() -> String {
-    "system".to_owned()
+    SYSTEM_NAME.to_owned()
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]

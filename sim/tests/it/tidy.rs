@@ -25,15 +25,21 @@ fn members() -> Vec<String> {
 
 /// Every source file of the project.
 fn sources() -> Vec<String> {
+    members().iter().flat_map(|folder| files(folder)).map(|(_, source)| source).collect()
+}
+
+/// The source files of a crate.
+fn files(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = members().iter().map(|folder| root().join(folder)).collect();
+    let mut folders = vec![root().join(folder)];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             if path.is_dir() && !path.ends_with("target") {
                 folders.push(path);
             } else if path.extension().is_some_and(|e| e == "rs") {
-                found.push(std::fs::read_to_string(&path).unwrap());
+                let source = std::fs::read_to_string(&path).unwrap();
+                found.push((path, source));
             }
         }
     }
@@ -239,6 +245,53 @@ fn crates_depend_only_along_the_arrows() {
             assert!(may.contains(&name), "{folder} must not see {name}: it could get round a guard");
         }
     }
+}
+
+/// The modules of the server by layer, the lowest first. A module imports from lower layers only.
+const SERVER_LAYERS: &[&[&str]] = &[
+    &["clock", "cron", "disk", "identity", "metrics", "origins", "priority"],
+    &["broker"],
+    &["error"],
+    &["views"],
+    &["calls"],
+    &["edges", "notify"],
+    &["server"],
+    &["lib"],
+];
+
+/// The top-level modules that a line of code names: `crate::calls`, or as many `super::` as lead to the root.
+fn named_modules(line: &str, depth: usize) -> Vec<String> {
+    let code = line.split("//").next().unwrap_or_default();
+    let from_root = code.split("crate::").skip(1);
+    let up = "super::".repeat(depth);
+    let from_here = code.split(up.as_str()).skip(1).filter(|rest| !rest.starts_with("super::"));
+    let name = |rest: &str| rest.chars().take_while(|c| c.is_ascii_alphanumeric() || *c == '_').collect::<String>();
+    from_root.chain(from_here).map(name).collect()
+}
+
+#[test]
+fn modules_of_the_server_import_from_lower_layers_only() {
+    let layer = |module: &str| {
+        let found = SERVER_LAYERS.iter().position(|layer| layer.contains(&module));
+        found.unwrap_or_else(|| panic!("the module {module} of the server is in no layer"))
+    };
+    let (src, mut wrong, mut imports) = (root().join("server/src"), BTreeSet::new(), 0);
+    for (path, source) in files("server") {
+        let Ok(inside) = path.strip_prefix(&src) else { continue };
+        let parts: Vec<String> =
+            inside.with_extension("").components().map(|c| c.as_os_str().to_str().unwrap().to_owned()).collect();
+        let module = &parts[0];
+        let shipped = source.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
+        for named in shipped.lines().flat_map(|line| named_modules(line, parts.len())) {
+            assert!(!named.is_empty(), "{}: a list of modules in one `use` hides them", inside.display());
+            imports += usize::from(named != *module);
+            if named != *module && layer(&named) >= layer(module) {
+                wrong.insert(format!("{} -> {named}", inside.display()));
+            }
+        }
+    }
+    assert!(imports > 100, "imports are found");
+    assert!(wrong.is_empty(), "edges -> calls -> views -> broker, and never back: {wrong:#?}");
 }
 
 #[test]

@@ -15,8 +15,8 @@ use super::frame::ErrorPage;
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign_line, quantity};
 use super::session::Viewer;
-use crate::calls::{Context, registry};
-use crate::edges::ApiError;
+use crate::calls::{Context, agents, humans};
+use crate::error::ApiError;
 
 /// An agent's own limits: the name, the label, and how many of the limit's units make one of the field's.
 const FIELDS: [(&str, &str, u64); 7] = [
@@ -124,7 +124,7 @@ pub(super) async fn limit(
     form: Form<BTreeMap<String, String>>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let known = registry::member(&ctx, viewer.caller, &name).await?.view.limits;
+    let known = agents::member(&ctx, viewer.caller, &name).await?.view.limits;
     let mut changed = BTreeMap::new();
     for (name, _, unit) in FIELDS {
         let Some(text) = fields.get(name) else { continue };
@@ -137,7 +137,7 @@ pub(super) async fn limit(
         return Err(ApiError::new(Code::Malformed, "These are its limits already").into());
     }
     let patch = AgentPatch { actions: None, groups: None, turns_max: None, limits: Some(changed) };
-    registry::amend(&ctx, viewer.caller, &name, patch).await?;
+    agents::amend(&ctx, viewer.caller, &name, patch).await?;
     let words = html! { "The limits of " (foreign_line(&name)) " are set." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }
@@ -162,7 +162,7 @@ pub(super) async fn grant(
         text => text.parse().ok().filter(|usd: &f64| usd.is_finite()).ok_or_else(|| no_amount("cost_usd", text))?,
     };
     let more = AgentGrant { tokens: units("tokens", &fields.tokens, 1)?, cost_usd };
-    registry::grant(&ctx, viewer.caller, &name, more).await?;
+    agents::grant(&ctx, viewer.caller, &name, more).await?;
     let words = html! { (foreign_line(&name)) " has more for today." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }
@@ -182,7 +182,7 @@ pub(super) async fn set_role(
     let Form { viewer, fields: NewRole { role } } = form;
     let wrong = || ApiError::new(Code::Malformed, format!("{role:?} isn't a role"));
     let role = Role::from_word(&role).ok_or_else(wrong)?;
-    registry::set_role(&ctx, viewer.caller, &name, role).await?;
+    humans::set_role(&ctx, viewer.caller, &name, role).await?;
     let words = html! { (foreign_line(&name)) " is " (role) " now." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }

@@ -13,14 +13,14 @@ use super::live::Topic;
 use super::parts::{badge, bar, conversation, encoded, foreign_line, plural, time};
 use super::session::Viewer;
 use super::{agent_forms, compose, parts};
-use crate::calls::{Context, control, registry};
-use crate::edges::ApiError;
+use crate::calls::{Context, agents, control, limits};
+use crate::error::ApiError;
 use crate::views::{Member, OpenTurn, fullest};
 
 /// `GET /agents`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let members = registry::members(&ctx, viewer.caller).await?;
+    let members = agents::members(&ctx, viewer.caller).await?;
     let (humans, agents): (Vec<_>, Vec<_>) = members.iter().partition(|member| member.view.kind == Kind::Human);
     let main = html! {
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
@@ -95,10 +95,10 @@ pub(super) async fn one(
     Path(name): Path<String>,
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let member = registry::member(&ctx, viewer.caller, &name).await?;
+    let member = agents::member(&ctx, viewer.caller, &name).await?;
     let view = &member.view;
     let agent = view.kind == Kind::Agent;
-    let limits = control::limits(&ctx).await?;
+    let limits = limits::in_force(&ctx).await?;
     let main = html! {
         (heading(&name, &html! {
             @if agent { (running(view.state)) " " } @else { (badge("human")) " " }
@@ -175,7 +175,7 @@ pub(super) async fn act(
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     let word = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
-    let agent = registry::find(&ctx, &name).await?;
+    let agent = agents::find(&ctx, &name).await?;
     control::control(&ctx, viewer.caller, Scope::Agent(agent), word).await?;
     let words = html! { (foreign_line(&name)) " is " (parts::done_word(word)) "." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))

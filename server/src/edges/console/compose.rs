@@ -16,8 +16,8 @@ use super::live::Topic;
 use super::parts::encoded;
 use super::session::Viewer;
 use crate::calls::messages::{self, Sent};
-use crate::calls::{Context, registry};
-use crate::edges::ApiError;
+use crate::calls::{Context, agents};
+use crate::error::ApiError;
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct ComposeParams {
@@ -32,7 +32,7 @@ pub(super) async fn page(
     Query(params): Query<ComposeParams>,
 ) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let members = registry::members(&ctx, viewer.caller).await?;
+    let members = agents::members(&ctx, viewer.caller).await?;
     let names = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
     let main = html! {
         (heading("A message to an agent", &html! {}))

@@ -18,9 +18,8 @@ use super::live::Topic;
 use super::parts::{badge, bar, conversation, done_word, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
 use super::{log, timeline, tree};
-use crate::calls::history;
-use crate::calls::{Context, audit, control as calls};
-use crate::edges::ApiError;
+use crate::calls::{Context, control, conversations, grants, history};
+use crate::error::ApiError;
 
 /// How the history is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -201,13 +200,13 @@ pub(super) async fn control(
     form: Form<More>,
 ) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let conv = audit::find(&ctx, viewer.caller, &reference).await?;
+    let conv = conversations::find(&ctx, viewer.caller, &reference).await?;
     let words = if verb == "grant" {
-        calls::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
+        grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
         html! { "More was granted to " (foreign_line(&reference)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
-        calls::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
+        control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
         html! { (foreign_line(&reference)) " is " (done_word(control)) "." }
     };
     Ok(viewer.done(

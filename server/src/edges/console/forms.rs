@@ -16,8 +16,8 @@ use super::layout::{INTO_FLASH, Tone, flash};
 use super::live::Topic;
 use super::session::Viewer;
 use crate::calls::Context;
-use crate::edges::ApiError;
 use crate::edges::http::read;
+use crate::error::ApiError;
 
 /// How the id of the place ends where a form tells what was refused.
 pub(super) const SAID: &str = "-said";

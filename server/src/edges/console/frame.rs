@@ -15,7 +15,7 @@ use super::forms::SAID;
 use super::layout;
 use super::parts::foreign_line;
 use crate::calls::Context;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// Nothing is loaded from elsewhere, nothing written into the page runs, and no other site shows it in a frame.
 pub(super) const POLICY: &str =

@@ -19,8 +19,8 @@ use super::live::Topic;
 use super::parts::{badge, conversation, excerpt, foreign, foreign_line, links, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::{self, Asked, Decision};
-use crate::calls::{Context, desk, turns};
-use crate::edges::ApiError;
+use crate::calls::{Context, approvals, escalations, turns};
+use crate::error::ApiError;
 
 /// `GET /`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
@@ -203,13 +203,13 @@ pub(super) async fn answer(
         return Err(ApiError::new(Code::Malformed, "Write an answer, or choose one").into());
     }
     let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
-    match desk::answer(&ctx, viewer.caller, wanted, &chosen).await {
+    match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
             let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " goes on." };
             Ok(viewer.done(&words, "/", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
-            let view = desk::escalation(&ctx, wanted).await?;
+            let view = escalations::show(&ctx, wanted).await?;
             let by = view.answered_by.as_deref().unwrap_or("the end of its work");
             let answer = view.answer.as_deref().unwrap_or("no answer is wanted any more");
             Err(already(&fault, format!("{} was settled meanwhile, by {by}: {answer}", view.id)))
@@ -247,14 +247,14 @@ pub(super) async fn decide(
         Some(_) | None => None,
     };
     let asked = DecideApproval { decision, digest: fields.digest, comment: filled(&fields.comment), input };
-    match desk::decide(&ctx, viewer.caller, wanted, asked).await {
+    match approvals::decide(&ctx, viewer.caller, wanted, asked).await {
         Ok(view) => {
             let state = approval_word(view.state);
             let words = html! { code { (view.id) } " of " (foreign_line(&view.agent)) " is " (state) "." };
             Ok(viewer.done(&words, "/", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
-            let view = desk::approval(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
+            let view = approvals::show(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
             let by = view.by.as_deref().unwrap_or("nobody");
             let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
             let state = approval_word(view.state);

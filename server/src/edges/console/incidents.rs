@@ -14,7 +14,7 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, conversation, encoded, foreign_line, number, plural, time};
 use super::session::Viewer;
-use crate::calls::{Context, control};
+use crate::calls::{Context, incidents, limits};
 
 /// Lifted ones in the list.
 const LIFTED_MAX: usize = 50;
@@ -24,8 +24,8 @@ const PARKED_MAX: usize = 12;
 /// `GET /incidents`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let incidents = control::incidents(&ctx, viewer.caller).await?.items;
-    let limits = control::limits(&ctx).await?;
+    let incidents = incidents::list(&ctx, viewer.caller).await?.items;
+    let limits = limits::in_force(&ctx).await?;
     let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
     let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {

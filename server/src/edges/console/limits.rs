@@ -15,12 +15,12 @@ use super::live::Topic;
 use super::parts::{badge, bar_of, conversation, foreign_line, number, plural, quantity};
 use super::session::Viewer;
 use crate::calls::figures::{self, Reached, Week};
-use crate::calls::{Context, control};
+use crate::calls::{Context, limits};
 
 /// `GET /limits`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
-    let limits = control::limits(&ctx).await?;
+    let limits = limits::in_force(&ctx).await?;
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {

@@ -14,11 +14,11 @@ use futures_util::{Stream, stream};
 use lastword_proto::ids::ConvId;
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use super::session::Viewer;
 use crate::broker::Live;
-use crate::calls::{Caller, Context, decisions, ended};
+use crate::calls::{Context, decisions};
+use crate::edges::tail::LogTail;
 use crate::views::{self, Subject};
 
 /// Entries looked at in one step.
@@ -78,26 +78,21 @@ pub(super) async fn hints(
     headers: HeaderMap,
 ) -> Response {
     let resumed = headers.get("last-event-id").and_then(|value| value.to_str().ok()?.trim().parse().ok());
-    let committed = ctx.handle.committed();
-    let now = *committed.borrow();
-    let last = resumed.or(params.after).map_or(now, Seq);
+    let mut tail = LogTail::new(ctx, viewer.caller, resumed.or(params.after).map(Seq));
+    let now = tail.committed();
     let mut ready = VecDeque::new();
     // A page of another log, or of one that was put back: its position says nothing here.
-    let last = if last > now {
+    if tail.last() > now {
         ready.push_back(Topic::All);
-        now
-    } else {
-        last
-    };
-    let feed = Feed { ctx, caller: viewer.caller, committed, last, ready, rest: false, waiting: None };
+        tail.skip_to(now);
+    }
+    let feed = Feed { tail, ready, rest: false, waiting: None };
     axum::response::Sse::new(feed.stream()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
+/// One page and the hints that it gets next.
 struct Feed {
-    ctx: Context,
-    caller: Caller,
-    committed: watch::Receiver<Seq>,
-    last: Seq,
+    tail: LogTail,
     ready: VecDeque<Topic>,
     rest: bool,
     /// What waited for humans when it was last looked at: some of it ends without a fact of its own.
@@ -108,7 +103,7 @@ impl Feed {
     fn stream(self) -> impl Stream<Item = Result<Sse, Infallible>> {
         stream::unfold(self, |mut feed| async move {
             let topic = feed.next().await?;
-            let seq = feed.last.0.to_string();
+            let seq = feed.tail.last().0.to_string();
             let event = Sse::default().event(topic.to_string()).data(&seq);
             // Whoever goes on behind an id has heard everything up to it: the last of several hints has it.
             let event = if feed.ready.is_empty() { event.id(&seq) } else { event };
@@ -118,7 +113,6 @@ impl Feed {
 
     /// The next hint; `None` when the server ends or the session has.
     async fn next(&mut self) -> Option<Topic> {
-        let mut stopping = self.ctx.stopping.clone();
         loop {
             if let Some(topic) = self.ready.pop_front() {
                 return Some(topic);
@@ -126,29 +120,22 @@ impl Feed {
             if std::mem::take(&mut self.rest) {
                 tokio::time::sleep(PACE).await;
             }
-            let last = self.last;
-            tokio::select! {
-                () = ended(&mut stopping) => return None,
-                changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|_| ()).ok()?,
-            }
-            self.fill().await?;
+            let now = self.tail.grown().await?;
+            self.fill(now).await?;
         }
     }
 
-    async fn fill(&mut self) -> Option<()> {
-        self.caller.reauthenticate(&self.ctx.handle).ok()?;
-        let now = *self.committed.borrow();
-        if now.0 - self.last.0 > BEHIND_MAX {
-            self.last = now;
+    async fn fill(&mut self, now: Seq) -> Option<()> {
+        if now.0 - self.tail.last().0 > BEHIND_MAX {
+            self.tail.skip_to(now);
             self.ready.push_back(Topic::All);
             return Some(());
         }
         let mut topics = BTreeSet::new();
-        while self.last < now {
-            let entries = self.ctx.handle.read(Seq(self.last.0 + 1), BATCH_MAX).await.ok()?;
-            self.last = entries.last()?.0;
+        while self.tail.last() < now {
+            let entries = self.tail.read(BATCH_MAX).await.filter(|entries| !entries.is_empty())?;
             let look = move |live: &Live<'_>| (topics_of(live, &entries), decisions::open(live.state));
-            let (found, waiting) = self.ctx.handle.query(look).await.ok()?;
+            let (found, waiting) = self.tail.ctx().handle.query(look).await.ok()?;
             topics.extend(found);
             if self.waiting.replace(waiting.clone()).is_none_or(|before| before != waiting) {
                 topics.insert(Topic::Inbox);

@@ -9,7 +9,7 @@ use super::frame::ErrorPage;
 use super::layout::PLACES;
 use super::parts::{encoded, foreign_line};
 use super::session::Viewer;
-use crate::calls::{Context, registry};
+use crate::calls::{Context, agents};
 
 /// Entries of each kind.
 const FOUND_MAX: usize = 8;
@@ -27,7 +27,7 @@ pub(super) async fn list(
     Query(params): Query<PaletteParams>,
 ) -> Result<Response, ErrorPage> {
     let wanted = params.q.trim().to_lowercase();
-    let found = registry::named(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
+    let found = agents::named(&ctx, viewer.caller, &wanted, FOUND_MAX).await?;
     let places: Vec<_> = PLACES.iter().filter(|place| place.2.to_lowercase().contains(&wanted)).collect();
     let markup = html! {
         ul.choices {

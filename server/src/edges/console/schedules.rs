@@ -14,15 +14,15 @@ use super::layout::{Moment, Page, Place, empty, heading};
 use super::live::Topic;
 use super::parts::{badge, encoded, foreign, foreign_line, plural, time};
 use super::session::Viewer;
-use crate::calls::{Context, registry, schedules as calls};
+use crate::calls::{Context, agents, schedules as calls};
 use crate::cron::Ticks;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// `GET /schedules`.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let schedules = calls::list(&ctx).await?.items;
-    let members = registry::members(&ctx, viewer.caller).await?;
+    let members = agents::members(&ctx, viewer.caller).await?;
     let agents = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
     let main = html! {
         (heading("Schedules", &html! { span.faint { (plural(schedules.len() as u64, "schedule", "schedules")) } }))

@@ -14,9 +14,9 @@ use super::frame::ErrorPage;
 use super::layout;
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
-use crate::calls::{Context, registry};
-use crate::edges::ApiError;
+use crate::calls::{Context, humans};
 use crate::edges::http::read;
+use crate::error::ApiError;
 use crate::identity::{SESSION_MS, credential};
 
 #[derive(Debug, Default, Deserialize)]
@@ -65,7 +65,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,
     };
-    registry::act(&ctx, principal).await?;
+    humans::act(&ctx, principal).await?;
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
@@ -81,7 +81,7 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
                     for a new link";
         return Err(ApiError::new(Code::Unauthenticated, text));
     }
-    let human = registry::operator(ctx).await?;
+    let human = humans::operator(ctx).await?;
     human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "There is no human in this workspace"))
 }
 
@@ -110,7 +110,7 @@ fn within(next: Option<&str>) -> &str {
 /// `POST /attend`: a person opened a page, as the page's script says once an hour at most (D12).
 pub(super) async fn attend(State(ctx): State<Context>, form: Form<Nothing>) -> Result<StatusCode, ErrorPage> {
     let Nothing {} = form.fields;
-    registry::act(&ctx, form.viewer.caller.principal).await?;
+    humans::act(&ctx, form.viewer.caller.principal).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

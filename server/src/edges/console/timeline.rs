@@ -1,6 +1,7 @@
 //! The history as a sequence diagram: agents as lanes, time downwards, requests as arcs and answers back as dashed ones.
 
 use lastword_proto::MessageType;
+use lastword_proto::names::SYSTEM_NAME;
 use lastword_proto::visible::escape;
 use maud::{Markup, html};
 
@@ -93,7 +94,7 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
         (_, None) => return None,
     };
     let name = event.agent.as_deref().or_else(|| event.data.get("by").and_then(serde_json::Value::as_str));
-    Some(Step::Mark { lane: lane(lanes, name.unwrap_or("system")), sign, class, words, seq: event.seq })
+    Some(Step::Mark { lane: lane(lanes, name.unwrap_or(SYSTEM_NAME)), sign, class, words, seq: event.seq })
 }
 
 fn drawn(step: &Step<'_>, y: usize) -> Markup {

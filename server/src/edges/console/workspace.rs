@@ -14,7 +14,7 @@ use super::parts::{done_word, plural};
 use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::control::{self as calls, Workspace};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// `GET /workspace`: the question as a page of its own, where there are no scripts.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {

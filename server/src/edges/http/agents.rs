@@ -1,19 +1,20 @@
-//! `/v1/agents` and `/v1/humans`.
+//! `/v1/agents`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, HumanPatch, NewAgent, NewHuman, Page};
+use lastword_proto::names::OWN_NAME;
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page};
 
 use super::conversations::word;
 use super::extract::{Json, Key};
-use crate::calls::{Caller, Context, control, registry};
-use crate::edges::ApiError;
+use crate::calls::{Caller, Context, agents, control};
+use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, ApiError> {
-    registry::list(&ctx).await.map(Out)
+    agents::list(&ctx).await.map(Out)
 }
 
 pub(super) async fn add(
@@ -24,11 +25,8 @@ pub(super) async fn add(
 ) -> Result<(StatusCode, Out<AgentToken>), ApiError> {
     caller.human()?;
     let new = NewAgent { key, ..new };
-    Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
+    Ok((StatusCode::CREATED, Out(agents::add(&ctx, caller, new).await?)))
 }
-
-/// The reserved name under which everybody finds itself.
-const OWN_NAME: &str = "me";
 
 pub(super) async fn show(
     State(ctx): State<Context>,
@@ -36,9 +34,9 @@ pub(super) async fn show(
     Path(name): Path<String>,
 ) -> Result<Out<AgentView>, ApiError> {
     if name == OWN_NAME {
-        return registry::own(&ctx, caller).await.map(Out);
+        return agents::own(&ctx, caller).await.map(Out);
     }
-    registry::show(&ctx, &name).await.map(Out)
+    agents::show(&ctx, &name).await.map(Out)
 }
 
 pub(super) async fn amend(
@@ -47,7 +45,7 @@ pub(super) async fn amend(
     Path(name): Path<String>,
     Json(patch): Json<AgentPatch>,
 ) -> Result<Out<AgentView>, ApiError> {
-    registry::amend(&ctx, caller, &name, patch).await.map(Out)
+    agents::amend(&ctx, caller, &name, patch).await.map(Out)
 }
 
 pub(super) async fn remove(
@@ -55,7 +53,7 @@ pub(super) async fn remove(
     caller: Caller,
     Path(name): Path<String>,
 ) -> Result<StatusCode, ApiError> {
-    registry::remove(&ctx, caller, &name).await?;
+    agents::remove(&ctx, caller, &name).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -66,31 +64,7 @@ pub(super) async fn grant(
     Path(name): Path<String>,
     Json(more): Json<AgentGrant>,
 ) -> Result<Out<AgentView>, ApiError> {
-    registry::grant(&ctx, caller, &name, more).await.map(Out)
-}
-
-pub(super) async fn humans(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<AgentView>>, ApiError> {
-    registry::humans(&ctx).await.map(Out)
-}
-
-pub(super) async fn add_human(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Key(key): Key,
-    Json(new): Json<NewHuman>,
-) -> Result<(StatusCode, Out<AgentToken>), ApiError> {
-    caller.human()?;
-    let new = NewAgent { key, ..NewAgent::from(new) };
-    Ok((StatusCode::CREATED, Out(registry::add(&ctx, caller, new).await?)))
-}
-
-pub(super) async fn amend_human(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Path(name): Path<String>,
-    Json(patch): Json<HumanPatch>,
-) -> Result<Out<AgentView>, ApiError> {
-    registry::set_role(&ctx, caller, &name, patch.role).await.map(Out)
+    agents::grant(&ctx, caller, &name, more).await.map(Out)
 }
 
 /// A new token, or a control.
@@ -101,9 +75,9 @@ pub(super) async fn verb(
 ) -> Result<Response, ApiError> {
     caller.human()?;
     if verb == "token" {
-        return Ok((StatusCode::CREATED, Out(registry::rekey(&ctx, caller, &name).await?)).into_response());
+        return Ok((StatusCode::CREATED, Out(agents::rekey(&ctx, caller, &name).await?)).into_response());
     }
-    let agent = registry::find(&ctx, &name).await?;
+    let agent = agents::find(&ctx, &name).await?;
     control::control(&ctx, caller, Scope::Agent(agent), word(&verb)?).await?;
     Ok(StatusCode::NO_CONTENT.into_response())
 }

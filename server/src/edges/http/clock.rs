@@ -5,7 +5,7 @@ use axum::extract::State;
 use lastword_proto::wire::ClockView;
 
 use crate::calls::{Caller, Context, clock};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn show(State(ctx): State<Context>, _caller: Caller) -> Out<ClockView> {
     Out(clock::show(&ctx))

@@ -13,12 +13,12 @@ use futures_util::{Stream, stream};
 use lastword_proto::wire::{Event, FieldError};
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
-use tokio::sync::watch;
 
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
-use crate::calls::{Caller, Context, ended};
-use crate::edges::ApiError;
+use crate::calls::{Caller, Context};
+use crate::edges::tail::LogTail;
+use crate::error::ApiError;
 use crate::views::{self, EventDraft};
 
 /// Entries turned into events in one step.
@@ -50,25 +50,21 @@ pub(super) async fn events(
         }
         None => params.after,
     };
-    let committed = ctx.handle.committed();
-    let position = *committed.borrow();
-    let last = after.map_or(position, Seq);
+    let position = *ctx.handle.committed().borrow();
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     subscription.attach();
+    let tail = LogTail::new(ctx, caller, Some(after.map_or(position, Seq)));
     let until = params.until.map(Seq);
-    let feed = Feed { ctx, caller, committed, last, until, ready: VecDeque::new(), _subscription: subscription };
+    let feed = Feed { tail, until, ready: VecDeque::new(), _subscription: subscription };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
     Ok(response)
 }
 
-/// One watcher and how far it is.
+/// One watcher and the events that it gets next.
 struct Feed {
-    ctx: Context,
-    caller: Caller,
-    committed: watch::Receiver<Seq>,
-    last: Seq,
+    tail: LogTail,
     until: Option<Seq>,
     ready: VecDeque<Event>,
     /// Counts as the agent's connection while it is open (Q2).
@@ -87,35 +83,28 @@ impl Feed {
 
     /// The next event; `None` when the server ends or the watcher may watch no longer.
     async fn next(&mut self) -> Option<Event> {
-        let mut stopping = self.ctx.stopping.clone();
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return self.until.is_none_or(|until| event.seq <= until.0).then_some(event);
             }
             // What is not there yet is not waited for.
-            let end = self.until.map(|until| until.min(*self.committed.borrow()));
-            if end.is_some_and(|end| self.last >= end) {
+            let end = self.until.map(|until| until.min(self.tail.committed()));
+            if end.is_some_and(|end| self.tail.last() >= end) {
                 return None;
             }
-            let last = self.last;
-            tokio::select! {
-                () = ended(&mut stopping) => return None,
-                changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|_| ()).ok()?,
-            }
+            self.tail.grown().await?;
             self.fill().await?;
         }
     }
 
     async fn fill(&mut self) -> Option<()> {
-        self.caller.reauthenticate(&self.ctx.handle).ok()?;
-        let entries = self.ctx.handle.read(Seq(self.last.0 + 1), BATCH_MAX).await.ok()?;
-        self.last = entries.last().map_or(self.last, |(seq, _)| *seq);
-        let who = self.caller.principal;
+        let entries = self.tail.read(BATCH_MAX).await?;
+        let who = self.tail.caller().principal;
         let seen = move |live: &Live<'_>| -> Vec<EventDraft> {
             let one = |(seq, entry): &(Seq, Arc<Entry>)| views::event(live.state, who, *seq, entry);
             entries.iter().filter_map(one).collect()
         };
-        let drafts = self.ctx.handle.query(seen).await.ok()?;
+        let drafts = self.tail.ctx().handle.query(seen).await.ok()?;
         self.ready.extend(drafts.into_iter().map(EventDraft::finish));
         Some(())
     }

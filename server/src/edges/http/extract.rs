@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 
 use super::REQUEST_BYTES_MAX;
 use crate::calls::{Caller, Context, WAIT_MAX};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// Deepest nesting of a JSON body that is parsed, whatever `payload_depth_max` says: the parser recurses.
 const JSON_DEPTH_MAX: u64 = 120;

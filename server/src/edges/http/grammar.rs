@@ -49,7 +49,7 @@ enum Form {
 /// Names that can't be registered.
 const RESERVED: &[&str] = &lastword_proto::names::RESERVED;
 /// Those of them that address nobody.
-const NOBODY: &[&str] = &["system", "me"];
+const NOBODY: &[&str] = &[lastword_proto::names::SYSTEM_NAME, lastword_proto::names::OWN_NAME];
 
 /// Schema, member, form.
 const MEMBERS: &[(&str, &str, Form)] = &[

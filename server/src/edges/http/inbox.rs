@@ -9,7 +9,7 @@ use lastword_proto::wire::{Finish, Finished, Progress, Renewed};
 
 use super::extract::{Json, Params, WaitParams, id};
 use crate::calls::{Caller, Context, turns};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn take(
     State(ctx): State<Context>,

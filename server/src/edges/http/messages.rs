@@ -12,7 +12,7 @@ use super::extract::{Params, WaitParams, content_type, idempotency_key, parse, r
 use crate::calls::audit::{self, AuditParams};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// A message that was sent, and its answer where the sender waited for it and it came.
 #[derive(Serialize)]

@@ -6,7 +6,7 @@ use axum::http::header::{CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {

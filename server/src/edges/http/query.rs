@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
 
 use super::openapi::CALLS;
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {

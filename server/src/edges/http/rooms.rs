@@ -1,14 +1,13 @@
-//! `/v1/rooms` and `/v1/claims`.
+//! `/v1/rooms`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use lastword_proto::ids::ClaimId;
-use lastword_proto::wire::{ClaimView, NewClaim, NewRoom, Page, Post, Posted, RoomView};
+use lastword_proto::wire::{NewRoom, Page, Post, Posted, RoomView};
 
-use super::extract::{Json, Key, id};
+use super::extract::{Json, Key};
 use crate::calls::{Caller, Context, rooms};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<RoomView>>, ApiError> {
     rooms::list(&ctx, caller).await.map(Out)
@@ -32,27 +31,4 @@ pub(super) async fn post(
     Json(post): Json<Post>,
 ) -> Result<(StatusCode, Out<Posted>), ApiError> {
     Ok((StatusCode::CREATED, Out(rooms::post(&ctx, caller, &room, post, key).await?)))
-}
-
-pub(super) async fn claims(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ClaimView>>, ApiError> {
-    rooms::claims(&ctx).await.map(Out)
-}
-
-pub(super) async fn claim(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Key(key): Key,
-    Json(new): Json<NewClaim>,
-) -> Result<(StatusCode, Out<ClaimView>), ApiError> {
-    let new = NewClaim { key, ..new };
-    Ok((StatusCode::CREATED, Out(rooms::claim(&ctx, caller, new).await?)))
-}
-
-pub(super) async fn release(
-    State(ctx): State<Context>,
-    caller: Caller,
-    Path(text): Path<String>,
-) -> Result<StatusCode, ApiError> {
-    rooms::release(&ctx, caller, id(&text, ClaimId::parse)?).await?;
-    Ok(StatusCode::NO_CONTENT)
 }

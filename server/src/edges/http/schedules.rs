@@ -7,7 +7,7 @@ use lastword_proto::wire::{NewSchedule, Page, ScheduleView};
 
 use super::extract::Json;
 use crate::calls::{Caller, Context, schedules};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, _caller: Caller) -> Result<Out<Page<ScheduleView>>, ApiError> {
     schedules::list(&ctx).await.map(Out)

@@ -1,19 +1,14 @@
-//! Limits, health, metrics and the descriptions of the surface.
+//! Health, metrics and the descriptions of the surface.
 
 use axum::Json as Out;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use lastword_proto::wire::LimitsView;
 
-use crate::calls::{Caller, Context, control};
-use crate::edges::ApiError;
+use crate::calls::Context;
+use crate::error::ApiError;
 use crate::views;
-
-pub(super) async fn limits(State(ctx): State<Context>, _caller: Caller) -> Result<Out<LimitsView>, ApiError> {
-    control::limits(&ctx).await.map(Out)
-}
 
 /// The process lives.
 pub(super) async fn healthz() -> &'static str {

@@ -16,8 +16,8 @@ use super::fixtures::Fixtures;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
 use crate::calls::Context;
-use crate::edges::ApiError;
 use crate::edges::http::caller;
+use crate::error::ApiError;
 
 /// Where the server describes itself as a protected resource (RFC 9728); the path of the resource may follow.
 pub(crate) const METADATA_PATHS: [&str; 2] =

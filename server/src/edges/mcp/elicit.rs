@@ -11,8 +11,8 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 
 use super::tools;
-use crate::calls::{Caller, Context, desk};
-use crate::edges::ApiError;
+use crate::calls::{Caller, Context, escalations};
+use crate::error::ApiError;
 
 const TOOL: &str = "escalate_to_user";
 /// The name of the question, and of the member of its form for words or an option.
@@ -31,7 +31,7 @@ pub(super) async fn human(
     let offered = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
     // A client that names no mode has forms.
     let forms = offered.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
-    if tool == TOOL && newest && forms { desk::seated(ctx, caller).await } else { Ok(None) }
+    if tool == TOOL && newest && forms { escalations::seated(ctx, caller).await } else { Ok(None) }
 }
 
 /// Whether a call brings back what an earlier one was answered with.
@@ -56,13 +56,13 @@ pub(super) async fn escalate(
     let forged = || FieldError::new("requestState", "is not what this call was answered with");
     let id = signer.verify_escalation(&state, agent).ok_or_else(forged)?;
     let escalation = match human.zip(answer(request.input_responses.as_ref())) {
-        Some((human, answer)) => match desk::answer_as(ctx, human, id, &answer).await {
+        Some((human, answer)) => match escalations::answer_as(ctx, human, id, &answer).await {
             // A human was quicker elsewhere.
-            Err(fault) if fault.0.code == Code::AlreadySettled => desk::escalation(ctx, id).await,
+            Err(fault) if fault.0.code == Code::AlreadySettled => escalations::show(ctx, id).await,
             answered => answered,
         },
         // Nobody there says, or may say any longer: it stays open for everybody else.
-        None => desk::escalation(ctx, id).await,
+        None => escalations::show(ctx, id).await,
     };
     Ok(CallToolResult::structured(tools::value(&escalation?)?).into())
 }

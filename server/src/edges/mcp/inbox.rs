@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::resources::INBOX;
 use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// Most deliveries that are listed; `queued` counts them all.
 const LISTED_MAX: usize = 50;

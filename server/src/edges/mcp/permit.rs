@@ -13,7 +13,7 @@ use super::trace::Trace;
 use super::{args, tools, who};
 use crate::calls::Context;
 use crate::calls::permission::{Permission, permission};
-use crate::edges::ApiError;
+use crate::error::ApiError;
 
 /// Its name.
 pub(super) const TOOL: &str = "approve_tool_use";

@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::inbox;
-use crate::calls::{Caller, Context, control, tree};
-use crate::edges::ApiError;
+use crate::calls::{Caller, Context, limits, tree};
+use crate::error::ApiError;
 
 /// What waits for the agent.
 pub(super) const INBOX: &str = "lastword://inbox";
@@ -36,7 +36,7 @@ pub(super) fn templates() -> Vec<ResourceTemplate> {
 pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Option<ReadResourceResult>, ApiError> {
     let text = match uri {
         INBOX => text(&inbox::view(ctx, caller).await?)?,
-        LIMITS => text(&control::limits(ctx).await?)?,
+        LIMITS => text(&limits::in_force(ctx).await?)?,
         _ => {
             let Some(named) = uri.strip_prefix(CONVERSATIONS) else { return Ok(None) };
             let reference = decoded(named).ok_or_else(|| FieldError::new("uri", "has a wrong percent-encoding"))?;

@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use super::trace::Trace;
 use super::{args, permit};
 use crate::calls::messages::{self, Sent};
-use crate::calls::{Caller, Context, WAIT_MAX, control, desk, registry, rooms, tree, turns};
-use crate::edges::ApiError;
+use crate::calls::{Caller, Context, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
+use crate::error::ApiError;
 
 /// What the server says of itself.
 pub const INSTRUCTIONS: &str = "You work in a team of agents. Take work with next_message; do it; end the turn with \
@@ -204,11 +204,11 @@ pub(super) async fn call(
         "check_request" => check(ctx, caller, read(arguments)?).await,
         "cancel_request" => {
             let args::ById { request_id } = read(arguments)?;
-            value(&control::cancel(ctx, caller, &request_id).await?)
+            value(&requests::cancel(ctx, caller, &request_id).await?)
         }
         "list_agents" => {
             let args::Nothing {} = read(arguments)?;
-            value(&registry::list(ctx).await?)
+            value(&agents::list(ctx).await?)
         }
         "get_conversation" => {
             let args::ByRef { reference } = read(arguments)?;
@@ -218,7 +218,7 @@ pub(super) async fn call(
         "release_resource" => {
             let args::Release { claim_id } = read(arguments)?;
             let id = ClaimId::parse(&claim_id).ok_or_else(|| ApiError::unknown(&claim_id))?;
-            rooms::release(ctx, caller, id).await.map(|()| json!({ "released": claim_id }))
+            claims::release(ctx, caller, id).await.map(|()| json!({ "released": claim_id }))
         }
         other => Err(ApiError::unknown(other)),
     }
@@ -272,14 +272,14 @@ pub(super) async fn escalate(ctx: &Context, caller: Caller, arguments: JsonObjec
     let args: args::Escalate = read(arguments)?;
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let new = NewEscalation { message: args.message, options: args.options, reference: args.reference, key: None };
-    desk::escalate(ctx, caller, new).await
+    escalations::escalate(ctx, caller, new).await
 }
 
 async fn resolve(ctx: &Context, caller: Caller, args: args::Resolve) -> Result<Value, ApiError> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
     let decision =
         DecideApproval { decision: args.decision, comment: args.comment, input: args.input, digest: args.digest };
-    value(&desk::decide(ctx, caller, id, decision).await?)
+    value(&approvals::decide(ctx, caller, id, decision).await?)
 }
 
 async fn next(ctx: &Context, caller: Caller, args: args::Next) -> Result<Value, ApiError> {
@@ -314,25 +314,25 @@ async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Val
 async fn approve(ctx: &Context, caller: Caller, args: args::Approve) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let call = HeldCall { tool: args.tool_name, arguments: args.input, reason: args.reason, key: None };
-    value(&desk::hold(ctx, caller, call).await?)
+    value(&approvals::hold(ctx, caller, call).await?)
 }
 
 async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, ApiError> {
     let id = ApprovalId::parse(&args.approval_id).ok_or_else(|| ApiError::unknown(&args.approval_id))?;
-    value(&desk::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
+    value(&approvals::spend(ctx, caller, id, UseApproval { tool: args.tool_name, arguments: args.input }).await?)
 }
 
 async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, ApiError> {
     let Some(wanted) = args.request_id else { return to_decide(ctx, caller).await };
-    let Some(id) = ApprovalId::parse(&wanted) else { return value(&control::request(ctx, caller, &wanted).await?) };
-    let view = desk::approval(ctx, caller, id, Duration::ZERO).await?;
+    let Some(id) = ApprovalId::parse(&wanted) else { return value(&requests::show(ctx, caller, &wanted).await?) };
+    let view = approvals::show(ctx, caller, id, Duration::ZERO).await?;
     ctx.shown.remember_views(caller.principal.agent(), [&view]);
     value(&view)
 }
 
 /// The held calls that wait for the caller's decision. One with long arguments is only named, and was not shown.
 async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
-    let all = desk::to_decide(ctx, caller).await?;
+    let all = approvals::to_decide(ctx, caller).await?;
     let more = all.len().saturating_sub(LISTED_MAX);
     let mut items = Vec::new();
     for view in all.into_iter().take(LISTED_MAX) {
@@ -353,7 +353,7 @@ async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
 async fn claim(ctx: &Context, caller: Caller, args: args::Claim) -> Result<Value, ApiError> {
     let mode = args.mode.unwrap_or(ClaimMode::Exclusive);
     let claim = NewClaim { resource: args.resource, mode, ttl_ms: args.ttl_ms, key: None };
-    value(&rooms::claim(ctx, caller, claim).await?)
+    value(&claims::take(ctx, caller, claim).await?)
 }
 
 #[cfg(test)]

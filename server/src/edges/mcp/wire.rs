@@ -21,8 +21,8 @@ use tokio::sync::watch;
 
 use super::sessions::{Owner, SessionState, Sessions};
 use crate::calls::ended;
-use crate::edges::ApiError;
 use crate::edges::http::{REQUEST_BYTES_MAX, read};
+use crate::error::ApiError;
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";

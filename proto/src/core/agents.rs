@@ -1,0 +1,100 @@
+//! Who is there: registering, amending, rekeying and removing agents and humans (§1).
+
+use super::admit::key;
+use super::{Outcome, Step};
+use crate::fact::{Credential, EndReason, Fact, GrantEnd, Kind, Profile, Role};
+use crate::ids::AgentId;
+use crate::input::{Registration, Reply};
+use crate::refusal::{Code, Refusal};
+use crate::rules::Rule;
+use crate::state::Principal;
+
+impl Step<'_> {
+    /// The first human, from the shell itself.
+    pub(super) fn bootstrap(&mut self, registration: Registration) -> Outcome {
+        if registration.kind != Kind::Human || self.state().agents.iter().any(|a| a.live && a.is_human()) {
+            return Err(Code::Forbidden.into());
+        }
+        self.enrol(registration)
+    }
+
+    pub(super) fn register(&mut self, by: Principal, registration: Registration) -> Outcome {
+        self.human(by, Role::Owner)?;
+        let id = registration.key.clone();
+        let key = key(id.as_ref(), format_args!("{}\0{}", registration.name, registration.kind));
+        if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
+            // The token of the first reply is lost; the one that is handed out now holds.
+            if let Reply::Registered(agent) = again {
+                self.known(agent)?;
+                self.record(Fact::Rekeyed { agent, credential: registration.credential });
+            }
+            return Ok(again);
+        }
+        let reply = self.enrol(registration)?;
+        self.keep_key(by.agent(), key, &reply);
+        Ok(reply)
+    }
+
+    fn enrol(&mut self, new: Registration) -> Outcome {
+        let state = self.state();
+        let known = state.agent_of(new.name.as_str());
+        if known.is_some_and(|id| state.agents[id.0 as usize].live) {
+            return Err(Refusal::new(Code::NameTaken).about(&new.name));
+        }
+        let max = state.limits.agents_max;
+        let count = state.agents.iter().filter(|agent| agent.live).count() as u64;
+        if count >= max {
+            return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
+        }
+        // A name that is registered anew has another number: nothing that was meant for its predecessor reaches it.
+        let agent = AgentId(u32::try_from(state.agents.len()).unwrap_or(u32::MAX));
+        let incarnation = known.map_or(1, |id| state.agents[id.0 as usize].incarnation + 1);
+        let Registration { name, kind, profile, credential, role, key: _ } = new;
+        self.record(Fact::Registered { agent, name, kind, incarnation, profile, credential });
+        if let Some(role) = role.filter(|role| kind == Kind::Human && *role != Role::Owner) {
+            self.record(Fact::RoleSet { human: agent, role });
+        }
+        Ok(Reply::Registered(agent))
+    }
+
+    pub(super) fn amend(&mut self, by: Principal, agent: AgentId, profile: Profile) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(agent)?;
+        self.record(Fact::Amended { agent, profile });
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn rekey(&mut self, by: Principal, agent: AgentId, credential: Credential) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(agent)?;
+        self.record(Fact::Rekeyed { agent, credential });
+        Ok(Reply::Done)
+    }
+
+    /// Removes an agent: what it serves becomes an outcome for who waits for it (L3).
+    pub(super) fn remove(&mut self, by: Principal, agent: AgentId) -> Outcome {
+        self.human(by, Role::Owner)?;
+        self.known(agent)?;
+        let owners = self.state().agents.iter().filter(|a| a.live && a.is_owner()).count();
+        if owners == 1 && self.state().agents[agent.0 as usize].is_owner() {
+            return Err(Refusal::new(Code::Forbidden).about("the last owner of the workspace"));
+        }
+        if self.rule(Rule::Undeliverable) {
+            self.end_tasks_of(agent, EndReason::RecipientGone);
+        }
+        // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
+        let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
+        for grant in given.map(|(id, _)| id).collect::<alloc::vec::Vec<_>>() {
+            self.end_grant(grant, GrantEnd::Stopped, EndReason::AskerEnded);
+        }
+        self.release_claims_of(agent);
+        self.end_schedules_of(agent);
+        self.record(Fact::Removed { agent });
+        Ok(Reply::Done)
+    }
+
+    pub(super) fn known(&self, agent: AgentId) -> Result<(), Refusal> {
+        let live = self.state().agent(agent).is_some_and(|a| a.live);
+        if live { Ok(()) } else { Err(Refusal::new(Code::UnknownRecipient).about(agent)) }
+    }
+}

@@ -1,0 +1,331 @@
+//! Agents and humans: who is there, and what each has open.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
+
+use super::{AckClock, ApprovalState, EscalationState, Opt, Running, Sorted, State};
+use crate::fact::{AgentLimits, Credential, Kind, Profile, Role, SYSTEM, Spend};
+use crate::ids::{AgentId, ApprovalId, EscalationId, Seq, TaskId, Time, TurnId};
+use crate::names::{AgentName, SYSTEM_NAME};
+use crate::refusal::Code;
+
+/// Partners in 64 bytes, which is what memory gives at once.
+const PARTNERS_A_LINE: usize = 64 / size_of::<(AgentId, TaskId)>();
+
+/// Where a list of partners is longer, looking at all of it costs more than waiting.
+const PARTNERS_LINES_MAX: usize = 16;
+
+/// An agent or a human.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Agent {
+    /// Its name; none for the broker.
+    pub name: Option<AgentName>,
+    /// What it is.
+    pub kind: Kind,
+    /// What it may do, where it is a human (H7).
+    pub role: Role,
+    /// How often the name was registered.
+    pub incarnation: u32,
+    /// Whether it is registered now.
+    pub live: bool,
+    /// Whether it runs.
+    pub running: Running,
+    /// What it may do.
+    pub profile: Box<Profile>,
+    /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
+    pub queue: Sorted<(Time, TaskId), 1>,
+    /// Its open turns.
+    pub turns: ThinVec<TurnId>,
+    /// What it is to be shown with its next delivery, oldest first.
+    pub notices: VecDeque<(Seq, Time)>,
+    /// Its recent messages: when, and to whom (`SYSTEM` for everybody).
+    pub recent: VecDeque<(Time, AgentId)>,
+    /// Its recent roots.
+    pub roots: ThinVec<Time>,
+    /// What it used up today.
+    pub day: DayUse,
+    /// Its tasks in grants that are open, closed tasks included: each once for everybody who asked for it or serves a
+    /// request of it, in their order.
+    pub partners: Sorted<(AgentId, TaskId), 1>,
+    /// Its open escalations.
+    pub escalations_open: u64,
+    /// Its undecided approvals.
+    pub approvals_open: u64,
+    /// Its claims.
+    pub claims: u64,
+    /// What only few agents have.
+    pub(crate) rare: Option<Box<AgentRare>>,
+    pub(crate) credential: Box<Credential>,
+    pub(crate) ack: AckClock,
+}
+
+/// What only few agents have: limits of their own, refusals of late, a rest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct AgentRare {
+    /// Limits of its own (§1).
+    pub(crate) limits: AgentLimits,
+    /// What a human gave more for a day (B1).
+    pub(crate) more: Option<(u64, Spend)>,
+    /// Until when it rests (B1).
+    pub(crate) rests_until: Opt<Time>,
+    /// Its refused writes of late (G2).
+    pub(crate) refused: VecDeque<Time>,
+    /// Its refusals of late that are recorded whatever their number, up to a limit for each code (G2).
+    pub(crate) exempt: VecDeque<(Time, Code)>,
+    /// Its ALERTs of late that were put before humans (E4).
+    pub(crate) alerts: ThinVec<Time>,
+    /// The day on which its root allowance ran out last (D7).
+    pub(crate) allowance_out: Option<u64>,
+    /// When an incident about it was noted last, by its code.
+    pub(crate) noted: ThinVec<(Code, Time)>,
+}
+
+/// What an agent used up in one UTC day.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DayUse {
+    /// Which day.
+    pub day: u64,
+    /// Waking messages that its own roots caused.
+    pub root_messages: u64,
+    /// What it spent.
+    pub spend: Spend,
+}
+
+impl DayUse {
+    /// The use of the day of `now`: zero once the day is over.
+    #[must_use]
+    pub fn on(self, now: Time) -> Self {
+        if self.day == now.day() { self } else { Self { day: now.day(), ..Self::default() } }
+    }
+}
+
+impl Agent {
+    pub(crate) fn new(name: Option<AgentName>, kind: Kind, credential: Credential) -> Self {
+        Self {
+            name,
+            kind,
+            role: Role::Owner,
+            incarnation: 0,
+            live: false,
+            running: Running::Active,
+            profile: Box::new(Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 }),
+            queue: Sorted::default(),
+            turns: ThinVec::new(),
+            notices: VecDeque::new(),
+            recent: VecDeque::new(),
+            roots: ThinVec::new(),
+            day: DayUse::default(),
+            partners: Sorted::default(),
+            escalations_open: 0,
+            approvals_open: 0,
+            claims: 0,
+            rare: None,
+            credential: Box::new(credential),
+            ack: AckClock::default(),
+        }
+    }
+
+    /// Reads a little of each list that a send looks at or adds to, for the reason of [`super::State::touch`].
+    pub(crate) fn touch(&self) {
+        let queue = self.queue.last().map_or(0, |(at, _)| at.0);
+        let due = self.ack.due.last().map_or(0, |(due, _)| *due);
+        let recent = self.recent.back().map_or(0, |(at, _)| at.0) ^ self.roots.last().map_or(0, |at| at.0);
+        let partners = self.partners.iter().step_by(PARTNERS_A_LINE).take(PARTNERS_LINES_MAX);
+        core::hint::black_box(partners.fold(queue ^ due ^ recent, |sum, (_, task)| sum ^ task.0));
+    }
+
+    /// Its name; `system` for the broker itself.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_ref().map_or(SYSTEM_NAME, AgentName::as_str)
+    }
+
+    /// Its tasks in grants that are open, closed tasks included, in their order.
+    #[must_use]
+    pub fn grant_tasks(&self) -> Vec<TaskId> {
+        let mut tasks: Vec<TaskId> = self.partners.iter().map(|(_, task)| *task).collect();
+        tasks.sort_unstable();
+        tasks.dedup();
+        tasks
+    }
+
+    /// Where among its notices a fact is.
+    pub(crate) fn notice(&self, seq: Seq) -> Option<usize> {
+        self.notices.binary_search_by_key(&seq, |(notice, _)| *notice).ok()
+    }
+
+    /// Its newest task that `partner` asked for or serves a request of, and that is still its own.
+    #[must_use]
+    pub fn task_with(&self, partner: AgentId, own: impl Fn(TaskId) -> bool) -> Option<TaskId> {
+        let with = self.partners.within(&(partner, TaskId(0)), &(partner, TaskId(u64::MAX)));
+        with.iter().rev().map(|(_, task)| *task).find(|task| own(*task))
+    }
+
+    /// Whether it is a human who may do everything (H7).
+    #[must_use]
+    pub const fn is_owner(&self) -> bool {
+        self.is_human() && matches!(self.role, Role::Owner)
+    }
+
+    /// Whether it is a human whose words reset and lift (H7, R4).
+    #[must_use]
+    pub const fn is_heard(&self) -> bool {
+        self.is_human() && !matches!(self.role, Role::Viewer)
+    }
+
+    /// Whether it is a human.
+    #[must_use]
+    pub const fn is_human(&self) -> bool {
+        matches!(self.kind, Kind::Human)
+    }
+}
+
+impl State {
+    /// An agent or human by number.
+    #[must_use]
+    pub fn agent(&self, agent: AgentId) -> Option<&Agent> {
+        self.agents.get(agent.0 as usize)
+    }
+
+    /// A live agent or human by name.
+    #[must_use]
+    pub fn live(&self, name: &str) -> Option<AgentId> {
+        let id = self.agent_of(name)?;
+        self.agent(id)?.live.then_some(id)
+    }
+
+    /// The live agents and humans, in the order of their names.
+    #[must_use]
+    pub fn live_by_name(&self) -> Vec<AgentId> {
+        let live = self.agents.iter().enumerate().filter(|(_, agent)| agent.live);
+        let mut found: Vec<(&str, AgentId)> =
+            live.filter_map(|(id, agent)| Some((agent.name(), AgentId(u32::try_from(id).ok()?)))).collect();
+        found.sort_unstable();
+        found.into_iter().map(|(_, id)| id).collect()
+    }
+
+    /// The name of an agent or human; `system` for the broker.
+    #[must_use]
+    pub fn name_of(&self, agent: AgentId) -> &str {
+        self.agent(agent).map_or(SYSTEM_NAME, Agent::name)
+    }
+
+    /// Any live human, the one with the lowest number; the broker's own number where there is none.
+    #[must_use]
+    pub fn any_human(&self) -> AgentId {
+        let found = self.agents.iter().position(|a| a.live && a.is_human());
+        found.and_then(|i| u32::try_from(i).ok()).map_or(SYSTEM, AgentId)
+    }
+
+    /// The human who gave the task's grant, else any human (§1).
+    #[must_use]
+    pub fn human_for(&self, task: Option<TaskId>) -> AgentId {
+        let giver = task.and_then(|t| self.tasks.get(&t)).and_then(|t| self.grants.get(&t.grant)).map(|g| g.giver);
+        let live = |id: &AgentId| self.agent(*id).is_some_and(|a| a.live && a.is_human());
+        giver.filter(live).unwrap_or_else(|| self.any_human())
+    }
+
+    /// Whether an agent may take something at all: it and the workspace run.
+    #[must_use]
+    pub fn may_take(&self, agent: AgentId) -> bool {
+        self.running == Running::Active
+            && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active && a.rests_until().is_none())
+    }
+
+    /// Gives a number its name; a name that is used again has its newest number.
+    pub(super) fn name_agent(&mut self, id: AgentId, name: &AgentName, kind: Kind, credential: &Credential) {
+        if id.0 as usize == self.agents.len() {
+            self.agents.push(Agent::new(Some(name.clone()), kind, *credential));
+        }
+        self.refs.seed(credential);
+        self.agents_by_name.seed(credential);
+        match self.agent_of(name.as_str()) {
+            Some(before) if before == id => {}
+            Some(before) => {
+                self.agents_by_name.remove(name.as_str(), before.0);
+                self.agents_by_name.insert(name.as_str(), id.0);
+            }
+            None => self.agents_by_name.insert(name.as_str(), id.0),
+        }
+    }
+
+    pub(super) fn registered(
+        &mut self,
+        at: Time,
+        id: AgentId,
+        (kind, incarnation): (Kind, u32),
+        profile: &Profile,
+        credential: Credential,
+    ) {
+        let agent = &mut self.agents[id.0 as usize];
+        agent.kind = kind;
+        agent.incarnation = incarnation;
+        agent.live = true;
+        agent.running = Running::Active;
+        *agent.profile = profile.clone();
+        self.rekeyed(id, credential);
+        self.index_profile(id, profile, true);
+        self.refresh_clock(at, id);
+    }
+
+    pub(super) fn amended(&mut self, at: Time, id: AgentId, profile: &Profile) {
+        let old = core::mem::replace(&mut *self.agents[id.0 as usize].profile, profile.clone());
+        self.index_profile(id, &old, false);
+        self.index_profile(id, profile, true);
+        self.refresh_clock(at, id);
+    }
+
+    pub(super) fn rekeyed(&mut self, id: AgentId, credential: Credential) {
+        let old = core::mem::replace(&mut *self.agents[id.0 as usize].credential, credential);
+        self.credentials.remove(&old);
+        self.credentials.insert(credential, id);
+    }
+
+    pub(super) fn removed(&mut self, at: Time, id: AgentId) {
+        let agent = &mut self.agents[id.0 as usize];
+        agent.live = false;
+        agent.notices.clear();
+        let (old, profile) = (*agent.credential, agent.profile.clone());
+        self.credentials.remove(&old);
+        self.index_profile(id, &profile, false);
+        self.leave_nothing_behind(at, id);
+        self.refresh_clock(at, id);
+    }
+
+    fn index_profile(&mut self, id: AgentId, profile: &Profile, add: bool) {
+        for (index, labels) in [(&mut self.actions, &profile.actions), (&mut self.groups, &profile.groups)] {
+            for label in labels {
+                let members = index.entry(label.clone()).or_default();
+                if add {
+                    members.insert(id);
+                } else {
+                    members.remove(&id);
+                }
+                if members.is_empty() {
+                    index.remove(label);
+                }
+            }
+        }
+    }
+
+    /// What an agent asked for ends with it: nothing of it reaches a successor of the same name (§1).
+    pub(super) fn leave_nothing_behind(&mut self, at: Time, agent: AgentId) {
+        let asked: Vec<EscalationId> =
+            self.escalations.iter().filter(|(_, e)| e.agent == agent).map(|(id, _)| *id).collect();
+        for escalation in asked {
+            self.end_escalation(at, escalation, EscalationState::Withdrawn, None);
+        }
+        let held: Vec<ApprovalId> =
+            self.approvals.iter().filter(|(_, a)| a.agent == agent).map(|(id, _)| *id).collect();
+        for id in held {
+            self.end_approval(at, id, ApprovalState::Expired);
+            if let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Approved) {
+                approval.state = ApprovalState::Expired;
+            }
+        }
+    }
+}

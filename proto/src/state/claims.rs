@@ -1,0 +1,41 @@
+//! Claims: leases on resources (C1).
+
+use serde::{Deserialize, Serialize};
+
+use super::{State, Timer};
+use crate::fact::ClaimMode;
+use crate::ids::{AgentId, ClaimId, TaskId, Time};
+use crate::names::Resource;
+
+/// A lease on a resource (C1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Claim {
+    /// Who holds it.
+    pub agent: AgentId,
+    /// For which task.
+    pub task: Option<TaskId>,
+    /// The resource.
+    pub resource: Resource,
+    /// How it is shared.
+    pub mode: ClaimMode,
+    /// When it ends.
+    pub expires_at: Time,
+}
+
+impl State {
+    pub(super) fn claimed(&mut self, at: Time, id: ClaimId, claim: Claim) {
+        self.minted.claim = id.0;
+        self.timers.insert(claim.expires_at, Timer::Claim(id));
+        self.agents[claim.agent.0 as usize].claims += 1;
+        self.charge_sender(at, claim.agent, claim.agent);
+        self.claims.insert(id, claim);
+    }
+
+    pub(super) fn released(&mut self, id: ClaimId) {
+        if let Some(claim) = self.claims.remove(&id) {
+            self.timers.remove(claim.expires_at, Timer::Claim(id));
+            let count = &mut self.agents[claim.agent.0 as usize].claims;
+            *count = count.saturating_sub(1);
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! What humans pause, resume and stop (H4).
+
+use alloc::collections::BTreeSet;
+
+use super::{Running, State};
+use crate::fact::{Control, Scope};
+use crate::ids::{AgentId, ConvId, TaskId, Time};
+
+impl State {
+    pub(super) fn controlled(&mut self, at: Time, scope: Scope, control: Control) {
+        let running = match control {
+            Control::Pause => Running::Paused,
+            Control::Resume => Running::Active,
+            Control::Stop => Running::Stopped,
+        };
+        match scope {
+            Scope::Workspace => {
+                self.running = running;
+                for id in 0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX) {
+                    self.refresh_clock(at, AgentId(id));
+                }
+                for grant in self.open_grants() {
+                    self.refresh_grant(at, grant);
+                }
+            }
+            Scope::Agent(agent) => {
+                self.agents[agent.0 as usize].running = running;
+                self.refresh_clock(at, agent);
+            }
+            Scope::Conversation(conv) => {
+                self.hold(conv, |conv| conv.running = running);
+                self.conversation_changed(at, conv);
+            }
+        }
+    }
+
+    /// A human paused or resumed a conversation, and so everything below it.
+    fn conversation_changed(&mut self, at: Time, conv: ConvId) {
+        let below = self.lineage_below(conv);
+        let open = below.iter().filter_map(|id| self.conversations.get(id)).flat_map(|conv| &conv.open_tasks);
+        let tasks: BTreeSet<TaskId> = open.copied().collect();
+        self.rearm_all(at, tasks);
+        for grant in self.open_grants() {
+            self.refresh_grant(at, grant);
+        }
+    }
+}

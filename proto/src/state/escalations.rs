@@ -1,0 +1,174 @@
+//! Questions to humans (H1).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Closed, Few, Known, Opt, State, Timer};
+use crate::fact::{EscalationCause, Key, Lift, Met};
+use crate::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, Time};
+
+/// Where an escalation stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(rename_all = "snake_case")]
+pub enum EscalationState {
+    /// It waits for a human.
+    Open,
+    /// It was answered.
+    Answered,
+    /// The task that asked has ended.
+    Withdrawn,
+    /// No human answered it in time.
+    Expired,
+}
+
+/// A question to a human (H1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Escalation {
+    /// The task that waits.
+    pub task: Option<TaskId>,
+    /// Whose it is.
+    pub agent: AgentId,
+    /// The conversation.
+    pub conv: ConvId,
+    /// Why it is there.
+    pub cause: EscalationCause,
+    /// Where the question stands in the log.
+    pub asked: Seq,
+    /// When.
+    pub at: Time,
+    /// Where it stands.
+    pub state: EscalationState,
+    /// By whom it was answered.
+    pub by: Option<AgentId>,
+    /// Where the answer stands in the log.
+    pub answer: Option<Seq>,
+    /// When nobody's answer is waited for any longer.
+    pub expires_at: Opt<Time>,
+    /// The limit that caused it, and what lifts it (H6).
+    pub lifts: Option<Box<Lifts>>,
+}
+
+/// The limit that caused an escalation, and the steps that lift it (H6).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lifts {
+    /// Which limit.
+    pub met: Met,
+    /// The steps; a step's number is its place, from 1.
+    pub lifts: Vec<Lift>,
+    /// The number of the one that a human chose.
+    pub chosen: Option<u32>,
+}
+
+impl State {
+    pub(super) fn escalation_opened(
+        &mut self,
+        at: Time,
+        id: EscalationId,
+        task: Option<TaskId>,
+        agent: AgentId,
+        conv: ConvId,
+        cause: EscalationCause,
+    ) {
+        self.minted.escalation = id.0;
+        let asked = Escalation {
+            task,
+            agent,
+            conv,
+            cause,
+            asked: self.seq,
+            at,
+            state: EscalationState::Open,
+            by: None,
+            answer: None,
+            expires_at: Opt::none(),
+            lifts: None,
+        };
+        self.escalations.insert(id, asked);
+        self.arm_escalation(id);
+        let human = self.human_for(task);
+        self.notice(at, human);
+        if cause == EscalationCause::TimedOut {
+            self.closed.push_back((at, Closed::Escalation(id)));
+        }
+        // What the broker tells of by itself is nothing that an agent wrote (G1).
+        if cause == EscalationCause::Asked {
+            self.charge_sender(at, agent, agent);
+            self.agents[agent.0 as usize].escalations_open += 1;
+        }
+        let waits = task.filter(|_| cause == EscalationCause::Asked);
+        if let Some(waiting) = waits.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.escalations.push(id);
+            waiting.rare.get_or_insert_default().questions += 1;
+            let grant = waiting.grant;
+            self.human_wait(at, grant, true);
+        }
+    }
+
+    pub(super) fn escalation_keyed(&mut self, at: Time, id: EscalationId, sender: AgentId, key: &Key) {
+        let fingerprint = Some(key.fingerprint);
+        let known = Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(id) };
+        self.keys.choose(key.id.clone(), known);
+        self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
+    }
+
+    pub(super) fn escalation_noted(&mut self, at: Time, id: EscalationId, by: AgentId) {
+        let answer = Some((by, self.seq));
+        if let Some(agent) = self.end_escalation(at, id, EscalationState::Answered, answer) {
+            self.notice(at, agent);
+        }
+    }
+
+    pub(super) fn escalation_lifts(&mut self, id: EscalationId, met: &Met, lifts: &[Lift]) {
+        if let Some(known) = self.escalations.get_mut(&id) {
+            known.lifts = Some(Box::new(Lifts { met: met.clone(), lifts: lifts.to_vec(), chosen: None }));
+        }
+    }
+
+    pub(super) fn lift_chosen(&mut self, id: EscalationId, lift: u32) {
+        if let Some(lifts) = self.escalations.get_mut(&id).and_then(|e| e.lifts.as_mut()) {
+            lifts.chosen = Some(lift);
+        }
+    }
+
+    /// Sets the time after which nobody's answer to an escalation of an agent is waited for (H1).
+    fn arm_escalation(&mut self, id: EscalationId) {
+        let Some(escalation) = self.escalations.get_mut(&id) else { return };
+        if escalation.cause == EscalationCause::Asked && self.limits.escalation_ms > 0 {
+            let expires_at = escalation.at.plus(self.limits.escalation_ms);
+            escalation.expires_at = expires_at.into();
+            self.timers.insert(expires_at, Timer::Escalation(id));
+        }
+    }
+
+    /// Ends an escalation, if it is open; gives whose it was.
+    pub(super) fn end_escalation(
+        &mut self,
+        at: Time,
+        id: EscalationId,
+        state: EscalationState,
+        answer: Option<(AgentId, Seq)>,
+    ) -> Option<AgentId> {
+        let escalation = self.escalations.get_mut(&id).filter(|e| e.state == EscalationState::Open)?;
+        escalation.state = state;
+        escalation.by = answer.map(|(by, _)| by);
+        escalation.answer = answer.map(|(_, seq)| seq);
+        if let Some(expires_at) = escalation.expires_at.take() {
+            self.timers.remove(expires_at, Timer::Escalation(id));
+        }
+        let (agent, task, cause) = (escalation.agent, escalation.task, escalation.cause);
+        if cause == EscalationCause::Asked {
+            let open = &mut self.agents[agent.0 as usize].escalations_open;
+            *open = open.saturating_sub(1);
+        }
+        if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+            waiting.escalations.retain(|e| *e != id);
+            let grant = waiting.grant;
+            self.human_wait(at, grant, false);
+        }
+        self.closed.push_back((at, Closed::Escalation(id)));
+        Some(agent)
+    }
+}

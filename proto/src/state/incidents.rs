@@ -1,0 +1,124 @@
+//! Latches that hold work, and what else a human has to know (R3, D7, G2, B1).
+
+use alloc::collections::BTreeSet;
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Closed, State};
+use crate::fact::{Latched, Place};
+use crate::ids::{AgentId, ConvId, IncidentId, TaskId, Time};
+use crate::refusal::Code;
+
+/// What an incident is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum IncidentOn {
+    /// What a latch holds, until a human lifts it (R3).
+    Latch(Latched),
+    /// An agent; nothing is held (D7, G2, B1).
+    Agent(AgentId),
+}
+
+/// A latch that tripped, or something else that a human has to know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Incident {
+    /// What it is about.
+    pub on: IncidentOn,
+    /// Which limit.
+    pub code: Code,
+    /// The limit.
+    pub limit: u64,
+    /// The value.
+    pub current: u64,
+    /// When.
+    pub at: Time,
+    /// When it was lifted, and by whom.
+    pub lifted: Option<(Time, AgentId)>,
+}
+
+impl State {
+    pub(super) fn latch_set(
+        &mut self,
+        at: Time,
+        id: IncidentId,
+        on: Latched,
+        code: Code,
+        (limit, current): (u64, u64),
+    ) {
+        self.minted.incident = id.0;
+        let tripped = Incident { on: IncidentOn::Latch(on), code, limit, current, at, lifted: None };
+        self.incidents.insert(id, tripped);
+        self.set_latch(on, Some(id));
+        self.after_latch(at, on);
+    }
+
+    pub(super) fn latch_lifted(&mut self, at: Time, on: Latched, by: AgentId) {
+        self.set_latch(on, None);
+        for (id, incident) in
+            self.incidents.iter_mut().filter(|(_, i)| i.on == IncidentOn::Latch(on) && i.lifted.is_none())
+        {
+            incident.lifted = Some((at, by));
+            self.closed.push_back((at, Closed::Incident(*id)));
+        }
+        self.after_latch(at, on);
+    }
+
+    pub(super) fn incident_noted(
+        &mut self,
+        at: Time,
+        id: IncidentId,
+        agent: AgentId,
+        code: Code,
+        (limit, current): (u64, u64),
+    ) {
+        self.minted.incident = id.0;
+        let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };
+        self.incidents.insert(id, noted);
+        self.closed.push_back((at, Closed::Incident(id)));
+        self.agent_noted(at, agent, code);
+        self.notice_humans(at);
+    }
+
+    fn set_latch(&mut self, on: Latched, held: Option<IncidentId>) {
+        match on {
+            Latched::Grant(grant) => {
+                if let Some(grant) = self.grants.get_mut(&grant) {
+                    grant.latched = held.into();
+                }
+            }
+            Latched::Place(Place::Conversation(conv)) => self.hold(conv, |conv| {
+                conv.latched = held.is_some();
+                conv.agent_messages = if held.is_some() { conv.agent_messages } else { 0 };
+            }),
+            Latched::Place(Place::Room(room)) => {
+                if let Some(room) = self.rooms.get_mut(&room) {
+                    room.latched = held.is_some();
+                    room.agent_messages = if held.is_some() { room.agent_messages } else { 0 };
+                }
+            }
+        }
+    }
+
+    fn after_latch(&mut self, at: Time, on: Latched) {
+        match on {
+            Latched::Grant(grant) => {
+                self.refresh_grant(at, grant);
+                let tasks: Vec<TaskId> = self.open_tasks_of(grant).collect();
+                self.rearm_all(at, tasks);
+            }
+            Latched::Place(Place::Conversation(conv)) => self.latch_changed(at, conv),
+            Latched::Place(Place::Room(_)) => {}
+        }
+    }
+
+    /// A latch holds one conversation alone, and an agent can trip it: nothing here may grow with the workspace.
+    fn latch_changed(&mut self, at: Time, conv: ConvId) {
+        let Some(held) = self.conversations.get(&conv) else { return };
+        let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant.get()));
+        grants.extend(tasks.iter().filter_map(|t| self.tasks.get(t)).map(|t| t.grant));
+        self.rearm_all(at, tasks);
+        for grant in grants {
+            self.refresh_grant(at, grant);
+        }
+    }
+}

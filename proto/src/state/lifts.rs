@@ -1,0 +1,73 @@
+//! What a human gives more, and the limits that a task met (D2, H6).
+
+use super::State;
+use crate::fact::{Extension, Met};
+use crate::ids::{ConvId, GrantId, TaskId, Time};
+use crate::names::Ref;
+use crate::refusal::{Code, Refusal};
+
+impl State {
+    /// More rounds: the conversation may go deeper, and the grant has the messages, turns and requests for it (D2).
+    pub(super) fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
+        if let Some(conv) = self.conversations.get_mut(&conv) {
+            let deeper = u8::try_from(rounds.saturating_mul(2)).unwrap_or(u8::MAX);
+            conv.depth_more = conv.depth_more.saturating_add(deeper);
+            conv.depth_extensions = conv.depth_extensions.saturating_add(1);
+        }
+        let more = Extension::for_rounds(rounds);
+        if let Some(grant) = self.grants.get_mut(&id) {
+            // The requests are the asking task's, wherever in the grant it is.
+            grant.extended.get_or_insert_default().add(&Extension { requests: 0, ..more });
+            grant.extensions += 1;
+        }
+        if let Some(task) = task {
+            self.more_requests(task, more.requests);
+        }
+        self.refresh_grant(at, id);
+    }
+
+    /// More requests for an open task; each raises Φ by what it can cause (D9).
+    pub(super) fn more_requests(&mut self, id: TaskId, requests: u64) {
+        let Some(task) = self.tasks.get_mut(&id).filter(|task| !task.is_closed()) else { return };
+        task.quota_left = task.quota_left.saturating_add(requests);
+        let (hop, grant) = (u64::from(task.hop), task.grant);
+        let each = self.limits.potential(hop + 1).saturating_add(1);
+        if let Some(grant) = self.grants.get_mut(&grant).filter(|_| hop < self.limits.hops_max) {
+            grant.structure = grant.structure.saturating_add(requests.saturating_mul(each));
+        }
+    }
+
+    /// Keeps the last limit that a task met and that a human can lift, for the escalation that it leads to (H6).
+    pub(super) fn met(&mut self, id: TaskId, reference: Option<&Ref>, refusal: &Refusal) {
+        if !refusal.code.can_be_lifted() {
+            return;
+        }
+        let named = reference.and_then(|reference| self.conv_of(reference.as_str()));
+        let Some(task) = self.tasks.get(&id) else { return };
+        let (conv, grant) = (named.unwrap_or(task.conv), task.grant);
+        let of_conv = self.conversations.get(&conv).map_or(0, |conv| u64::from(conv.depth_extensions));
+        let of_grant = self.grants.get(&grant).map_or(0, |grant| u64::from(grant.extensions));
+        let of_one = refusal.code == Code::DepthCap;
+        // A latch holds for the limit that tripped it.
+        let tripped = self.grants.get(&grant).and_then(|grant| self.incidents.get(&grant.latched.get()?));
+        let (code, limit, current) = match tripped.filter(|_| refusal.code == Code::Latched) {
+            Some(incident) => (incident.code, incident.limit, incident.current),
+            None if refusal.code == Code::Latched => (Code::TurnsHard, self.limits.turns_hard_max, 0),
+            None => (refusal.code, refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0)),
+        };
+        let met =
+            Met { code, limit, current, conv: Some(conv), grant, extended: if of_one { of_conv } else { of_grant } };
+        if let Some(task) = self.tasks.get_mut(&id) {
+            task.rare.get_or_insert_default().met = Some(met);
+        }
+    }
+}
+
+impl Extension {
+    /// What so many rounds need besides depth: a request and its answer each, and a turn for either.
+    #[must_use]
+    pub fn for_rounds(rounds: u64) -> Self {
+        let messages = rounds.saturating_mul(2);
+        Self { messages, turns: messages, requests: rounds, ..Self::NONE }
+    }
+}

@@ -1,0 +1,175 @@
+//! Messages that were admitted: counted, charged and shown to their recipients.
+
+use alloc::boxed::Box;
+
+use super::{Closed, EscalationState, Few, Known, Opt, Ready, State, Task};
+use crate::fact::{Message, Part, Recipient, SYSTEM};
+use crate::fsm::RequestEvent;
+use crate::ids::{AgentId, Seq, TaskId, Time};
+
+impl State {
+    pub(super) fn accepted(&mut self, at: Time, message: &Message) {
+        self.count_message(at, message);
+        self.remember_key(at, message);
+        match &message.part {
+            Part::Plain | Part::Echo => {
+                self.charge_window(at, message);
+                self.charge_notice(at, message);
+                self.notice_recipient(at, message);
+            }
+            Part::Request(terms) => {
+                self.charge_window(at, message);
+                self.request_accepted(at, message, terms);
+            }
+            Part::Answer(answer) => self.answered(at, message, answer),
+            Part::Reply { task, escalation } => {
+                if let Some(id) = escalation {
+                    self.end_escalation(at, *id, EscalationState::Answered, Some((message.from, self.seq)));
+                }
+                let bytes = message.body.len() as u64;
+                self.ready(at, *task, Ready { message: self.seq, depth: None, child: Opt::none(), bytes });
+            }
+            Part::Status { task, acknowledged, eta_ms } => {
+                if let Some(task) = self.tasks.get_mut(task) {
+                    task.status_at = at.into();
+                }
+                if *acknowledged {
+                    self.step(*task, RequestEvent::Acknowledged);
+                    self.grant_time(at, *task, eta_ms.unwrap_or(0));
+                }
+                self.charge_notice(at, message);
+                self.only_newest(*task);
+                self.notice_recipient(at, message);
+            }
+        }
+    }
+
+    fn count_message(&mut self, at: Time, message: &Message) {
+        let ticks = message.grant.and_then(|grant| self.grants.get(&grant)).is_some_and(|grant| grant.scheduled);
+        let human = self.agents[message.from.0 as usize].is_heard() && (!ticks || !message.part.is_request());
+        let bytes = message.body.len() as u64;
+        if let Some(conv) = self.conversations.get_mut(&message.conv) {
+            conv.messages += 1;
+            conv.deepest = conv.deepest.max(message.depth);
+            conv.last_at = at;
+            conv.agent_messages = if human && message.is_said() { 0 } else { conv.agent_messages };
+            let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
+            for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
+                if let Err(place) = conv.participants.binary_search(&agent) {
+                    conv.participants.insert(place, agent);
+                }
+            }
+        }
+        let turn = message.sender_task.and_then(|t| self.tasks.get(&t)).and_then(Task::turn);
+        if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
+            turn.text_bytes = turn.text_bytes.saturating_add(bytes);
+        }
+    }
+
+    fn remember_key(&mut self, at: Time, message: &Message) {
+        let Some(key) = &message.key else { return };
+        let seq = self.seq;
+        match self.keys.chosen_mut(key.id.as_str()) {
+            Some(known) => known.messages.push(seq),
+            None => {
+                let (sender, fingerprint) = (message.from, Some(key.fingerprint));
+                let known =
+                    Known { sender, fingerprint, messages: Few::from_slice(&[seq]), task: None, escalation: None };
+                self.keys.choose(key.id.clone(), known);
+                self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
+            }
+        }
+    }
+
+    /// Of the reports on a task its asker is shown the newest alone (L3).
+    fn only_newest(&mut self, id: TaskId) {
+        let seq = self.seq;
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let asker = task.asker.agent();
+        let before = core::mem::replace(&mut task.rare.get_or_insert_default().status, seq.into());
+        if let (Some(asker), Some(before)) = (asker, before.get()) {
+            self.drop_notice(asker, before);
+        }
+    }
+
+    pub(super) fn alert_raised(&mut self, at: Time, agent: AgentId, pushed: bool) {
+        if pushed {
+            self.alert_pushed(at, agent);
+            self.notice_humans(at);
+        }
+    }
+
+    /// What is said outside every turn is charged to the day of who says it (B1): as much as its readers are shown.
+    fn charge_notice(&mut self, at: Time, message: &Message) {
+        let in_turn = message.sender_task.and_then(|t| self.tasks.get(&t)).is_some_and(|task| task.turn().is_some());
+        if in_turn || message.from == SYSTEM || self.agents[message.from.0 as usize].is_human() {
+            return;
+        }
+        let shown = (message.body.len() as u64).min(self.limits.notice_bytes_max);
+        let readers = match message.to {
+            Recipient::One(_) => 1,
+            Recipient::All => self.agents.iter().filter(|agent| agent.live && !agent.is_human()).count() as u64,
+        };
+        self.charge_day(at, message.from, shown.div_ceil(4).saturating_mul(readers));
+    }
+
+    fn charge_window(&mut self, at: Time, message: &Message) {
+        let to = if let Recipient::One(to) = message.to { to } else { SYSTEM };
+        self.charge_sender(at, message.from, to);
+    }
+
+    /// Counts one thing that an agent writes in its windows; what is for nobody, as one to itself (G1).
+    pub(super) fn charge_sender(&mut self, at: Time, from: AgentId, to: AgentId) {
+        let window = self.limits.window_ms.max(self.limits.fan_out_window_ms);
+        let sender = &mut self.agents[from.0 as usize];
+        if sender.is_human() || from == SYSTEM {
+            return;
+        }
+        while sender.recent.front().is_some_and(|(first, _)| at.since(*first) >= window) {
+            sender.recent.pop_front();
+        }
+        sender.recent.push_back((at, to));
+    }
+
+    fn notice_recipient(&mut self, at: Time, message: &Message) {
+        match message.to {
+            Recipient::One(to) => self.notice(at, to),
+            Recipient::All => {
+                for id in (1..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId) {
+                    if id != message.from && self.agents[id.0 as usize].live {
+                        self.notice(at, id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Puts the fact that is being folded among what an agent or human is shown next.
+    pub(super) fn notice(&mut self, at: Time, agent: AgentId) {
+        let (age, max) = (self.limits.delivery_age_ms, self.limits.inbox_max);
+        let seq = self.seq;
+        let Some(agent) = self.agents.get_mut(agent.0 as usize).filter(|a| a.live) else { return };
+        // What is for a human may be the answer to a grant, and is never dropped (F6).
+        while !agent.is_human()
+            && (agent.notices.front().is_some_and(|(_, since)| at.since(*since) >= age)
+                || agent.notices.len() as u64 >= max)
+        {
+            agent.notices.pop_front();
+        }
+        agent.notices.push_back((seq, at));
+    }
+
+    pub(super) fn drop_notices(&mut self, agent: AgentId, through: Seq) {
+        let notices = &mut self.agents[agent.0 as usize].notices;
+        while notices.front().is_some_and(|(seq, _)| *seq <= through) {
+            notices.pop_front();
+        }
+    }
+
+    pub(super) fn drop_notice(&mut self, agent: AgentId, message: Seq) {
+        let agent = &mut self.agents[agent.0 as usize];
+        if let Some(place) = agent.notice(message) {
+            agent.notices.remove(place);
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Turns: runs of an agent, from a delivery to their end (F1).
+
+use serde::{Deserialize, Serialize};
+use thin_vec::ThinVec;
+
+use super::small::append;
+use super::{Opt, Phase, Ready, State, Timer};
+use crate::fact::{Spend, TurnEnd};
+use crate::fsm::RequestEvent;
+use crate::ids::{AgentId, Seq, TaskId, Time, TurnId};
+
+/// A turn: one run of an agent (F1).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Turn {
+    /// Whose.
+    pub agent: AgentId,
+    /// Its task.
+    pub task: TaskId,
+    /// The attempt at the task.
+    pub attempt: u32,
+    /// The message that opened it, then the answers that joined.
+    pub delivered: ThinVec<Ready>,
+    /// When its lease ends.
+    pub lease_until: Time,
+    /// When it was opened.
+    pub opened_at: Time,
+    /// Refusals in it (F5).
+    pub refusals: u64,
+    /// Length of what was delivered and sent in it, in bytes; for the estimate of tokens (B1).
+    pub text_bytes: u64,
+    /// Notices shown in it go up to here.
+    pub notices_through: Opt<Seq>,
+    /// When it last reported progress.
+    pub progress_at: Opt<Time>,
+    /// Whether it is open.
+    pub open: bool,
+    /// How it ended.
+    pub end: Option<TurnEnd>,
+    /// Fingerprint of the finish that ended it (F6).
+    pub said: u64,
+    /// Whether a late finish of it was recorded; the first is enough.
+    pub late: bool,
+    /// A decision on an approval that came while it was open.
+    pub decided: Opt<Seq>,
+}
+
+impl State {
+    pub(super) fn turn_opened(&mut self, at: Time, id: TurnId, task: TaskId, message: Seq, lease_until: Time) {
+        self.minted.turn = id.0;
+        self.dequeue(at, task);
+        let Some(served) = self.tasks.get_mut(&task) else { return };
+        let agent = served.agent;
+        let turn = Turn {
+            agent,
+            task,
+            attempt: served.attempt,
+            delivered: ThinVec::new(),
+            lease_until,
+            opened_at: at,
+            refusals: 0,
+            text_bytes: 0,
+            notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
+            progress_at: Opt::none(),
+            open: true,
+            end: None,
+            said: 0,
+            late: false,
+            decided: Opt::none(),
+        };
+        let opens = served.phase == Phase::Queued;
+        served.phase = Phase::Open(id);
+        append(&mut served.turns, id);
+        let opening = served.request.as_ref().filter(|r| opens && r.message == message);
+        let opening = opening.map(|r| Ready { message, depth: None, child: Opt::none(), bytes: r.bytes });
+        if let Some(grant) = self.grants.get_mut(&served.grant) {
+            grant.turns += 1;
+        }
+        self.turns.insert(id, turn);
+        self.timers.insert(lease_until, Timer::Lease(id));
+        self.agents[agent.0 as usize].turns.push(id);
+        match opening {
+            Some(opening) => {
+                self.hand_over(id, opening);
+                self.step(task, RequestEvent::Taken);
+            }
+            None => self.deliver(at, task, message, Some(id)),
+        }
+        self.refresh_clock(at, agent);
+        self.grant_turn(at, task, true);
+    }
+
+    fn hand_over(&mut self, turn: TurnId, ready: Ready) {
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.text_bytes = turn.text_bytes.saturating_add(ready.bytes);
+            append(&mut turn.delivered, ready);
+        }
+    }
+
+    pub(super) fn joined(&mut self, at: Time, turn: TurnId, message: Seq, lease_until: Time) {
+        self.renew(turn, lease_until);
+        if let Some(task) = self.turns.get(&turn).map(|t| t.task) {
+            self.deliver(at, task, message, Some(turn));
+        }
+    }
+
+    /// Delivers a ready message to a task: from now on its depth counts (D2).
+    pub(super) fn deliver(&mut self, at: Time, id: TaskId, message: Seq, turn: Option<TurnId>) {
+        let Some(task) = self.tasks.get_mut(&id) else { return };
+        let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
+        let ready = task.ready.remove(place);
+        if let Some((conv, depth)) = ready.depth {
+            match task.received.iter_mut().find(|(c, _)| *c == conv) {
+                Some((_, deepest)) => *deepest = depth.max(*deepest),
+                None => append(&mut task.received, (conv, depth)),
+            }
+        }
+        let idle = task.phase == Phase::Waiting && task.ready.is_empty();
+        if let Some(child) = ready.child.get() {
+            self.step(child, RequestEvent::Delivered);
+        }
+        match turn {
+            Some(turn) => self.hand_over(turn, ready),
+            None if idle => self.dequeue(at, id),
+            None => {}
+        }
+    }
+
+    pub(super) fn renewed(&mut self, at: Time, turn: TurnId, lease_until: Time) {
+        self.renew(turn, lease_until);
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.progress_at = at.into();
+        }
+    }
+
+    pub(super) fn renew(&mut self, id: TurnId, lease_until: Time) {
+        let Some(turn) = self.turns.get_mut(&id) else { return };
+        self.timers.remove(turn.lease_until, Timer::Lease(id));
+        turn.lease_until = lease_until;
+        self.timers.insert(lease_until, Timer::Lease(id));
+    }
+
+    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: Spend) {
+        self.end_turn(at, turn, end);
+        self.spend(at, turn, spend);
+    }
+
+    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: Spend, said: u64) {
+        self.turn_closed(at, turn, TurnEnd::Finished, spend);
+        if let Some(turn) = self.turns.get_mut(&turn) {
+            turn.said = said;
+        }
+    }
+
+    fn end_turn(&mut self, at: Time, id: TurnId, end: TurnEnd) {
+        let Some(turn) = self.turns.get_mut(&id) else { return };
+        turn.open = false;
+        turn.end = Some(end);
+        let (agent, task, lease, through) = (turn.agent, turn.task, turn.lease_until, turn.notices_through.get());
+        let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { ThinVec::new() };
+        self.timers.remove(lease, Timer::Lease(id));
+        self.agents[agent.0 as usize].turns.retain(|t| *t != id);
+        if let (TurnEnd::Finished, Some(through)) = (end, through) {
+            self.drop_notices(agent, through);
+        }
+        self.grant_turn(at, task, false);
+        if let Some(task) = self.tasks.get_mut(&task) {
+            task.phase = Phase::Waiting;
+            if end == TurnEnd::LeaseLost {
+                task.lost += 1;
+                task.attempt += 1;
+                let opening = task.request.as_ref().map(|r| r.message);
+                for answer in delivered.into_iter().rev().filter(|d| Some(d.message) != opening) {
+                    task.ready.insert(0, answer);
+                }
+            }
+            if !task.ready.is_empty() {
+                self.enqueue(at, self.turns[&id].task);
+            }
+        }
+        self.refresh_clock(at, agent);
+    }
+
+    pub(super) fn finished_late(&mut self, at: Time, turn: TurnId) {
+        let Some(turn) = self.turns.get_mut(&turn) else { return };
+        turn.late = true;
+        let task = self.tasks.get(&turn.task);
+        if let Some(asker) = task.and_then(|t| t.asker.agent()) {
+            self.notice(at, asker);
+        }
+    }
+
+    fn spend(&mut self, at: Time, turn: TurnId, spend: Spend) {
+        let Some(turn) = self.turns.get(&turn) else { return };
+        let grant = self.tasks.get(&turn.task).map(|t| t.grant);
+        let day = &mut self.agents[turn.agent.0 as usize].day;
+        *day = day.on(at);
+        day.spend.add(spend);
+        if let Some(grant) = grant.and_then(|g| self.grants.get_mut(&g)) {
+            grant.spend.add(spend);
+        }
+    }
+}

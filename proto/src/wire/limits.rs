@@ -1,0 +1,104 @@
+//! The limits in force, and the policy of held calls.
+
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use serde::{Deserialize, Serialize};
+
+use crate::guards::GUARDS;
+use crate::limits::{Approvers, LIMITS, LimitRow, Limits};
+use crate::policy::{Policy, Ruling};
+
+/// A limit in force.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LimitView {
+    /// Its name; the unit is the last word.
+    pub name: String,
+    /// The rule that it belongs to.
+    pub rule: String,
+    /// The value in force.
+    pub value: u64,
+    /// The default.
+    pub default: u64,
+    /// What it bounds.
+    pub meaning: String,
+}
+
+/// The numbers in force; `GET /v1/limits`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct LimitsView {
+    /// Each limit.
+    pub items: Vec<LimitView>,
+    /// For each guard, `enforce` or `observe` (G7).
+    pub guards: BTreeMap<String, String>,
+    /// Most waking messages that one grant can cause.
+    pub bound_messages: u64,
+    /// The policy of held calls: the first rule that is about a call holds (H2).
+    #[serde(default)]
+    pub approvals: Vec<ApprovalRuleView>,
+}
+
+/// A rule of the policy of held calls.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ApprovalRuleView {
+    /// The calls that it is about, such as `Bash(rm *)`.
+    pub call: String,
+    /// Whose calls; everybody's where it is empty.
+    pub agents: Vec<String>,
+    /// Whether somebody is asked, or the policy itself decides.
+    pub decision: Ruling,
+    /// The tier from which who and time were taken.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tier: Option<String>,
+    /// Who may decide: `human`, `asker`, or agents by name.
+    pub who: Vec<String>,
+    /// Time to decide, after which the call is denied.
+    pub timeout_ms: u64,
+}
+
+fn who(approvers: &Approvers) -> Vec<String> {
+    let asker = approvers.asker.then_some("asker");
+    let words = ["human"].into_iter().chain(asker).map(Into::into);
+    words.chain(approvers.agents.iter().map(ToString::to_string)).collect()
+}
+
+impl LimitsView {
+    /// What is in force.
+    #[must_use]
+    pub fn of(limits: &Limits, policy: &Policy) -> Self {
+        let row = |row: &LimitRow| LimitView {
+            name: row.name.into(),
+            rule: row.rule.into(),
+            value: limits.value(row.name).unwrap_or(row.default),
+            default: row.default,
+            meaning: row.meaning.into(),
+        };
+        let mode = |name: &str| if limits.observed.observes(name) { "observe" } else { "enforce" };
+        let otherwise = ApprovalRuleView {
+            call: "*".into(),
+            agents: Vec::new(),
+            decision: Ruling::Ask,
+            tier: None,
+            who: who(&limits.approvers),
+            timeout_ms: limits.approval_ms,
+        };
+        let ruled = policy.rules.iter().map(|rule| ApprovalRuleView {
+            call: rule.call.to_string(),
+            agents: rule.agents.iter().map(ToString::to_string).collect(),
+            decision: rule.ruling,
+            tier: rule.tier.as_ref().map(ToString::to_string),
+            who: who(rule.who.as_ref().unwrap_or(&limits.approvers)),
+            timeout_ms: rule.timeout_ms.unwrap_or(limits.approval_ms),
+        });
+        Self {
+            items: LIMITS.iter().map(row).collect(),
+            guards: GUARDS.iter().map(|guard| (guard.name.into(), mode(guard.name).into())).collect(),
+            bound_messages: limits.bound_messages(),
+            approvals: ruled.chain([otherwise]).collect(),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Refusals, as RFC 9457 has them.
+
+use alloc::string::String;
+
+use serde::{Deserialize, Serialize};
+
+use super::LiftStep;
+use crate::refusal::{Code, Refusal};
+
+/// A refusal, as `application/problem+json`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Problem {
+    /// A URI for the code.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// What is wrong, in a few words.
+    pub title: String,
+    /// The HTTP status.
+    pub status: u16,
+    /// The stable code.
+    pub code: Code,
+    /// What is wrong here: the member, the name, the numbers.
+    pub detail: String,
+    /// The rule that it enforces.
+    pub rule: String,
+    /// The limit that was met.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<u64>,
+    /// The value that would have been, or the count that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub current: Option<u64>,
+    /// When trying again may work, in ms from now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after_ms: Option<u64>,
+    /// What to do instead.
+    pub hint: String,
+    /// The one step by which a human lifts it, where there is one (H6).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lift: Option<LiftStep>,
+    /// The record of the refusal, where it is on record: `GET /v1/explanations/{id}` says more of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<String>,
+}
+
+fn detail(refusal: &Refusal) -> String {
+    let mut text = String::from(refusal.code.title());
+    if let Some(subject) = &refusal.subject {
+        text.push_str(": ");
+        text.push_str(subject);
+    }
+    if let (Some(limit), Some(current)) = (refusal.limit, refusal.current) {
+        text.push_str(&alloc::format!(" (limit {limit}, would be {current})"));
+    }
+    text
+}
+
+impl Problem {
+    /// The problem that a refusal is, worded.
+    #[must_use]
+    pub fn new(refusal: &Refusal) -> Self {
+        Self::detailed(refusal, detail(refusal))
+    }
+
+    /// The same with a detail that names more, such as the member that is wrong.
+    #[must_use]
+    pub fn detailed(refusal: &Refusal, detail: String) -> Self {
+        let code = refusal.code;
+        Self {
+            kind: alloc::format!("urn:lastword:{code}"),
+            title: code.title().into(),
+            status: code.http_status(),
+            code,
+            detail,
+            rule: code.rule().into(),
+            limit: refusal.limit,
+            current: refusal.current,
+            retry_after_ms: refusal.retry_after_ms,
+            hint: code.hint().into(),
+            lift: None,
+            record: None,
+        }
+    }
+}

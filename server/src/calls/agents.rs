@@ -1,0 +1,201 @@
+//! Agents and humans as one list: registered, shown, amended and removed.
+
+use std::collections::BTreeMap;
+
+use lastword_proto::fact::{AgentLimits, Kind, Profile, Spend};
+use lastword_proto::ids::AgentId;
+use lastword_proto::input::Registration;
+use lastword_proto::names::{AgentName, Label, OWN_NAME};
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
+use lastword_proto::{Code, Input, Reply};
+
+use super::turns::microusd;
+use super::{Caller, Context, admitted, checked};
+use crate::broker::Live;
+use crate::error::ApiError;
+use crate::identity::Secret;
+use crate::views;
+use crate::views::Member;
+
+/// Registers an agent or human; its token is shown this once.
+pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
+    let name = checked("name", &new.name, AgentName::new)?;
+    let profile = Profile {
+        actions: labels("actions", &new.actions)?,
+        groups: labels("groups", &new.groups)?,
+        turns_max: new.turns_max,
+    };
+    let token = new_token()?;
+    let credential = token.credential();
+    let registration = Registration { name, kind: new.kind, profile, credential, role: new.role, key: new.key };
+    let then = |reply: Reply, live: &Live<'_>| match reply {
+        Reply::Registered(agent) => Ok(live.state.agent(agent).map_or(0, |a| a.incarnation)),
+        other => Err(other),
+    };
+    match ctx.handle.submit_then(Input::Register(caller.principal, registration), then).await? {
+        Ok(incarnation) => Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation }),
+        Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
+    }
+}
+
+/// Replaces an agent's token; the old one ends at once.
+pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<AgentToken, ApiError> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    let token = new_token()?;
+    admitted(ctx.handle.submit(Input::Rekey(caller.principal, agent, token.credential())).await)?;
+    let incarnation = ctx.handle.query(move |live| live.state.agent(agent).map_or(0, |a| a.incarnation)).await?;
+    Ok(AgentToken { name: name.to_owned(), token: token.reveal().to_owned(), incarnation })
+}
+
+/// Everybody who is registered.
+pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
+    listed(ctx, Kind::ALL).await
+}
+
+pub(super) async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page<AgentView>, ApiError> {
+    let all = move |live: &Live<'_>| {
+        let one_of = |id: &AgentId| live.state.agent(*id).is_some_and(|a| kinds.contains(&a.kind));
+        let ids = live.state.live_by_name().into_iter().filter(one_of);
+        ids.filter_map(|id| views::agent(live, id)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// Whoever asks.
+pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
+    let agent = caller.principal.agent();
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(OWN_NAME))
+}
+
+/// One of them.
+pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, ApiError> {
+    let agent = find(ctx, name).await?;
+    ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
+}
+
+/// Everybody who is registered, with what they work on: agents, then humans.
+pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
+    caller.human()?;
+    let all = |live: &Live<'_>| -> Vec<Member> {
+        live.state.live_by_name().into_iter().filter_map(|id| views::member(live, id)).collect()
+    };
+    let mut members = ctx.handle.query(all).await?;
+    members.sort_by_key(|member| member.view.kind == Kind::Human);
+    Ok(members)
+}
+
+/// One of them.
+pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, ApiError> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
+}
+
+/// Who and what has `wanted` in its name.
+pub(crate) struct Named {
+    /// Agents and humans.
+    pub(crate) people: Vec<String>,
+    /// Conversations, the newest first.
+    pub(crate) references: Vec<String>,
+}
+
+/// Agents, humans and conversations with `wanted`, in lower case, in their names; at most `max` of each kind.
+pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, ApiError> {
+    caller.human()?;
+    let wanted = wanted.to_owned();
+    let look = move |live: &Live<'_>| {
+        let has = |name: &str| name.to_ascii_lowercase().contains(&wanted);
+        let people = live.state.live_by_name().into_iter().map(|id| live.state.name_of(id).to_owned());
+        let people = people.filter(|name| has(name)).take(max).collect();
+        let all = live.state.conversations.range(..).rev();
+        let references = all.map(|(_, conv)| conv.reference.to_string()).filter(|name| has(name)).take(max).collect();
+        Named { people, references }
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+/// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
+pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    let amends = patch.actions.is_some() || patch.groups.is_some() || patch.turns_max.is_some();
+    if !amends && patch.limits.is_none() {
+        let text = "the patch changes nothing: name `actions`, `groups`, `turns_max` or `limits`";
+        return Err(ApiError::new(Code::Malformed, text));
+    }
+    let look = move |live: &Live<'_>| {
+        let known = live.state.agent(agent)?;
+        Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
+    };
+    let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name))?;
+    if human && patch.limits.is_some() {
+        return Err(ApiError::new(
+            Code::UnknownRecipient,
+            format!("There is no agent {name:?} here: it is a human, who has no limits"),
+        ));
+    }
+    let limits = patch.limits.map(|limits| own_limits(own, &limits)).transpose()?;
+    if let Some(actions) = patch.actions {
+        profile.actions = labels("actions", &actions)?;
+    }
+    if let Some(groups) = patch.groups {
+        profile.groups = labels("groups", &groups)?;
+    }
+    profile.turns_max = patch.turns_max.unwrap_or(profile.turns_max);
+    if amends {
+        admitted(ctx.handle.submit(Input::Amend(caller.principal, agent, profile)).await)?;
+    }
+    if let Some(limits) = limits {
+        admitted(ctx.handle.submit(Input::LimitAgent(caller.principal, agent, Box::new(limits))).await)?;
+    }
+    show(ctx, name).await
+}
+
+/// The limits of an agent once these are set; 0 takes one away (§1).
+fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<AgentLimits, FieldError> {
+    for (name, value) in changed {
+        if !own.set(name, *value) {
+            let known = AgentLimits::NAMES.join(", ");
+            return Err(FieldError::new("limits", format!("has no {name:?}; an agent's own limits are {known}")));
+        }
+    }
+    Ok(own)
+}
+
+/// Gives an agent more for today (B1).
+pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
+    caller.human()?;
+    if more.cost_usd < 0.0 {
+        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+    }
+    let spend = Spend { tokens: more.tokens, cost_microusd: microusd(more.cost_usd) };
+    if spend == Spend::default() {
+        return Err(FieldError::new("tokens", "is 0, and so is `cost_usd`: nothing is given").into());
+    }
+    let agent = find(ctx, name).await?;
+    admitted(ctx.handle.submit(Input::GrantAgent(caller.principal, agent, spend)).await)?;
+    show(ctx, name).await
+}
+
+/// Removes an agent.
+pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
+    caller.human()?;
+    let agent = find(ctx, name).await?;
+    admitted(ctx.handle.submit(Input::Remove(caller.principal, agent)).await).map(|_| ())
+}
+
+/// The number of a live agent or human.
+pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
+    let wanted = name.to_owned();
+    let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
+    found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
+}
+
+fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldError> {
+    texts.iter().map(|text| checked(field, text, Label::new)).collect()
+}
+
+fn new_token() -> Result<Secret, ApiError> {
+    Secret::token().map_err(|error| ApiError::internal(&format!("no randomness for a token: {error}")))
+}

@@ -1,0 +1,202 @@
+//! Approvals: held calls, and decisions on them (H2, H3).
+
+use std::time::Duration;
+
+use lastword_proto::fact::{Decision, Digest};
+use lastword_proto::ids::{ApprovalId, TaskId};
+use lastword_proto::state::{Approval, ApprovalState};
+use lastword_proto::wire::{ApprovalView, DecideApproval, FieldError, HeldCall, Page, UseApproval};
+use lastword_proto::{Code, Input, Principal, Reply, input};
+use serde_json::Value;
+
+use super::canonical::{canonical, digest, subjects};
+use super::{Caller, Context, admitted, check_sizes, wait_for};
+use crate::broker::Live;
+use crate::clock::Stopwatch;
+use crate::error::ApiError;
+use crate::identity::unhex;
+use crate::views;
+
+/// Holds a tool call for a decision.
+pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
+    if call.tool.trim().is_empty() {
+        return Err(FieldError::new("tool", "is empty").into());
+    }
+    check_sizes(ctx, [("reason", call.reason.as_ref().map_or(0, String::len))])?;
+    let (tool, arguments) = (call.tool.clone(), call.arguments.clone());
+    let digest = ctx.handle.query(move |live| digest_of(live, caller, &tool, &arguments)).await?;
+    let held = input::HeldCall {
+        tool: call.tool.into(),
+        arguments: canonical(&call.arguments).into(),
+        subjects: subjects(&call.arguments),
+        reason: call.reason.map(Into::into),
+        digest,
+        key: call.key,
+    };
+    let input = Input::AskApproval(caller.principal, caller.turn, Box::new(held));
+    match admitted(ctx.handle.submit(input).await)? {
+        Reply::Held(id) => show(ctx, caller, id, Duration::ZERO).await,
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// The digest of a call that the caller would make now.
+pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Value) -> Digest {
+    let (agent, task) = asker(live, caller);
+    digest(tool, arguments, &agent, task.map(|t| t.to_string()).as_deref())
+}
+
+/// Who asks, and in which task: that of the named turn, or of the only open one.
+fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
+    let agent = caller.principal.agent();
+    let open = live.state.agent(agent).map_or(&[][..], |a| a.turns.as_slice());
+    let turn = caller.turn.or(if let [only] = open { Some(*only) } else { None });
+    let task = turn.and_then(|turn| live.state.turns.get(&turn)).map(|turn| turn.task);
+    (live.state.name_of(agent).to_owned(), task)
+}
+
+/// One approval; with a wait, once it is decided or the wait is over.
+pub(crate) async fn show(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    wait: Duration,
+) -> Result<ApprovalView, ApiError> {
+    let stopwatch = Stopwatch::start();
+    loop {
+        let mut ring = std::pin::pin!(ctx.handle.approvals().notified());
+        ring.as_mut().enable();
+        let who = caller.principal;
+        let look = move |live: &Live<'_>| {
+            let known = live.state.approvals.get(&id)?;
+            let seen = sees(live, known, who) || takes_part(live, known.task, who);
+            views::approval(live.state, id).filter(|_| seen)
+        };
+        let view = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+        let left = wait.saturating_sub(stopwatch.elapsed());
+        if view.state != ApprovalState::Pending || left.is_zero() || !wait_for(ctx, ring, left).await {
+            return Ok(view);
+        }
+    }
+}
+
+/// Whether an approval concerns somebody: who asked for it, and who may decide it or did (H3).
+fn sees(live: &Live<'_>, approval: &Approval, who: Principal) -> bool {
+    let agent = who.agent();
+    let own = approval.agent == agent || approval.by == Some(agent);
+    who.is_human() || own || live.state.may_decide(agent, approval)
+}
+
+/// Whether an agent takes part in the work in which a call would be made, and so may know of it.
+fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
+    let task = task.and_then(|task| live.state.tasks.get(&task));
+    task.is_some_and(|t| live.state.conversations.get(&t.conv).is_some_and(|c| c.has_part(who.agent())))
+}
+
+/// The approvals that `caller` may see, newest first.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let mine = live.state.approvals.iter().rev().filter(|(_, a)| sees(live, a, who));
+        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+    };
+    Ok(Page::whole(ctx.handle.query(all).await?))
+}
+
+/// These approvals, as far as `caller` may see them.
+pub(super) async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Result<Vec<ApprovalView>, ApiError> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let seen = |id: &ApprovalId| live.state.approvals.get(id).is_some_and(|a| sees(live, a, who));
+        ids.into_iter().filter(seen).filter_map(|id| views::approval(live.state, id)).collect()
+    };
+    Ok(ctx.handle.query(all).await?)
+}
+
+/// The held calls that wait for a decision which `caller` may make, oldest first.
+pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, ApiError> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| {
+        let waits = |known: &Approval| {
+            let may = who.is_human() || live.state.may_decide(who.agent(), known);
+            known.state == ApprovalState::Pending && may
+        };
+        let mine = live.state.approvals.iter().filter(|(_, known)| waits(known));
+        mine.filter_map(|(id, _)| views::approval(live.state, *id)).collect()
+    };
+    Ok(ctx.handle.query(all).await?)
+}
+
+/// Decides an approval. Who was shown all of the call need not name its digest (H2).
+pub(crate) async fn decide(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    mut decision: DecideApproval,
+) -> Result<ApprovalView, ApiError> {
+    let unnamed = decision.decision == Decision::Approve && decision.digest.is_none();
+    if unnamed {
+        decision.digest = ctx.shown.digest(caller.principal.agent(), id);
+    }
+    let unseen = unnamed && decision.digest.is_none();
+    decide_named(ctx, caller, id, decision).await.map_err(|mut fault| {
+        if unseen && fault.0.code == Code::Malformed {
+            fault.0.detail.push_str(&format!(". Look at all of {id} first: then it is known which call you saw"));
+        }
+        fault
+    })
+}
+
+async fn decide_named(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    decision: DecideApproval,
+) -> Result<ApprovalView, ApiError> {
+    let edited = decision.input.as_ref().map_or(0, |input| canonical(input).len());
+    check_sizes(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
+    let bad_digest = || FieldError::new("digest", "is no SHA-256 in hexadecimal");
+    let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
+    let edited = match decision.input {
+        Some(input) if decision.decision == Decision::Edit => Some(edit(ctx, id, input).await?),
+        Some(_) | None => None,
+    };
+    let verdict = input::Verdict {
+        decision: decision.decision,
+        comment: decision.comment.map(Into::into),
+        digest: named,
+        edited,
+    };
+    admitted(ctx.handle.submit(Input::Decide(caller.principal, id, Box::new(verdict))).await)?;
+    show(ctx, caller, id, Duration::ZERO).await
+}
+
+async fn edit(
+    ctx: &Context,
+    id: ApprovalId,
+    arguments: Value,
+) -> Result<(lastword_proto::envelope::JsonText, Digest), ApiError> {
+    let call = ctx.handle.query(move |live| held(live, id)).await?;
+    let (tool, agent, task) = call.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))
+}
+
+fn held(live: &Live<'_>, id: ApprovalId) -> Option<(String, String, Option<String>)> {
+    let known = live.state.approvals.get(&id)?;
+    let agent = live.state.name_of(known.agent).to_owned();
+    Some((known.tool.to_string(), agent, known.task.map(|t| t.to_string())))
+}
+
+/// Uses an approval up, for exactly the call that was approved.
+pub(crate) async fn spend(
+    ctx: &Context,
+    caller: Caller,
+    id: ApprovalId,
+    call: UseApproval,
+) -> Result<ApprovalView, ApiError> {
+    let known = ctx.handle.query(move |live| held(live, id)).await?;
+    let (_, agent, task) = known.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
+    admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
+    show(ctx, caller, id, Duration::ZERO).await
+}

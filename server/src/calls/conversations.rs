@@ -1,0 +1,54 @@
+//! Conversations: those that a caller may see.
+
+use lastword_proto::Principal;
+use lastword_proto::ids::ConvId;
+use lastword_proto::wire::{ConversationSummary, FieldError, Page};
+use serde::Deserialize;
+
+use super::audit::{PAGE_DEFAULT, PAGE_MAX};
+use super::{Caller, Context};
+use crate::broker::Live;
+use crate::error::ApiError;
+use crate::views;
+
+/// Whether `who` may look into a conversation.
+fn may_look(live: &Live<'_>, who: Principal, conv: ConvId) -> bool {
+    who.is_human() || live.state.conversations.get(&conv).is_some_and(|c| c.has_part(who.agent()))
+}
+
+/// The parameters of `GET /v1/conversations`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListParams {
+    pub(crate) limit: Option<usize>,
+    pub(crate) cursor: Option<String>,
+}
+
+/// The conversations that `caller` may see, newest first.
+pub(crate) async fn list(
+    ctx: &Context,
+    caller: Caller,
+    params: ListParams,
+) -> Result<Page<ConversationSummary>, ApiError> {
+    let limit = params.limit.unwrap_or(PAGE_DEFAULT).clamp(1, PAGE_MAX);
+    let parse = |text: &str| ConvId::parse(text).ok_or_else(|| FieldError::new("cursor", "is not one of ours"));
+    let before = params.cursor.as_deref().map(parse).transpose()?.unwrap_or(ConvId(u32::MAX));
+    let who = caller.principal;
+    let look = move |live: &Live<'_>| {
+        let seen = live.state.conversations.range(..before).rev().filter(|(id, _)| may_look(live, who, *id));
+        let page: Vec<_> = seen.take(limit).map(|(id, conv)| (id, views::summary(live.state, conv))).collect();
+        let next = if page.len() == limit { page.last().map(|(id, _)| id.to_string()) } else { None };
+        Page { items: page.into_iter().map(|(_, summary)| summary).collect(), next }
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+/// The number of a conversation that `caller` may see.
+pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
+    let (wanted, who) = (reference.to_owned(), caller.principal);
+    let look = move |live: &Live<'_>| {
+        let conv = live.state.conv_of(&wanted)?;
+        may_look(live, who, conv).then_some(conv)
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))
+}

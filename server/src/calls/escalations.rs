@@ -1,0 +1,122 @@
+//! Escalations: questions to humans, and their answers (H1).
+
+use std::sync::Arc;
+
+use lastword_proto::ids::EscalationId;
+use lastword_proto::names::Ref;
+use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, NewEscalation, Page};
+use lastword_proto::{Input, Principal, Reply, Seq, input};
+
+use super::{Caller, Context, admitted, check_sizes, checked, total};
+use crate::broker::Live;
+use crate::error::ApiError;
+use crate::views;
+
+/// Asks a human.
+pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) -> Result<EscalationView, ApiError> {
+    if new.message.trim().is_empty() {
+        return Err(FieldError::new("message", "is empty").into());
+    }
+    check_sizes(ctx, [("message", new.message.len()), ("options", total(&new.options))])?;
+    let question = input::Question {
+        body: new.message.into(),
+        options: new.options.into_iter().map(Into::into).collect(),
+        reference: new.reference.map(|text| checked("ref", &text, Ref::new)).transpose()?,
+        key: new.key,
+    };
+    let reply = ctx.handle.submit(Input::Escalate(caller.principal, caller.turn, question)).await;
+    match admitted(reply)? {
+        Reply::Escalated(id) => show(ctx, id).await,
+        other => Err(ApiError::unexpected(&other)),
+    }
+}
+
+/// Answers an escalation.
+pub(crate) async fn answer(
+    ctx: &Context,
+    caller: Caller,
+    id: EscalationId,
+    answer: &EscalationAnswer,
+) -> Result<EscalationView, ApiError> {
+    caller.human()?;
+    if answer.lift.is_none() && answer.answer.trim().is_empty() {
+        return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
+    }
+    answer_as(ctx, caller.principal, id, answer).await
+}
+
+/// Answers it in the name of a human: with a lift, which extends and resumes in one act, or with words.
+pub(crate) async fn answer_as(
+    ctx: &Context,
+    human: Principal,
+    id: EscalationId,
+    answer: &EscalationAnswer,
+) -> Result<EscalationView, ApiError> {
+    check_sizes(ctx, [("answer", answer.answer.len())])?;
+    let words = answer.answer.as_str();
+    let input = match &answer.lift {
+        None => Input::Answer(human, id, words.into()),
+        Some(lift) => {
+            let number = lift.strip_prefix("lift-").and_then(|number| number.parse().ok());
+            let number = number
+                .ok_or_else(|| FieldError::new("lift", format!("{lift:?} is no id of a lift, such as lift-1")))?;
+            Input::ChooseLift(human, id, number, (!words.is_empty()).then(|| words.into()))
+        }
+    };
+    admitted(ctx.handle.submit(input).await)?;
+    show(ctx, id).await
+}
+
+/// The human who sits at the caller's own client, where the operator says that one does.
+pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
+    if ctx.seats.is_empty() {
+        return Ok(None);
+    }
+    let (seats, agent) = (Arc::clone(&ctx.seats), caller.principal.agent());
+    let human = move |live: &Live<'_>| {
+        let human = live.state.live(seats.get(live.state.name_of(agent))?)?;
+        let (credential, _) = live.state.credentials.iter().find(|(_, holder)| **holder == human)?;
+        live.state.prove(credential).filter(|principal| principal.is_human())
+    };
+    Ok(ctx.handle.query(human).await?)
+}
+
+/// One escalation.
+pub(crate) async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
+    let found = by_ids(ctx, vec![id]).await?;
+    found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
+}
+
+/// The escalations that `caller` may see, newest first.
+pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, ApiError> {
+    let who = caller.principal;
+    let all = move |live: &Live<'_>| -> Vec<EscalationId> {
+        let mine = live.state.escalations.iter().rev().filter(|(_, e)| who.is_human() || e.agent == who.agent());
+        mine.map(|(id, _)| *id).collect()
+    };
+    let ids = ctx.handle.query(all).await?;
+    Ok(Page::whole(by_ids(ctx, ids).await?))
+}
+
+/// These escalations.
+pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, ApiError> {
+    let wanted = ids.clone();
+    let positions = move |live: &Live<'_>| -> Vec<Seq> {
+        let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
+        known.flat_map(|e| [Some(e.asked), e.answer]).flatten().collect()
+    };
+    let mut positions = ctx.handle.query(positions).await?;
+    positions.sort_unstable();
+    positions.dedup();
+    let entries: std::collections::BTreeMap<_, _> = ctx.handle.entries(positions).await?.into_iter().collect();
+    let view = move |live: &Live<'_>| {
+        let one = |id: &EscalationId| {
+            let known = live.state.escalations.get(id)?;
+            let asked = entries.get(&known.asked).map(AsRef::as_ref);
+            let answer = known.answer.and_then(|seq| entries.get(&seq)).map(AsRef::as_ref);
+            views::escalation(live.state, *id, asked, answer)
+        };
+        ids.iter().filter_map(one).collect()
+    };
+    Ok(ctx.handle.query(view).await?)
+}

@@ -1,0 +1,176 @@
+//! Why something is as it is: the rule and the numbers, and the chain from the grant down to it (G3).
+
+use lastword_proto::ids::{AgentId, ApprovalId, EscalationId};
+use lastword_proto::limits::Approvers;
+use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
+use lastword_proto::{Entry, Fact, Message, Seq};
+
+use super::{Caller, Context, approvals, escalations};
+use crate::broker::Live;
+use crate::error::{ApiError, record_of};
+use crate::views::{self, ExplainContext, Shown};
+
+/// Longest chain that is told; a grant's totals make longer ones rare (D8).
+const CHAIN_MAX: usize = 64;
+
+/// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval or an escalation.
+pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
+    if let Some(approval) = ApprovalId::parse(id) {
+        return of_approval(ctx, caller, approval).await;
+    }
+    if let Some(escalation) = EscalationId::parse(id) {
+        return of_escalation(ctx, caller, escalation).await;
+    }
+    let unknown = || ApiError::unknown(id);
+    let seq = Seq::parse(id).or_else(|| record_of(id)).ok_or_else(unknown)?;
+    let entries = ctx.handle.entries(vec![seq]).await?;
+    let (_, entry) = entries.into_iter().next().ok_or_else(unknown)?;
+    match &entry.fact {
+        Fact::Accepted { message } => of_message(ctx, caller, seq, &entry, message).await,
+        _ => of_record(ctx, caller, id, (seq, &entry)).await,
+    }
+}
+
+async fn of_message(
+    ctx: &Context,
+    caller: Caller,
+    seq: Seq,
+    entry: &Entry,
+    message: &Message,
+) -> Result<Explanation, ApiError> {
+    let shown = views::show(&ctx.handle, vec![seq]).await?;
+    let stored = readable(ctx, caller, shown)
+        .await?
+        .and_then(Shown::stored)
+        .ok_or_else(|| ApiError::unknown(&seq.to_string()))?;
+    let (about, of) = (message.clone(), message.clone());
+    let standing = ctx.handle.query(move |live| ExplainContext::of(live.state, &about)).await?;
+    let above = message.cause.or(message.in_reply_to);
+    let mut chain = chain(ctx, caller, above).await?;
+    chain.push(views::link(stored.clone()));
+    let mut told = standing_of(ctx, blank(seq.to_string(), Subject::Message, rfc3339(entry.at)), standing).await?;
+    // What the message itself amounted to, and not what the conversation has come to since.
+    for limit in &mut told.limits {
+        match limit.name.as_str() {
+            "depth_max" => limit.current = of.depth.into(),
+            "hops_max" => limit.current = of.hops.into(),
+            _ => {}
+        }
+        limit.left = limit.limit.saturating_sub(limit.current);
+    }
+    if stored.delivery_state == lastword_proto::wire::DeliveryState::Settled {
+        told.holds.clear();
+    }
+    Ok(Explanation { chain, message: Some(stored), ..told })
+}
+
+async fn of_record(
+    ctx: &Context,
+    caller: Caller,
+    id: &str,
+    (seq, entry): (Seq, &Entry),
+) -> Result<Explanation, ApiError> {
+    let fact = entry.fact.clone();
+    let look = move |live: &Live<'_>| {
+        let (agent, turn, told) = views::refused(live.state, seq, &fact)?;
+        let standing = ExplainContext::in_turn(live.state, turn, agent);
+        Some((agent, told, standing, standing.begin(live.state)))
+    };
+    let found = ctx.handle.query(look).await?;
+    // Who was refused, and humans: what one may not see is as unknown as what is not there.
+    let may = |agent: AgentId| caller.principal.is_human() || caller.principal.agent() == agent;
+    let (_, refused, standing, begin) = found.filter(|(agent, ..)| may(*agent)).ok_or_else(|| ApiError::unknown(id))?;
+    let subject = if matches!(entry.fact, Fact::Observed { .. }) { Subject::Observed } else { Subject::Refusal };
+    let id = refused.problem.record.clone().unwrap_or_default();
+    let told = standing_of(ctx, blank(id, subject, rfc3339(entry.at)), standing).await?;
+    let chain = chain(ctx, caller, begin).await?;
+    Ok(Explanation { chain, refused: Some(refused), ..told })
+}
+
+async fn of_approval(ctx: &Context, caller: Caller, id: ApprovalId) -> Result<Explanation, ApiError> {
+    let approval = approvals::show(ctx, caller, id, std::time::Duration::ZERO).await?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.approvals.get(&id)?;
+        let ruled = known.rule.as_ref().and_then(|rule| rule.who.as_ref());
+        let standing = ExplainContext::in_task(live.state, known.task, known.agent);
+        let who = deciders(ruled.unwrap_or(&live.state.limits.approvers));
+        Some((standing, standing.begin(live.state), who))
+    };
+    let found = ctx.handle.query(look).await?;
+    let (standing, begin, deciders) = found.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let told = blank(id.to_string(), Subject::Approval, approval.created_at.clone());
+    let told = standing_of(ctx, told, standing).await?;
+    let chain = chain(ctx, caller, begin).await?;
+    Ok(Explanation { chain, deciders, approval: Some(approval), ..told })
+}
+
+async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Result<Explanation, ApiError> {
+    let mine = escalations::list(ctx, caller).await?.items.into_iter().find(|e| e.id == id.to_string());
+    let escalation = mine.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let look = move |live: &Live<'_>| {
+        let known = live.state.escalations.get(&id)?;
+        let task = ExplainContext::in_task(live.state, known.task, known.agent);
+        let standing = ExplainContext { conv: Some(known.conv), ..task };
+        Some((standing, standing.begin(live.state)))
+    };
+    let found = ctx.handle.query(look).await?;
+    let (standing, begin) = found.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let told = blank(id.to_string(), Subject::Escalation, escalation.created_at.clone());
+    let told = standing_of(ctx, told, standing).await?;
+    let chain = chain(ctx, caller, begin).await?;
+    Ok(Explanation { chain, deciders: vec!["human".into()], escalation: Some(escalation), ..told })
+}
+
+/// Adds what the state says now.
+async fn standing_of(ctx: &Context, told: Explanation, standing: ExplainContext) -> Result<Explanation, ApiError> {
+    let look = move |live: &Live<'_>| Explanation {
+        limits: standing.limits(live.state),
+        grant: standing.grant(live.state),
+        holds: standing.holds(live.state),
+        ..told
+    };
+    Ok(ctx.handle.query(look).await?)
+}
+
+const fn blank(id: String, subject: Subject, at: String) -> Explanation {
+    Explanation {
+        id,
+        subject,
+        at,
+        message: None,
+        refused: None,
+        approval: None,
+        deciders: Vec::new(),
+        escalation: None,
+        holds: Vec::new(),
+        chain: Vec::new(),
+        limits: Vec::new(),
+        grant: None,
+    }
+}
+
+fn deciders(approvers: &Approvers) -> Vec<String> {
+    let asker = approvers.asker.then(|| "asker".to_owned());
+    let agents = approvers.agents.iter().map(ToString::to_string);
+    ["human".to_owned()].into_iter().chain(asker).chain(agents).collect()
+}
+
+/// The messages from the grant down to `last`, as far as the caller may read them.
+async fn chain(ctx: &Context, caller: Caller, last: Option<Seq>) -> Result<Vec<CausalLink>, ApiError> {
+    let mut links = Vec::new();
+    let mut next = last;
+    // Each cause stands before what it caused, so this ends even without the maximum.
+    while let Some(seq) = next.filter(|_| links.len() < CHAIN_MAX) {
+        let shown = views::show(&ctx.handle, vec![seq]).await?;
+        let above = shown.first().and_then(Shown::message).and_then(|message| message.cause.or(message.in_reply_to));
+        next = above.filter(|above| *above < seq);
+        links.extend(readable(ctx, caller, shown).await?.and_then(Shown::stored).map(views::link));
+    }
+    links.reverse();
+    Ok(links)
+}
+
+/// The first of them, if the caller may read it.
+async fn readable(ctx: &Context, caller: Caller, shown: Vec<Shown>) -> Result<Option<Shown>, ApiError> {
+    Ok(super::audit::readable(ctx, caller.principal, shown).await?.into_iter().next())
+}

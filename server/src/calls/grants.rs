@@ -1,0 +1,39 @@
+//! What humans give more (D9).
+
+use lastword_proto::Input;
+use lastword_proto::fact::Extension;
+use lastword_proto::ids::{ConvId, GrantId};
+use lastword_proto::wire::{Extend, FieldError};
+
+use super::turns::microusd;
+use super::{Caller, Context, admitted};
+use crate::error::ApiError;
+
+/// Gives more to what runs in a conversation.
+pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
+    caller.human()?;
+    let named = |id: &str| {
+        let text = format!("{id:?} is no id of a grant, such as grant-3");
+        GrantId::parse(id).ok_or_else(|| FieldError::new("grant", text))
+    };
+    let only = more.grant.as_deref().map(named).transpose()?;
+    if more.cost_usd < 0.0 {
+        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+    }
+    let extension = Extension {
+        messages: more.messages,
+        turns: more.turns,
+        agents: more.agents,
+        requests: more.requests,
+        tokens: more.tokens,
+        cost_microusd: microusd(more.cost_usd),
+        time_ms: more.time_ms,
+    };
+    if more.rounds > 0 {
+        admitted(ctx.handle.submit(Input::ExtendRounds(caller.principal, conv, more.rounds)).await)?;
+    }
+    if extension != Extension::NONE || more.rounds == 0 {
+        admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,42 @@
+//! Requests: shown, and taken back (Q9).
+
+use lastword_proto::names::RequestId;
+use lastword_proto::wire::RequestView;
+use lastword_proto::{Input, Seq};
+
+use super::{Caller, Context, admitted, messages};
+use crate::broker::Live;
+use crate::error::ApiError;
+use crate::views;
+
+/// A request, as it stands; for who takes part in its conversation.
+pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
+    let (wanted, who) = (id.to_owned(), caller.principal);
+    let look = move |live: &Live<'_>| -> Option<(RequestView, Option<Seq>)> {
+        let (task_id, task) = live.state.task_of(&wanted)?;
+        let conv = live.state.conversations.get(&task.conv);
+        let concerned = who.is_human()
+            || task.agent == who.agent()
+            || task.asker.agent() == Some(who.agent())
+            || conv.is_some_and(|c| c.has_part(who.agent()));
+        let view = views::request(live.state, task_id, task).filter(|_| concerned)?;
+        Some((view, task.request.as_ref().and_then(|r| r.answer.get())))
+    };
+    let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(id))?;
+    if let Some(answer) = answer {
+        let response = messages::one(ctx, answer).await?;
+        if let Some(settled) = view.history.iter_mut().find(|item| item.event == "settled") {
+            settled.at.clone_from(&response.created_at);
+            settled.agent.clone_from(&response.from);
+        }
+        view.response = Some(response);
+    }
+    Ok(view)
+}
+
+/// Takes a request back (Q9).
+pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
+    let request_id = RequestId::new(id).map_err(|_| ApiError::unknown(id))?;
+    admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;
+    show(ctx, caller, id).await
+}

@@ -1,0 +1,44 @@
+//! `/v1/escalations`.
+
+use axum::Json as Out;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use lastword_proto::ids::EscalationId;
+use lastword_proto::wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
+
+use super::extract::{Json, Key, id};
+use crate::calls::{Caller, Context, escalations};
+use crate::error::ApiError;
+
+pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<EscalationView>>, ApiError> {
+    escalations::list(&ctx, caller).await.map(Out)
+}
+
+pub(super) async fn escalate(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Key(key): Key,
+    Json(new): Json<NewEscalation>,
+) -> Result<(StatusCode, Out<EscalationView>), ApiError> {
+    let new = NewEscalation { key, ..new };
+    Ok((StatusCode::CREATED, Out(escalations::escalate(&ctx, caller, new).await?)))
+}
+
+pub(super) async fn show(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+) -> Result<Out<EscalationView>, ApiError> {
+    let id = id(&text, EscalationId::parse)?;
+    let all = escalations::list(&ctx, caller).await?.items;
+    all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| ApiError::unknown(&text))
+}
+
+pub(super) async fn answer(
+    State(ctx): State<Context>,
+    caller: Caller,
+    Path(text): Path<String>,
+    Json(answer): Json<EscalationAnswer>,
+) -> Result<Out<EscalationView>, ApiError> {
+    escalations::answer(&ctx, caller, id(&text, EscalationId::parse)?, &answer).await.map(Out)
+}

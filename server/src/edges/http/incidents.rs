@@ -1,0 +1,12 @@
+//! `/v1/incidents`.
+
+use axum::Json as Out;
+use axum::extract::State;
+use lastword_proto::wire::{IncidentView, Page};
+
+use crate::calls::{Caller, Context, incidents};
+use crate::error::ApiError;
+
+pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<IncidentView>>, ApiError> {
+    incidents::list(&ctx, caller).await.map(Out)
+}

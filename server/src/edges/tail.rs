@@ -1,0 +1,68 @@
+//! The tail of the log, as one watcher follows it.
+
+use std::sync::Arc;
+
+use lastword_proto::{Entry, Seq};
+use tokio::sync::watch;
+
+use crate::calls::{Caller, Context, ended};
+
+/// How far a watcher has read, and whether it may read on.
+pub(super) struct LogTail {
+    ctx: Context,
+    caller: Caller,
+    committed: watch::Receiver<Seq>,
+    last: Seq,
+}
+
+impl LogTail {
+    /// Follows from behind `after`, or from the end of the log.
+    pub(super) fn new(ctx: Context, caller: Caller, after: Option<Seq>) -> Self {
+        let committed = ctx.handle.committed();
+        let last = after.unwrap_or_else(|| *committed.borrow());
+        Self { ctx, caller, committed, last }
+    }
+
+    pub(super) const fn ctx(&self) -> &Context {
+        &self.ctx
+    }
+
+    pub(super) const fn caller(&self) -> Caller {
+        self.caller
+    }
+
+    /// The position up to which the watcher has read.
+    pub(super) const fn last(&self) -> Seq {
+        self.last
+    }
+
+    /// The position up to which the log is durable.
+    pub(super) fn committed(&self) -> Seq {
+        *self.committed.borrow()
+    }
+
+    /// Passes over everything up to `seq`.
+    pub(super) const fn skip_to(&mut self, seq: Seq) {
+        self.last = seq;
+    }
+
+    /// Waits for entries to read; gives the position of the last one. `None` when the server ends or the token was
+    /// revoked.
+    pub(super) async fn grown(&mut self) -> Option<Seq> {
+        let mut stopping = self.ctx.stopping.clone();
+        let last = self.last;
+        let grown = tokio::select! {
+            () = ended(&mut stopping) => return None,
+            changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|seq| *seq).ok()?,
+        };
+        self.caller.reauthenticate(&self.ctx.handle).ok()?;
+        Some(grown)
+    }
+
+    /// Reads up to `max` entries on. `None` when the log can't be read.
+    pub(super) async fn read(&mut self, max: usize) -> Option<Vec<(Seq, Arc<Entry>)>> {
+        let entries = self.ctx.handle.read(Seq(self.last.0 + 1), max).await.ok()?;
+        self.last = entries.last().map_or(self.last, |(seq, _)| *seq);
+        Some(entries)
+    }
+}

@@ -1,0 +1,33 @@
+//! Approvals: held calls and what became of them.
+
+use lastword_proto::State;
+use lastword_proto::fact::{SYSTEM, hex};
+use lastword_proto::ids::ApprovalId;
+use lastword_proto::wire::{ApprovalView, rfc3339};
+
+use super::requests::request_of;
+use super::words::json;
+
+/// An approval.
+pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
+    let known = state.approvals.get(&id)?;
+    let task = known.task.and_then(|task| state.tasks.get(&task));
+    Some(ApprovalView {
+        id: id.to_string(),
+        digest: hex(&known.digest),
+        state: known.state,
+        expires_at: rfc3339(known.expires_at),
+        agent: state.name_of(known.agent).to_owned(),
+        tool: known.tool.to_string(),
+        arguments: json(&known.arguments),
+        reason: known.reason.as_ref().map(ToString::to_string),
+        reference: task.and_then(|task| state.ref_of(task.conv)).map(ToString::to_string),
+        request_id: request_of(state, known.task),
+        created_at: rfc3339(known.at),
+        decision: known.decision,
+        by: known.by.map(|by| if by == SYSTEM { "policy" } else { state.name_of(by) }.to_owned()),
+        policy: known.rule.as_ref().map(|rule| rule.call.to_string()),
+        tier: known.rule.as_ref().and_then(|rule| rule.tier.as_ref()).map(ToString::to_string),
+        comment: known.comment.as_ref().map(ToString::to_string),
+    })
+}

@@ -1,0 +1,62 @@
+//! Escalations, with their texts from the log.
+
+use lastword_proto::ids::EscalationId;
+use lastword_proto::state::Lifts;
+use lastword_proto::wire::{EscalationView, LiftView, grant_body, rfc3339};
+use lastword_proto::{Entry, Fact, State};
+
+use super::requests::request_of;
+use super::words;
+
+/// An escalation, with the question and the answer from the log.
+pub(crate) fn escalation(
+    state: &State,
+    id: EscalationId,
+    asked: Option<&Entry>,
+    answer: Option<&Entry>,
+) -> Option<EscalationView> {
+    let known = state.escalations.get(&id)?;
+    let (message, options) = match asked.map(|entry| &entry.fact) {
+        Some(Fact::EscalationOpened { body, options, .. }) => (body.to_string(), options.clone()),
+        Some(_) | None => (String::new(), Vec::new()),
+    };
+    let answer = answer.and_then(|entry| {
+        if let Fact::EscalationNoted { body, .. } = &entry.fact {
+            Some(body.to_string())
+        } else if let Fact::Accepted { message } = &entry.fact {
+            Some(message.body.to_string())
+        } else {
+            None
+        }
+    });
+    let message = if message.is_empty() {
+        "A request timed out for good; the asker does the work itself.".into()
+    } else {
+        message
+    };
+    Some(EscalationView {
+        id: id.to_string(),
+        state: known.state,
+        cause: known.cause,
+        agent: state.name_of(known.agent).to_owned(),
+        reference: state.ref_of(known.conv).map_or_else(String::new, ToString::to_string),
+        request_id: request_of(state, known.task),
+        message,
+        options: options.iter().map(ToString::to_string).collect(),
+        limit: known.lifts.as_ref().map(|lifts| words::met(&lifts.met)),
+        lifts: known.lifts.as_ref().map_or_else(Vec::new, |lifts| lift_views(lifts)),
+        created_at: rfc3339(known.at),
+        answered_by: known.by.map(|by| state.name_of(by).to_owned()),
+        answer,
+    })
+}
+
+fn lift_views(lifts: &Lifts) -> Vec<LiftView> {
+    let view = |(place, lift): (usize, &lastword_proto::fact::Lift)| LiftView {
+        id: format!("lift-{}", place + 1),
+        text: lift.to_string(),
+        grant: grant_body(*lift),
+        chosen: lifts.chosen.is_some_and(|chosen| usize::try_from(chosen) == Ok(place + 1)),
+    };
+    lifts.lifts.iter().enumerate().map(view).collect()
+}

@@ -1,0 +1,169 @@
+//! Why something is as it is: what the state says of a message's task, conversation, grant and holds.
+
+use lastword_proto::fact::{Latched, Place};
+use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
+use lastword_proto::state::{Agent, IncidentOn, Running};
+use lastword_proto::wire::{CausalLink, Distance, GrantView, Hold, Problem, RefusedSend, StoredMessage};
+use lastword_proto::{Fact, Message, Seq, State};
+
+use super::conversations::{distance, grant, own_limits};
+use crate::error::record_id;
+
+/// Where something stands: as much of it as is known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ExplainContext {
+    /// The task in which it was sent, or would be.
+    pub(crate) task: Option<TaskId>,
+    /// Its conversation.
+    pub(crate) conv: Option<ConvId>,
+    /// Its grant.
+    pub(crate) grant: Option<GrantId>,
+    /// Whose turn it would be next.
+    pub(crate) agent: Option<AgentId>,
+}
+
+impl ExplainContext {
+    /// Of a message: the task that sent it is the one whose turn its cause opened.
+    pub(crate) fn of(state: &State, message: &Message) -> Self {
+        let to = if let lastword_proto::fact::Recipient::One(agent) = message.to { Some(agent) } else { None };
+        let task = message.cause.and_then(|cause| sender_task(state, message.from, cause));
+        Self { task, conv: Some(message.conv), grant: message.grant, agent: to }
+    }
+
+    /// Of what happened in a turn.
+    pub(crate) fn in_turn(state: &State, turn: Option<TurnId>, agent: AgentId) -> Self {
+        let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
+        Self::in_task(state, task, agent)
+    }
+
+    /// Of what belongs to a task.
+    pub(crate) fn in_task(state: &State, task: Option<TaskId>, agent: AgentId) -> Self {
+        let known = task.and_then(|task| state.tasks.get(&task));
+        Self { task, conv: known.map(|t| t.conv), grant: known.map(|t| t.grant), agent: Some(agent) }
+    }
+
+    /// The REQUEST of its task, from which the chain goes up.
+    pub(crate) fn begin(&self, state: &State) -> Option<Seq> {
+        let task = state.tasks.get(&self.task?)?;
+        let opened = || task.turns.first().and_then(|turn| Some(state.turns.get(turn)?.delivered.first()?.message));
+        task.request.as_ref().map(|request| request.message).or_else(opened)
+    }
+
+    /// How far it is to the limits of its task and of its conversation.
+    pub(crate) fn limits(&self, state: &State) -> Vec<Distance> {
+        let limits = &state.limits;
+        let mut found = Vec::new();
+        if let Some(task) = self.task.and_then(|task| state.tasks.get(&task)) {
+            let max = limits.task_requests_max.max(task.quota_left);
+            found.push(distance("task_requests_max", max, max - task.quota_left));
+            found.push(distance("hops_max", limits.hops_max, task.hop.into()));
+        }
+        if let Some(conv) = self.conv.and_then(|conv| state.conversations.get(&conv)) {
+            found.extend(own_limits(state, conv));
+        }
+        found
+    }
+
+    /// Its grant.
+    pub(crate) fn grant(&self, state: &State) -> Option<GrantView> {
+        grant(state, self.grant?)
+    }
+
+    /// What holds it back, widest first.
+    pub(crate) fn holds(&self, state: &State) -> Vec<Hold> {
+        let mut holds = Vec::new();
+        let mut hold = |scope: &str, on: String, running: Running| {
+            if let Some(word) = held(running) {
+                holds.push(Hold { scope: scope.into(), on, state: word.into(), incident: None });
+            }
+        };
+        hold("workspace", String::new(), state.running);
+        if let Some(agent) = self.agent.and_then(|agent| state.agent(agent)) {
+            hold("agent", agent.name().to_owned(), agent.running);
+        }
+        let above = self.conv.into_iter().flat_map(|conv| state.up(conv));
+        for conv in above.filter_map(|conv| state.conversations.get(&conv)) {
+            hold("conversation", conv.reference.to_string(), conv.running);
+        }
+        holds.extend(self.latches(state));
+        holds
+    }
+
+    fn latches(&self, state: &State) -> Vec<Hold> {
+        let latched = |scope: &str, on: String, incident: Option<String>| Hold {
+            scope: scope.into(),
+            on,
+            state: "latched".into(),
+            incident,
+        };
+        let mut holds = Vec::new();
+        if let Some(conv) = self.conv.and_then(|conv| state.conversations.get(&conv)).filter(|conv| conv.latched) {
+            let place = self.conv.map(Place::Conversation);
+            let on = |on: &IncidentOn| matches!(on, IncidentOn::Latch(Latched::Place(at)) if Some(*at) == place);
+            let incident = state.incidents.iter().rev().find(|(_, i)| i.lifted.is_none() && on(&i.on));
+            holds.push(latched("conversation", conv.reference.to_string(), incident.map(|(id, _)| id.to_string())));
+        }
+        let grant = self.grant.and_then(|id| Some((id, state.grants.get(&id)?.latched.get()?)));
+        if let Some((id, incident)) = grant {
+            holds.push(latched("grant", id.to_string(), Some(incident.to_string())));
+        }
+        holds
+    }
+}
+
+const fn held(running: Running) -> Option<&'static str> {
+    match running {
+        Running::Active => None,
+        Running::Paused => Some("paused"),
+        Running::Stopped => Some("stopped"),
+    }
+}
+
+/// The task of `agent` in one of whose turns the message `cause` was delivered.
+fn sender_task(state: &State, agent: AgentId, cause: Seq) -> Option<TaskId> {
+    let mut tasks = state.agent(agent).into_iter().flat_map(Agent::grant_tasks);
+    let delivered = |task: &TaskId| {
+        let turns = state.tasks.get(task).into_iter().flat_map(|task| &task.turns);
+        turns.filter_map(|turn| state.turns.get(turn)).any(|turn| turn.delivered.iter().any(|r| r.message == cause))
+    };
+    tasks.find(delivered)
+}
+
+/// A message as a link of a chain.
+pub(crate) fn link(message: StoredMessage) -> CausalLink {
+    CausalLink {
+        id: message.id,
+        from: message.from,
+        to: message.to,
+        kind: message.kind,
+        reference: message.reference,
+        depth: message.depth,
+        hops: message.hops,
+        request_id: message.request_id,
+    }
+}
+
+/// A refusal that is on record, who was refused, and in which turn; `None` for any other fact.
+pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, Option<TurnId>, RefusedSend)> {
+    let (agent, turn, refusal) = if let Fact::Refused { agent, turn, refusal, .. } = fact {
+        (*agent, *turn, refusal)
+    } else if let Fact::Observed { agent, refusal } = fact {
+        (*agent, None, refusal)
+    } else {
+        return None;
+    };
+    let mut told = RefusedSend {
+        from: state.name_of(agent).to_owned(),
+        to: None,
+        kind: None,
+        reference: None,
+        turn: turn.map(|turn| turn.to_string()),
+        problem: Problem { record: Some(record_id(seq)), ..Problem::new(refusal) },
+    };
+    if let Fact::Refused { kind, to, reference, .. } = fact {
+        told.kind = Some(*kind);
+        told.to = Some(to.to_string());
+        told.reference = reference.as_ref().map(ToString::to_string);
+    }
+    Some((agent, turn, told))
+}

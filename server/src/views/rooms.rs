@@ -1,0 +1,18 @@
+//! Rooms.
+
+use lastword_proto::State;
+use lastword_proto::ids::RoomId;
+use lastword_proto::wire::RoomView;
+
+/// A room.
+pub(crate) fn room(state: &State, id: RoomId) -> Option<RoomView> {
+    let room = state.rooms.get(&id)?;
+    Some(RoomView {
+        id: id.to_string(),
+        name: room.name.to_string(),
+        members: room.members.iter().map(|m| state.name_of(*m).to_owned()).collect(),
+        agent_messages: room.agent_messages,
+        messages: room.messages,
+        latched: room.latched,
+    })
+}
