@@ -168,7 +168,7 @@ impl Bridge {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
         if broker.client.agent(OWN_NAME).await?.kind != Kind::Human {
-            let what = "the bridge asks in the name of humans: give it a human's token with --token-file or token_file";
+            let what = "the bridge needs a human's token: pass it with --token-file or token_file";
             return Err(DiscordBridgeError::Settings(what.to_owned()));
         }
         let book = BridgeStore::open(&settings.book)
@@ -365,7 +365,7 @@ async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBr
     match broker.client.agent(name).await {
         Ok(_) => Ok(()),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Err(
-            DiscordBridgeError::Settings(format!("there is no agent {name}: `lastword agent add {name}` registers it")),
+            DiscordBridgeError::Settings(format!("unknown agent {name}: register it with `lastword agent add {name}`")),
         ),
         Err(error) => Err(error.into()),
     }

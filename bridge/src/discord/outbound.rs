@@ -129,9 +129,9 @@ pub(crate) fn warnings(
 fn warning(crossing: &str, agent_messages: u64, what: &str, fixes: Fixes) -> String {
     let agent_messages = if fixes.has(Fix::NumbersOfTheBroker) { agent_messages } else { 1_000 };
     let rest = if crossing == "hard" {
-        "it is stopped, and what waits is kept. A human's word here lifts it."
+        "it is held, and waiting messages are kept. A human's message here lifts it."
     } else {
-        "no more of them are passed on until a human says something here."
+        "they are not passed on until a human writes here."
     };
     format!("⚠️ {agent_messages} messages of agents {what} since a human spoke: {rest}")
 }

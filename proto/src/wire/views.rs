@@ -313,7 +313,7 @@ pub struct ConversationView {
     pub grants: Vec<GrantView>,
     /// Its messages, each under its cause; child conversations included.
     pub tree: Vec<TreeNode>,
-    /// Messages that were refused here to somebody outside every turn.
+    /// Messages refused here that were sent outside every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
 }
@@ -514,7 +514,7 @@ pub struct ApprovalRuleView {
     pub call: String,
     /// Whose calls; everybody's where it is empty.
     pub agents: Vec<String>,
-    /// Whether somebody is asked, or the policy itself decides.
+    /// `ask` for a decision by `who`; `allow` or `deny` if the policy itself decides.
     pub decision: Ruling,
     /// The tier from which who and time were taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -71,7 +71,7 @@ pub struct StoredMessage {
     pub parent_ref: Option<String>,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// Delegation edges from the grant (D4).
+    /// Hops, the delegations from the grant (D4).
     pub hops: u8,
     /// The request that it is, answers or reports on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -250,7 +250,7 @@ pub struct Notice {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
-    /// The answer, for whoever asked.
+    /// The answer, routed to the requester.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
     /// `completed`, `partial`, `rejected`, `failed` or `waiting`. Left out: `waiting` while requests of

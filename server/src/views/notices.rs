@@ -210,7 +210,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
 /// The broker's own sentence about a question that a limit caused, and its lifts, each with its command (H6).
 fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
-    let mut text = format!("\n{} Words extend nothing.", words::met(&lifts.met));
+    let mut text = format!("\n{} A text answer extends nothing.", words::met(&lifts.met));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
         text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
     }
@@ -223,7 +223,7 @@ fn offered(state: &State, id: ApprovalId) -> Option<(Option<String>, String)> {
     let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
     let reason = known.reason.as_ref().map(|reason| format!("\nReason: {reason}")).unwrap_or_default();
     let text = format!(
-        "{id}: {} wants to call {} and you may decide it with resolve_agent_approval, until {}.\n\
+        "{id}: {} asks to call {}, and you may decide it with resolve_agent_approval, until {}.\n\
          Arguments: {}{reason}\nDigest: {}",
         state.name_of(known.agent),
         known.tool,
