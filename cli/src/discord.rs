@@ -124,7 +124,7 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     match failed {
         DiscordBridgeError::Settings(what) => Failure::usage(what),
         DiscordBridgeError::Broker(error) => error.into(),
-        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("look into docs/discord.md"),
+        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("see docs/discord.md"),
     }
 }
 

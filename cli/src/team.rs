@@ -232,9 +232,9 @@ impl From<RunnerError> for Failure {
             RunnerError::Settings(error) => Self::usage(&error).hint(error.hint),
             RunnerError::Broker(error) => error.into(),
             RunnerError::Human => Self::usage(RunnerError::Human)
-                .hint("name an agent's token with --token-file, or the agent with --as NAME"),
+                .hint("pass an agent's token with --token-file, or the agent's name with --as NAME"),
             RunnerError::Agent(reason) => {
-                Self::unavailable(reason).hint("start the command by hand, as it stands after --, to see what it says")
+                Self::unavailable(reason).hint("run the command after -- by hand to see its error")
             }
         }
     }

@@ -16,9 +16,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Accept that the system clock is right: the broker's time jumps ahead to it, and never back
+    /// Accept the system clock: the broker's time jumps ahead to it, never back
     Accept {
-        /// Accept it without a terminal, for a script of yours.
+        /// Confirm without a terminal, in a script.
         #[arg(long)]
         yes: bool,
     },
@@ -42,7 +42,7 @@ async fn accept(yes: bool, cx: &Context) -> Result<(), Failure> {
     let view = client.accept_clock().await?;
     match (&view.note, view.state) {
         (Some(note), ClockState::HalfSpeed) => {
-            Err(Failure::refused(note.clone()).hint("nothing breaks meanwhile: leases and windows last longer"))
+            Err(Failure::refused(note.clone()).hint("nothing breaks until then: leases and windows last longer"))
         }
         (_, ClockState::InStep | ClockState::CatchingUp | ClockState::Waiting | ClockState::HalfSpeed) => {
             cx.out.show(&view, words)

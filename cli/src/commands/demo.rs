@@ -19,7 +19,7 @@ const KEPT: &str = "enforce";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the broker of the second run and its agents until Ctrl-C, to look around
+    /// Keep the broker and agents of the second run until Ctrl-C
     #[arg(long)]
     keep: bool,
 }

@@ -19,8 +19,7 @@ use crate::session::FILE_OPERATOR;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Read a log of the first edition as what it should have been, and say which records that concerns. No server may
-    /// run on it.
+    /// Repair a first-edition log so that it can be read, and list the records concerned. Needs a stopped server.
     #[arg(long)]
     repair: bool,
 }
@@ -61,8 +60,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&checks, |checks, out| words(checks, out))?;
     match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
         0 => Ok(()),
-        failed => Err(Failure::refused(format!("{failed} of {} checks failed", checks.len()))
-            .hint("each finding above says what to do")),
+        failed => {
+            Err(Failure::refused(format!("{failed} of {} checks failed", checks.len())).hint("see the findings above"))
+        }
     }
 }
 

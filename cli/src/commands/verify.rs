@@ -13,7 +13,7 @@ use crate::out::Out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A position and its hash that an earlier run printed: the log must still have them.
+    /// Position and hash that an earlier run printed; the log must still contain them.
     #[arg(long, value_name = "SEQ:HASH", value_parser = anchor)]
     expect: Option<Anchor>,
 }

@@ -23,9 +23,9 @@ fn where_nothing_is_missing_it_says_who_sees_whom() {
         ", as operator",
         "with the message content intent",
         "✓ kilo      we post for it, as the Discord user ",
-        "✓ hive      it posts by itself, as hive",
+        "✓ hive      it posts itself, as hive",
         "✓ ann       may speak as a human",
-        "✓ #den      all bots may do there what they need",
+        "✓ #den      all bots have the permissions they need",
         "#den: broker, kilo, lima, hive see one another's messages",
         "All is as it should be: run `lastword discord`.",
     ] {
@@ -47,14 +47,14 @@ fn each_thing_that_is_missing_is_named_with_what_to_do() {
     let checked = town.check(&[]);
     assert_eq!(checked.code, 1, "{checked:?}");
     for line in [
-        "✗ broker    it may not read messages: the message content intent is off",
+        "✗ broker    it can't read messages: the message content intent is off",
         "→ developer portal, the application, Bot: switch on Message Content Intent",
         "✗ lima      Discord does not know this bot token",
         "broker may not: Create Public Threads",
         "hive may not: View Channel, Send Messages in Threads, Read Message History",
         "✗ kilo      it shares no channel with hive: they never see one another",
         "#den: broker, kilo see one another's messages",
-        "things are missing.",
+        "problems.",
     ] {
         assert!(checked.stdout.contains(line), "{line} is not in\n{}", checked.stdout);
     }

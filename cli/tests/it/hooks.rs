@@ -75,7 +75,7 @@ fn a_delivery_comes_when_a_turn_ends_and_the_next_end_is_its_answer() {
     assert_eq!(session.stop("faster"), Value::Null);
     assert_eq!(answer(&server), "faster");
     assert_eq!(session.stop("something else"), Value::Null, "nothing is answered twice");
-    assert!(server.as_agent("kilo", &["inbox"]).ok().contains("nothing to do"));
+    assert!(server.as_agent("kilo", &["inbox"]).ok().contains("inbox empty"));
 }
 
 #[test]

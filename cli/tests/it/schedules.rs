@@ -92,10 +92,10 @@ fn a_schedule_is_set_run_and_removed_by_a_script_that_answers_for_itself() {
     assert!(refused.code == 1 && refused.stderr.contains("--yes"), "{refused:?}");
     let set = server.operator(&[&add[..], &["--yes"]].concat()).ok();
     assert!(set.starts_with("nightly ticks next at "), "{set}");
-    assert_eq!(server.operator(&["schedule", "run", "nightly", "--yes"]).ok(), "tester was asked; tick 1\n");
+    assert_eq!(server.operator(&["schedule", "run", "nightly", "--yes"]).ok(), "sent to tester; tick 1\n");
     let taken = server.as_agent("tester", &["inbox", "--wait", "5s", "--json"]).json();
     assert_eq!((&taken["message"]["ref"], &taken["message"]["body"]), (&"nightly-1".into(), &"Run the tests.".into()));
     assert!(server.operator(&["schedule", "list"]).ok().contains("open"), "its grant is open");
-    assert_eq!(server.operator(&["schedule", "remove", "nightly", "--yes"]).ok(), "nightly is removed\n");
+    assert_eq!(server.operator(&["schedule", "remove", "nightly", "--yes"]).ok(), "removed nightly\n");
     assert_eq!(listed(&server), [] as [Value; 0]);
 }
