@@ -257,7 +257,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
     for (name, value) in &file.limits {
         if !limits.set(name, *value.get_ref()) {
-            let failure = Failure::usage(format!("there is no limit called {name:?}"));
+            let failure = Failure::usage(format!("unknown limit {name:?}"));
             return Err(match nearest(name) {
                 Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
                 None => failure.hint("`lastword limits` lists them"),
@@ -266,7 +266,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     }
     for guard in file.observe.iter().flat_map(Spanned::get_ref) {
         if !limits.observed.observe(guard) {
-            return Err(Failure::usage(format!("no guard called {guard:?} can be observed"))
+            return Err(Failure::usage(format!("no guard {guard:?} that can be observed"))
                 .hint("`lastword limits` lists the guards; the totals of a grant can't be observed"));
         }
     }

@@ -176,8 +176,8 @@ fn no_human(variable: &str) -> Failure {
 fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
     if let Some(variable) = agent {
         return Err(no_human(variable).hint(
-            "decide in a terminal of your own; an agent that may decide has a token of its own. \
-             Agents that must not reach yours need another user account: docs/approvals.md",
+            "decide in your own terminal; an agent that may decide uses its own token. \
+             To keep agents from your token, run them as another user: docs/approvals.md",
         ));
     }
     if terminal || yes {

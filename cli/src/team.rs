@@ -193,7 +193,7 @@ impl Member {
             return Ok(token);
         };
         if known.kind == Kind::Human {
-            return Err(Failure::refused(format!("{} is a human, and no agent", self.name)));
+            return Err(Failure::refused(format!("{} is a human, not an agent", self.name)));
         }
         let differs = |now: &[String], wanted: &[String]| !wanted.is_empty() && now != wanted;
         let patch = AgentPatch {

@@ -341,7 +341,7 @@ async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientEr
 async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client.agent(name).await {
         Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
-            "{name} is a human, and a bot can't be one: give the bot an agent of its own"
+            "{name} is a human, and a bot can't be one: register an agent for the bot"
         ))),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
         Ok(_) => Ok(()),

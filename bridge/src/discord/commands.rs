@@ -101,7 +101,7 @@ pub(crate) async fn run(
             "stop" => stop(broker, &target(options, about.as_deref())).await,
             "resume" => resume(broker, &target(options, about.as_deref())).await,
             "limits" => words::limits(broker, about.as_deref()).await,
-            other => Ok(format!("There is no `/{NAME} {other}`.")),
+            other => Ok(format!("Unknown command `/{NAME} {other}`.")),
         };
         done.unwrap_or_else(|error| failure(&error))
     };

@@ -34,8 +34,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 async fn accept(yes: bool, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(yes).await?;
     let before = client.clock().await?;
-    let question =
-        format!("{}\nIs the system clock right? Grants get older by the difference.", words(&before, &cx.out));
+    let question = format!("{}\nIs the system clock correct? Grants age by the difference.", words(&before, &cx.out));
     if !confirmed(&question, yes)? {
         return Err(Failure::refused("not accepted"));
     }

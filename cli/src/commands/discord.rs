@@ -20,7 +20,7 @@ enum Command {
 #[expect(clippy::unused_async, reason = "the bridge itself, which this stands for, waits")]
 pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
     let _neither = args.command.map(|Command::Check| ());
-    Err(Failure::usage("this lastword was built without the bridge to Discord")
+    Err(Failure::usage("this lastword was built without the Discord bridge")
         .hint("build it with: cargo install --path cli --features discord"))
 }
 

@@ -67,7 +67,7 @@ fn template() -> String {
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that are allowed without a decision\n\
-         # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # who is told of what waits\n\
+         # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # notifies humans of pending decisions\n\
          # schedule = [{{ name = \"nightly\", cron = \"0 2 * * *\", to = \"echo\", body = \"Run the tests.\" }}]   # recurring requests\n\
          \n\
          # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\

@@ -59,7 +59,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         Failure::usage(format!("{text:?} isn't an address and port")).hint("for example 127.0.0.1:7171")
     })?;
     if !listen.ip().is_loopback() && !args.insecure_http {
-        return Err(Failure::usage(format!("{listen} can be reached from other machines, and there is no TLS"))
+        return Err(Failure::usage(format!("{listen} is reachable from other machines, and has no TLS"))
             .hint("put a TLS proxy in front of 127.0.0.1, or accept the risk with --insecure-http"));
     }
     let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();

@@ -65,7 +65,7 @@ struct Filter {
 
 fn kind(text: &str) -> Result<MessageType, String> {
     let words = || MessageType::ALL.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
-    MessageType::from_word(text).ok_or_else(|| format!("{text:?} is none of {}", words()))
+    MessageType::from_word(text).ok_or_else(|| format!("{text:?} isn't one of {}", words()))
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {

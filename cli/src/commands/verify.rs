@@ -63,7 +63,7 @@ pub(super) fn bar(out: &Out) -> ProgressBar {
 }
 
 fn anchor(text: &str) -> Result<Anchor, String> {
-    let wrong = || "it is no SEQ:HASH as `lastword verify` prints it".to_owned();
+    let wrong = || "expected SEQ:HASH, as `lastword verify` prints it".to_owned();
     let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
     if hash.len() != 64 || !hash.is_ascii() {
         return Err(wrong());

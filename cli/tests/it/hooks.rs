@@ -106,7 +106,7 @@ fn what_waits_comes_with_what_is_typed_and_wants_a_finish() {
     server.agent("kilo");
     let session = Session { server: &server, id: "s-1", token: "kilo.token" };
     server.operator(&["send", "kilo", "count the tests", "--ref", "P-1"]).ok();
-    assert!(context(&session.hook("SessionStart", &json!({}))).contains("1 of them wait"));
+    assert!(context(&session.hook("SessionStart", &json!({}))).contains("1 queued"));
     let said = session.typed("good morning");
     assert!(context(&said).contains("count the tests") && context(&said).contains("finish_turn"), "{said}");
     let resumed = session.hook("SessionStart", &json!({ "source": "resume" }));

@@ -188,7 +188,7 @@ fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
     server.as_agent("kilo", &["send", "hive", "review it"]).ok();
     server.as_agent("kilo", &["finish", turn.as_str().unwrap(), "done", "--status", "completed"]).ok();
     let ended = server.operator(&["grant", "T-1", "--messages", "1", "--yes"]);
-    assert!(ended.stderr.contains("a new request begins anew (already_settled)"), "{ended:?}");
+    assert!(ended.stderr.contains("send a new request (already_settled)"), "{ended:?}");
     let nightly = ["schedule", "add", "nightly", "run the tests", "--to", "hive", "--cron", "0 2 * * *"];
     assert_eq!(server.operator(&nightly).code, 1, "nobody sits at a terminal");
     server.operator(&[&nightly[..], &["--yes"]].concat()).ok();

@@ -64,7 +64,7 @@ fn a_schedule_of_the_file_that_is_wrong_is_named_by_its_line_and_nothing_is_set(
     for (entry, words) in [
         (with("0 2 * * *", "often"), &["lastword.toml:9: [[schedule]]: `cron` \"often\""][..]),
         (with("0 2 * * *", "* * * * *"), &["lastword.toml:9", "`cron` ticks 1 minutes apart, and 10 is the least"]),
-        (with("Europe/Berlin", "Mars"), &["lastword.toml:9", "`time_zone` there is no time zone \"Mars\""]),
+        (with("Europe/Berlin", "Mars"), &["lastword.toml:9", "`time_zone` is not a known time zone: \"Mars\""]),
         (with("RUN-{date}", "a b"), &["lastword.toml:9", "`ref`"]),
         (with("to = ", "whom = "), &["lastword.toml", "line 13", "whom"]),
         (NIGHTLY.to_owned(), &["lastword.toml:9", "`name` \"nightly\" is taken by lastword.toml:1"]),

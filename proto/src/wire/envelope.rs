@@ -207,7 +207,7 @@ fn name<T>(
 }
 
 fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
-    let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "is no message id such as msg-12"));
+    let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "isn't a message id such as msg-12"));
     text.map(parse).transpose()
 }
 

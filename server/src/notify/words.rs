@@ -236,7 +236,7 @@ impl Counts {
         let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for you"));
         let incidents = some(self.incidents, "limit").map(|limits| format!("{limits} tripped"));
         let stops = (self.stops > 0).then(|| "the workspace is stopped".to_owned());
-        let notes = some(self.notes, "thing").map(|notes| format!("{notes} to know"));
+        let notes = some(self.notes, "item").map(|notes| format!("{notes} for information"));
         [waits, incidents, stops, notes].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(words(1, 2, 0, 0), "1 question and 2 approvals wait for you");
         assert_eq!(words(0, 1, 2, 1), "1 approval waits for you; 2 limits tripped; the workspace is stopped");
         assert_eq!(words(0, 0, 1, 0), "1 limit tripped");
-        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 things to know");
+        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 items for information");
     }
 
     #[test]

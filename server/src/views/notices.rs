@@ -110,11 +110,11 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
             (NoticeKind::Warning, system(), None, text)
         }
         Fact::TurnClosed { turn, .. } => {
-            let text = format!("{turn} has ended: its request was settled otherwise. Stop working on it.");
+            let text = format!("{turn} has ended: its request was settled another way. Stop working on it.");
             (NoticeKind::Warning, system(), conv_of(state, *turn).and_then(reference), text)
         }
         Fact::GrantExtended { by, .. } => {
-            let text = format!("{} granted more for this work.", state.name_of(*by));
+            let text = format!("{} extended this grant.", state.name_of(*by));
             (NoticeKind::Info, system(), None, text)
         }
         Fact::Posted { room, from, body } => {
@@ -132,18 +132,18 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
         Fact::Warned { place, crossing, agent_messages } => {
             let what = match crossing {
                 Crossing::Soft => "stop sending here; finish with what you have, or escalate to the user",
-                Crossing::Hard => "nothing more can be sent here until a human speaks",
+                Crossing::Hard => "nothing more can be sent here until a human writes",
             };
             let conv = place.conversation().and_then(reference).or_else(|| room_name(state, *place));
             (
                 NoticeKind::Warning,
                 system(),
                 conv,
-                format!("{agent_messages} agent messages and no human has spoken: {what}."),
+                format!("{agent_messages} agent messages without a human message: {what}."),
             )
         }
         Fact::BudgetWarned { percent, .. } => {
-            let text = format!("{percent} % of the budget of this work is used up. Come to an end soon.");
+            let text = format!("{percent} % of this grant's budget is used up. Finish soon.");
             (NoticeKind::Warning, system(), None, text)
         }
         Fact::LatchSet { code, limit, .. } => {
@@ -172,9 +172,9 @@ fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
         Some(lift) => lift.extension().time_ms / HOUR_MS,
         None => 1,
     };
-    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` gives it more."));
+    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` extends it."));
     let text = format!(
-        "{percent} % of the time of {id} is over. At its end the work is held until a human extends it.{}",
+        "{percent} % of the time of {id} is used up. At its end the work is held until a human extends it.{}",
         step.unwrap_or_default()
     );
     (reference, text)

@@ -152,7 +152,7 @@ async fn the_overview_is_the_sum_of_the_log() {
     let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
     let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Held by a limit", 1));
     assert_eq!(seen.text.matches("<rect").count(), 24);
-    seen.has("no sum of money or tokens saved is given");
+    seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;
     Browser::signed_in(&empty).await.get("/overview").await.is(200).has("No message was refused.");
 }

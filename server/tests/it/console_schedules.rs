@@ -47,7 +47,7 @@ async fn what_is_wrong_with_a_schedule_is_told_in_its_form_in_the_refusals_own_w
         ("name", "a b", "`name`"),
         ("cron", "often", "`cron` &quot;often&quot;"),
         ("cron", "* * * * *", "ticks 1 minutes apart, and 10 is the least"),
-        ("time_zone", "Mars", "there is no time zone &quot;Mars&quot;"),
+        ("time_zone", "Mars", "is not a known time zone: &quot;Mars&quot;"),
         ("to", "all", "one agent or `#action`"),
         ("body", " ", "`body` is empty"),
         ("reference", "a b", "`ref`"),

@@ -74,7 +74,7 @@ async fn a_model_hears_of_the_lift_and_the_human_of_the_commands() {
     let (refused, error) = tool(&world, "kilo", "send_agent_message", asked).await;
     assert!(error && refused["code"] == "depth_cap", "{refused}");
     let hint = id(&refused, "hint");
-    assert!(hint.contains("ask with escalate_to_user. A human gives the work of T-1 2 more rounds."), "{hint}");
+    assert!(hint.contains("ask with escalate_to_user. A human extends T-1: 2 more rounds."), "{hint}");
     done(&world, "kilo", "escalate_to_user", json!({"message": "go on?"})).await;
     let told = world.take("operator").await;
     let body = id(&told["message"], "body");

@@ -79,7 +79,7 @@ async fn the_giver_hears_that_most_of_the_time_is_over_and_what_extends_it() {
     machine.run(401 * SECOND);
     say(&world, "kilo", "info", "operator", "still here").await;
     let told = inbox(&world, "operator").await.join("\n");
-    assert!(told.contains("80 % of the time of grant-1 is over"), "{told}");
+    assert!(told.contains("80 % of the time of grant-1 is used up"), "{told}");
     assert!(told.contains("`lastword grant T-1 --time 24h`"), "{told}");
 }
 
@@ -117,7 +117,7 @@ async fn an_agent_that_may_decide_hears_of_the_whole_call_and_decides_without_it
     let held = hold(&world, json!({"path": "/tmp/x"})).await;
     let approve = json!({"approval_id": held["id"], "decision": "approve"});
     let (refused, error) = tool(&world, "boss", "resolve_agent_approval", approve.clone()).await;
-    assert!(error && id(&refused, "detail").contains("Look at all of apr-1 first"), "{refused}");
+    assert!(error && id(&refused, "detail").contains("Read all of apr-1 first"), "{refused}");
     world.send("operator", "boss", "T-1", "go").await.is(201);
     let delivery = done(&world, "boss", "next_message", json!({})).await;
     let notice = id(&delivery["notices"][0], "body");
@@ -144,7 +144,7 @@ async fn a_decider_lists_what_waits_and_what_was_cut_was_not_shown() {
     world.send("operator", "boss", "T-1", "go").await.is(201);
     let delivery = done(&world, "boss", "next_message", json!({})).await;
     assert!(
-        id(&delivery["notices"][0], "body").ends_with("look at apr-2 with check_request before you decide"),
+        id(&delivery["notices"][0], "body").ends_with("read apr-2 with check_request before you decide"),
         "{delivery}"
     );
     let (_, error) = tool(&world, "boss", "resolve_agent_approval", approve("apr-2")).await;

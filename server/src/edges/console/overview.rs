@@ -162,7 +162,7 @@ fn cut(figures: &Figures) -> Markup {
                 dt { "Latches" } dd { b { (number(figures.standing.incidents)) } }
                 dt { "Observed" } dd { b { (number(observed.all)) } }
             }
-            p.faint { "A refused message woke nobody and cost nothing further. What it would have led to is not known, so no sum of money or tokens saved is given. \"Let through\" counts what a guard in observation would have refused." }
+            p.faint { "A refused message woke no agent and cost nothing further. The work that it would have caused is unknown, so no saved tokens or cost are shown. \"Observed\" counts the messages that a guard in observation would have refused." }
         }
     }
 }
