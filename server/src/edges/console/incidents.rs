@@ -96,7 +96,7 @@ const fn reached(code: Code) -> &'static str {
 fn held(incident: &IncidentView) -> Markup {
     match &incident.reference {
         Some(reference) if incident.scope == "grant" => {
-            html! { "the grant of " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
+            html! { "all work of " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
         }
         Some(reference) => html! { "the conversation " (conversation(reference)) },
         None => html! { "the room " b { (foreign_line(&incident.on)) } },
