@@ -400,7 +400,7 @@ mod tests {
             ("approved", "✅ Approved by ann (<@7>): not today"),
             ("used", "✅ Approved by ann (<@7>): not today"),
             ("rejected", "❌ Rejected by ann (<@7>): not today"),
-            ("ignored", "⚪ Set aside by ann (<@7>)."),
+            ("ignored", "⚪ Ignored by ann (<@7>)."),
             ("expired", "⌛ Not decided in time: denied."),
         ] {
             let card = held_call(&approval(&json!({}), state), Some(7));

@@ -146,7 +146,7 @@ fn a_call_is_rejected_in_words_that_a_form_asks_for() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
-    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1, in words");
+    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1 with a reason");
     town.world.submits(click, &[("words", "Not on a Friday.")]);
     let settled = town.wait_card(&card, "❌ Rejected by operator");
     assert!(settled.content.ends_with("Not on a Friday."), "{}", settled.content);

@@ -41,7 +41,7 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
     let left = town.gives(town.ann, thread, "limits", &[]);
     assert!(left.content.contains("can still cause 6") && left.content.contains("grant_messages"), "{}", left.content);
     let table = town.gives(town.ann, town.channel, "limits", &[]);
-    assert!(table.content.contains("waking messages at most") && table.content.contains("turns_soft_max"));
+    assert!(table.content.contains("can cause at most") && table.content.contains("turns_soft_max"));
     assert_eq!(town.world.messages(town.channel).len(), 1, "nobody else saw any of it");
 }
 

@@ -69,7 +69,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
     let seen = seen.has("/conversations/BIG-1").has("This grant has used up its messages").has("grant_messages");
-    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Next value</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
+    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Would reach</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
     browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Enter at least one amount");
     browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
     let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grants"][0].clone();

@@ -88,7 +88,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these three codes refuse what would pass a total")]
 const fn reached(code: Code) -> &'static str {
     match code {
-        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Next value",
+        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Would reach",
         _ => "Reached",
     }
 }
