@@ -52,10 +52,10 @@ test('a question appears without a reload, and its answer resumes exactly that t
   await card(id).getByText('To eu or us?').waitFor();
   await card(id).getByText('operator asked coder, depth 0').waitFor();
   await until(() => page.title(), '(1) Inbox · Lastword');
-  await until(() => page.locator('#announcement').textContent(), '1 decision waits for you');
+  await until(() => page.locator('#announcement').textContent(), '1 pending decision for you');
   await broker.call('coder', 'POST', `/turns/${turn}/finish`, { answer: 'waiting' });
   await card(id).getByRole('button', { name: 'us' }).click();
-  await flash().getByText('coder goes on').waitFor();
+  await flash().getByText('coder continues').waitFor();
   await card(id).waitFor({ state: 'detached' });
   const delivery = await broker.take('coder');
   assert.equal(delivery.message.body, 'us');
@@ -129,14 +129,14 @@ test('who answers second is told who was first, and with what', async () => {
   await broker.call('operator', 'POST', `/escalations/${id}/answer`, { answer: 'I was' });
   await page.locator(`#${id}-answer`).fill('me');
   await sent.getByRole('button', { name: 'Answer' }).click();
-  await flash().getByText('was settled meanwhile, by operator: I was').waitFor();
+  await flash().getByText('was already settled by operator: I was').waitFor();
   await page.unrouteAll({ behavior: 'wait' });
 });
 
 test('a rejection brings its reason to the agent', async () => {
   await connected(page);
   const { id } = await hold('rm', { path: '/' });
-  await card(id).getByPlaceholder('Reason, for the agent').fill('never');
+  await card(id).getByPlaceholder('Reason for the agent').fill('never');
   await card(id).getByRole('button', { name: 'Reject' }).click();
   await flash().getByText('is rejected').waitFor();
   const seen = await broker.call('coder', 'GET', `/approvals/${id}`);
@@ -214,7 +214,7 @@ test('a restart under an open page is a banner, and then all is as it was', asyn
   assert.equal(await page.locator(`#${id}-answer`).inputValue(), 'half an ans');
   await page.locator(`#${id}-answer`).pressSequentially('wer');
   await card(id).getByRole('button', { name: 'Answer' }).click();
-  await flash().getByText('coder goes on').waitFor();
+  await flash().getByText('coder continues').waitFor();
   assert.equal((await broker.call('operator', 'GET', `/escalations/${id}`)).answer, 'half an answer');
   await broker.call('operator', 'POST', `/escalations/${later.id}/answer`, { answer: 'ok' });
 });

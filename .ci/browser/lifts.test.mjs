@@ -28,7 +28,7 @@ test('words that are sent by keyboard are words, and give nothing', async () => 
   const id = await raise('May I ask again?');
   await connected(page);
   const card = page.locator(`#${id}`);
-  await card.getByText('Words extend nothing; choose what to give').waitFor();
+  await card.getByText('A text answer extends nothing; choose a lift').waitFor();
   await page.getByLabel(`Your answer to ${id}`).fill('no, not at all');
   await page.keyboard.press('Control+Enter');
   await card.waitFor({ state: 'detached' });
@@ -46,7 +46,7 @@ test('a lift is chosen by keyboard, and the task goes on with more', async () =>
   assert.equal(await page.evaluate(() => document.activeElement.textContent), '4 more requests');
   await page.keyboard.press('Enter');
   await card.waitFor({ state: 'detached' });
-  await page.locator('#flash').getByText('coder goes on').waitFor();
+  await page.locator('#flash').getByText('coder continues').waitFor();
   const settled = await broker.call('operator', 'GET', `/escalations/${id}`);
   assert.ok(settled.lifts[0].chosen);
   await ask('tester');

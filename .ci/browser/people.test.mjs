@@ -55,11 +55,11 @@ test('what an agent works on and since when is on its page', async () => {
   await page.goto(`${broker.url}/agents/reviewer`);
   await connected(page);
   await broker.ask('reviewer', 'READ-1', 'Read <img src=x onerror="window.hit=1"> it');
-  await page.getByText('1 request waits').waitFor();
+  await page.getByText('1 request queued').waitFor();
   const delivery = await broker.take('reviewer');
   await page.locator('.lines').getByRole('link', { name: 'READ-1' }).waitFor();
   await page.getByText(delivery.turn.id).waitFor();
-  await page.getByText('What is asked').click();
+  await page.getByText('Show the request').click();
   await page.getByText('onerror="window.hit=1"').waitFor();
   assert.equal(await page.evaluate(() => window.hit), undefined);
   await broker.call('reviewer', 'POST', `/turns/${delivery.turn.id}/finish`, { answer: 'read' });
@@ -88,7 +88,7 @@ test('a message is written by keyboard from anywhere, and an agent gets it', asy
   await page.keyboard.type('Anybody?');
   await page.getByRole('button', { name: 'Send' }).click();
   await flash().getByText('nobody').waitFor();
-  assert.equal(await page.getByLabel('What you ask for').inputValue(), 'Anybody?');
+  assert.equal(await page.getByLabel('Request', { exact: true }).inputValue(), 'Anybody?');
 });
 
 test('a limit that tripped stands among the incidents, and goes on with what is granted', async () => {
@@ -96,13 +96,13 @@ test('a limit that tripped stands among the incidents, and goes on with what is 
   await connected(page);
   const { id, turn } = await latch('HOLD-1');
   const card = page.locator(`#${id}`);
-  await card.getByText('The work of this grant has used up its messages').waitFor();
+  await card.getByText('This grant has used up its messages').waitFor();
   await card.getByRole('link', { name: 'HOLD-1' }).waitFor();
   await card.getByText('Grant another amount').click();
   assert.equal(await card.getByLabel('Messages').inputValue(), '3');
   await card.getByLabel('Messages').fill('40');
   await card.getByRole('button', { name: 'Grant' }).click();
-  await flash().getByText('More was granted to HOLD-1').waitFor();
+  await flash().getByText('Extended the budget of HOLD-1').waitFor();
   await card.waitFor({ state: 'detached' });
   await page.locator('#lifted summary').click();
   await page.locator('#lifted').getByText('lifted by operator').waitFor();
@@ -136,7 +136,7 @@ test('the red stop asks first, ends all work by keyboard, and a banner says so o
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog');
   await dialog.getByText(/\d+ conversations? ha(s|ve) open work and \d+ turns? (is|are) open/).waitFor();
-  assert.equal(await focused(), 'Leave it as it is');
+  assert.equal(await focused(), 'Cancel');
   await page.keyboard.press('Enter');
   await dialog.waitFor({ state: 'hidden' });
   assert.equal((await broker.call('operator', 'GET', '/conversations/STOP-1')).counters.open_tasks, 1);
@@ -181,11 +181,11 @@ test('the red stop opens while a message stands on the page, and stays open what
   await broker.call('operator', 'POST', '/agents/coder/resume');
   await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
   assert.ok(await everything.isVisible());
-  await dialog.getByRole('button', { name: 'Leave it as it is' }).click();
+  await dialog.getByRole('button', { name: 'Cancel' }).click();
   await dialog.waitFor({ state: 'hidden' });
   // So does a message that something failed.
   await page.goto(`${broker.url}/compose?to=nobody`);
-  await page.getByLabel('What you ask for').fill('Anybody?');
+  await page.getByLabel('Request', { exact: true }).fill('Anybody?');
   await page.getByRole('button', { name: 'Send' }).click();
   await flash().getByText('nobody').waitFor();
   await stop.click();

@@ -46,7 +46,7 @@ const pages = {
 const browser = await launch();
 const page = await signedIn(browser, { url, tokens: { operator } });
 await page.goto(`${url}/limits`);
-pages.refused = await page.getByRole('link', { name: 'the last one' }).first().getAttribute('href');
+pages.refused = await page.getByRole('link', { name: 'latest' }).first().getAttribute('href');
 const shot = (name) => page.screenshot({ path: join(folder, `${name}.png`), fullPage: !/palette|help|stop/.test(name) });
 for (const colorScheme of ['light', 'dark']) {
   for (const width of [1280, 375]) {

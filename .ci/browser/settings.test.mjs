@@ -36,14 +36,14 @@ test('a schedule is set by keyboard, and what is wrong is told in the form with 
   await page.getByLabel('When: minute').fill('often');
   await page.getByLabel('Time zone').fill('Europe/Berlin');
   await page.getByLabel('To an agent').fill('tester');
-  await page.getByLabel('What is asked').fill('Run the tests');
+  await page.getByLabel('Request of each tick').fill('Run the tests');
   await page.keyboard.press('Control+Enter');
   await said('schedule-form').getByText('`cron` "often"').waitFor();
   // What happens elsewhere leaves both.
   await broker.call('operator', 'POST', '/schedules', { name: 'other', cron: '0 4 * * *', to: 'coder', body: 'x' });
   await page.locator('#s-other').waitFor();
   assert.ok(await said('schedule-form').getByText('`cron` "often"').isVisible());
-  assert.equal(await page.getByLabel('What is asked').inputValue(), 'Run the tests');
+  assert.equal(await page.getByLabel('Request of each tick').inputValue(), 'Run the tests');
   assert.equal(await page.getByLabel('When: minute').inputValue(), 'often');
   await page.getByLabel('When: minute').fill('0 2 * * *');
   await page.keyboard.press('Control+Enter');
@@ -62,7 +62,7 @@ test('a schedule runs when a human says so, shows that its work is open, and is 
   await connected(page);
   const card = page.locator('#s-nightly');
   await card.getByRole('button', { name: 'Run now' }).click();
-  await flash().getByText('tester was asked').waitFor();
+  await flash().getByText('Sent a request to tester').waitFor();
   await card.locator('.badge', { hasText: 'open' }).waitFor();
   const { message, turn } = await broker.take('tester');
   assert.equal(message.body, 'Run the tests');
@@ -76,8 +76,8 @@ test('a schedule runs when a human says so, shows that its work is open, and is 
 test('limits of an agent are set on its page, and a refusal stands beside what was typed', async () => {
   await page.goto(`${broker.url}/agents/coder`);
   await connected(page);
-  await page.getByText('Set limits of its own').click();
-  await page.getByLabel('Work of its own in an hour').fill('3');
+  await page.getByText('Set per-agent limits').click();
+  await page.getByLabel('Roots in an hour').fill('3');
   await page.getByLabel('Time to acknowledge').fill('soon');
   await page.locator('#limits-form').getByRole('button', { name: 'Set' }).click();
   await said('limits-form').getByText('`ack_ms` isn\'t an amount: "soon"').waitFor();
@@ -86,10 +86,10 @@ test('limits of an agent are set on its page, and a refusal stands beside what w
   await broker.call('operator', 'POST', '/agents/coder/resume');
   await page.locator('.heading .badge', { hasText: 'active' }).waitFor();
   assert.ok(await said('limits-form').isVisible());
-  assert.equal(await page.getByLabel('Work of its own in an hour').inputValue(), '3');
+  assert.equal(await page.getByLabel('Roots in an hour').inputValue(), '3');
   await page.getByLabel('Time to acknowledge').fill('90');
   await page.locator('#limits-form').getByRole('button', { name: 'Set' }).click();
-  await page.locator('#own').getByText('Work of its own in an hour: 3').waitFor();
+  await page.locator('#own').getByText('Roots in an hour: 3').waitFor();
   assert.deepEqual((await broker.call('operator', 'GET', '/agents/coder')).limits, { ack_ms: 90000, roots_per_hour_max: 3 });
   await until(() => page.getByLabel('Time to acknowledge').inputValue(), '90');
   await page.getByLabel('Time to acknowledge').fill('0');
@@ -101,12 +101,12 @@ test('limits of an agent are set on its page, and a refusal stands beside what w
 test('an agent is given more for today on its page', async () => {
   await page.goto(`${broker.url}/agents/coder`);
   await connected(page);
-  await page.getByText('Give it more for today').click();
+  await page.getByText("Extend today's budget").click();
   await page.getByRole('button', { name: 'Give' }).click();
   await said('grant-form').getByText('nothing is given').waitFor();
   await page.getByLabel('Tokens', { exact: true }).fill('50000');
   await page.getByRole('button', { name: 'Give' }).click();
-  await flash().getByText('coder has more for today').waitFor();
+  await flash().getByText('coder has a larger budget for today').waitFor();
   await page.locator('.bar', { hasText: 'agent day tokens' }).getByText('050\u202f000').waitFor();
 });
 
@@ -123,7 +123,7 @@ test('an owner gives a human another role, whose pages then have what it may do'
   await flash().getByText('vera is operator now').waitFor();
   await viewer.goto(`${broker.url}/agents/coder`);
   await viewer.getByRole('button', { name: 'Pause' }).waitFor();
-  await viewer.getByText('Setting limits of its own needs the role owner. Yours is operator.').waitFor();
+  await viewer.getByText('Setting per-agent limits needs the role owner. Yours is operator.').waitFor();
   await page.goto(`${broker.url}/agents/operator`);
   await page.getByLabel('Role').selectOption('viewer');
   await page.getByRole('button', { name: 'Set the role' }).click();

@@ -43,25 +43,25 @@ struct Args {
     /// What to measure
     #[arg(value_enum, default_value_t = What::Load)]
     what: What,
-    /// How long each measurement of a load takes, in seconds
+    /// Duration of each load measurement, in seconds
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: Duration,
-    /// Length of a message of a load, in bytes
+    /// Message length of a load, in bytes
     #[arg(long, default_value_t = 400)]
     body_bytes: usize,
-    /// Agents that wait
+    /// Number of waiting agents
     #[arg(long, default_value_t = 1_000)]
     agents: usize,
-    /// Conversations that are open
+    /// Number of open conversations
     #[arg(long, default_value_t = 20_000)]
     conversations: usize,
-    /// Messages of a long log
+    /// Number of messages in the long log
     #[arg(long, default_value_t = 100_000)]
     messages: usize,
-    /// Facts of a log that grew over ten weeks
+    /// Number of facts in a log that grew over ten weeks
     #[arg(long, default_value_t = 1_000_000)]
     facts: u64,
-    /// Folder for the data, on the disk to measure [default: the system's folder for temporary files]
+    /// Directory for the data, on the disk to measure [default: the system's temporary directory]
     #[arg(long)]
     dir: Option<PathBuf>,
     /// The program whose server and commands are measured [default: `lastword` beside this program]
@@ -76,13 +76,13 @@ struct Args {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum What {
-    /// Messages a second, durable, as ratios to a bare file
+    /// Durable messages per second, as ratios to a bare file
     Load,
-    /// How far the read model is behind the log under a full load
+    /// Lag of the read model behind the log under full load
     Lag,
     /// Memory of an idle server, and of open conversations
     Memory,
-    /// Agents that wait in a long poll
+    /// Agents waiting in a long poll
     Idle,
     /// Audits of a long log, and starts on it
     Long,
@@ -90,7 +90,7 @@ enum What {
     Start,
     /// `lastword send`, from its start to its exit
     Command,
-    /// All of it
+    /// All measurements
     All,
 }
 
@@ -240,7 +240,7 @@ async fn loads(args: &Args, dir: &Path, peers: Option<&Connected>) -> Result<(Ve
 /// Reads a number of seconds, for clap.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} is no number of seconds such as 3 or 0.5"))
+    time.filter(|time| !time.is_zero()).ok_or_else(|| format!("{text:?} isn't a number of seconds such as 3 or 0.5"))
 }
 
 impl Args {

@@ -182,7 +182,7 @@ impl Agent {
 
 /// What a prompt tells of a call that was denied; none where it tells of no such thing.
 fn told(prompt: &str) -> Option<&str> {
-    let words = prompt.strip_prefix("The human who decided on your call says:\n");
+    let words = prompt.strip_prefix("The human who decided your call says:\n");
     words.or_else(|| prompt.starts_with("Your call of ").then_some(prompt))
 }
 

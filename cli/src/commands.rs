@@ -17,6 +17,7 @@ mod escalations;
 mod explain;
 mod finish;
 mod grant;
+pub(crate) mod help;
 mod hook;
 mod human;
 mod inbox;
@@ -53,10 +54,12 @@ use crate::config::{Environment, Global, Settings};
 use crate::failure::Failure;
 use crate::out::Out;
 
-/// A message broker for teams of AI agents, whose conversations always end.
+/// A message broker for teams of AI agents in which every conversation ends.
 #[derive(Debug, Parser)]
 #[command(name = "lastword", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 done · 1 refused · 2 wrong usage · 3 no server or no data · 70 a bug")]
+#[command(
+    after_help = "`lastword help COMMAND` shows the options and examples of a command.\n\nExit codes: 0 done · 1 refused · 2 wrong usage · 3 no server or no data · 70 a bug"
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -69,46 +72,46 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Write a lastword.toml, or add Lastword to an agent program's configuration
     Init(init::Args),
-    /// Run the server
+    /// Run the broker's server
     Serve(serve::Args),
-    /// Watch seven scripted agents run away without guards, and not with them
+    /// Run nine incidents with seven scripted agents, without guards and with them
     Demo(demo::Args),
     /// One scripted agent of the demo
     #[command(hide = true)]
     DemoAgent(demo_agent::Args),
-    /// Add, list, show, limit and remove agents, or renew a token
+    /// Register agents, set their limits, renew their tokens
     Agent(agent::Args),
-    /// Add and list humans, and set what each may do
+    /// Register humans and set their roles
     Human(human::Args),
     /// Send a message
     Send(send::Args),
-    /// Take the next message
+    /// Take the next delivery, which opens a turn
     Inbox(inbox::Args),
     /// End a turn with its final answer
     Finish(finish::Args),
-    /// Ask an agent as a human, and wait for its answer
+    /// Ask an agent as a human and wait for the answer
     Ask(ask::Args),
-    /// Run an agent: each delivery is one run, and what it says last is the answer
+    /// Run an agent: one run per delivery; its final output is the answer
     Run(run::Args),
-    /// Put Lastword in front of the bots of a Discord server
+    /// Connect Lastword to the bots of a Discord server
     Discord(discord::Args),
-    /// See what goes on, live, and decide what waits for a human
+    /// Watch the workspace live and decide pending approvals and questions
     Top(top::Args),
-    /// Follow what happens
+    /// Follow the event stream
     Tail(tail::Args),
     /// Show a conversation as a tree
     Tree(tree::Args),
-    /// Find messages
+    /// Search messages
     Audit(audit::Args),
-    /// List the questions of agents to humans
+    /// List the questions of agents to humans (escalations)
     Escalations(escalations::Args),
-    /// Answer a question of an agent
+    /// Answer an escalation
     Answer(answer::Args),
-    /// List the tool calls that wait for a decision
+    /// List held tool calls
     Approvals(approvals::Args),
-    /// Allow a held tool call, once
+    /// Approve a held tool call, once
     Approve(approve::Args),
-    /// Refuse a held tool call
+    /// Reject a held tool call
     Reject(reject::Args),
     /// Pause a conversation, an agent or the workspace
     Pause(target::Args),
@@ -116,37 +119,37 @@ pub(crate) enum Command {
     Resume(resume::Args),
     /// Stop a conversation, an agent or the workspace
     Stop(target::Args),
-    /// Give more to the work of a conversation, or to an agent for today
+    /// Extend a conversation's budget, or an agent's budget for today
     Grant(grant::Args),
-    /// Let work begin again and again, by a clock
+    /// Schedule recurring requests by a cron expression
     Schedule(schedule::Args),
-    /// List the limits that tripped and hold
+    /// List incidents: limits that tripped and hold work
     Incidents(incidents::Args),
-    /// Show every limit; `limits diff`: what differs, and where it was set
+    /// Show every limit; `limits diff` shows what differs from the defaults
     Limits(limits::Args),
-    /// Show the broker's clock; `clock accept`: the system clock is right
+    /// Show the broker's clock; `clock accept` accepts the system clock
     Clock(clock::Args),
-    /// Show what a grant can cause at most
+    /// Show the most that one grant can cause
     Bound(bound::Args),
-    /// Play recorded conversations through the guards, in virtual time
+    /// Replay recorded conversations through the guards, in virtual time
     Replay(replay::Args),
-    /// Build the read model again from the log
+    /// Rebuild the read model from the log
     Reindex(reindex::Args),
-    /// Prove that nothing in the log was altered or removed
+    /// Verify the log's hash chain and recount it
     Verify(verify::Args),
-    /// Try the channels on which people are told of what waits for them
+    /// Test notification channels
     Notify(notify::Args),
     /// Check the installation
     Doctor(doctor::Args),
-    /// Explain a message, a refusal, a held call, a code or a rule
+    /// Explain a message, refusal, held call, code, rule or limit
     Explain(explain::Args),
-    /// Called by an agent program: deliveries come into its session
+    /// Deliver messages into an agent's interactive session (called by the agent program)
     Hook(hook::Args),
-    /// Serve the tools for a model to an MCP client, over standard input and output
+    /// Serve the MCP tools over standard input and output
     Mcp(mcp::Args),
     /// Print the primer for an agent's system prompt
     Prompt(prompt::Args),
-    /// Print a completion script for a shell
+    /// Print a shell completion script
     Completions(completions::Args),
     /// Print the man page
     Man(man::Args),

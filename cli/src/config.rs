@@ -51,7 +51,7 @@ const AGENT_VARIABLES: [&str; 18] = [
 /// The flags that every command has.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub(crate) struct Global {
-    /// Print JSON.
+    /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = "Global options")]
     pub(crate) json: bool,
     /// Configuration file [default: lastword.toml, if there is one].
@@ -66,7 +66,7 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", env = "LASTWORD_URL", hide_env_values = true)]
     #[arg(help_heading = "Global options")]
     pub(crate) url: Option<String>,
-    /// File with the token to act with [env: LASTWORD_TOKEN=the token, LASTWORD_TOKEN_FILE].
+    /// File with the token to authenticate with [env: LASTWORD_TOKEN=the token, LASTWORD_TOKEN_FILE].
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
 }
@@ -257,7 +257,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
     for (name, value) in &file.limits {
         if !limits.set(name, *value.get_ref()) {
-            let failure = Failure::usage(format!("there is no limit called {name:?}"));
+            let failure = Failure::usage(format!("unknown limit {name:?}"));
             return Err(match nearest(name) {
                 Some(known) => failure.hint(format!("did you mean {known}? `lastword limits` lists them")),
                 None => failure.hint("`lastword limits` lists them"),
@@ -266,8 +266,8 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     }
     for guard in file.observe.iter().flat_map(Spanned::get_ref) {
         if !limits.observed.observe(guard) {
-            return Err(Failure::usage(format!("no guard called {guard:?} can be observed"))
-                .hint("`lastword limits` lists the guards; the totals of a grant always hold"));
+            return Err(Failure::usage(format!("no guard {guard:?} that can be observed"))
+                .hint("`lastword limits` lists the guards; the totals of a grant can't be observed"));
         }
     }
     Ok(limits)

@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Snowflake {
             Text(String),
         }
         let wrong = |text: &dyn std::fmt::Display| {
-            serde::de::Error::custom(format!("{text} is no id of Discord's, such as 175928847299117063"))
+            serde::de::Error::custom(format!("{text} isn't a Discord id such as 175928847299117063"))
         };
         match Form::deserialize(from)? {
             Form::Number(0) => Err(wrong(&0)),
@@ -124,7 +124,7 @@ pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     match failed {
         DiscordBridgeError::Settings(what) => Failure::usage(what),
         DiscordBridgeError::Broker(error) => error.into(),
-        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("look into docs/discord.md"),
+        DiscordBridgeError::Discord(what) => Failure::unavailable(what).hint("see docs/discord.md"),
     }
 }
 
@@ -143,13 +143,13 @@ impl Token {
     fn secret(&self, base: &Path) -> Result<Secret, String> {
         match (&self.token_env, &self.token_file) {
             (Some(name), None) if !name.starts_with(OWN_VARIABLES) => {
-                Err("token_env must begin with LASTWORD_, which agents of Lastword don't see".to_owned())
+                Err("token_env must begin with LASTWORD_, so that agents run by Lastword don't see it".to_owned())
             }
             (Some(name), None) => {
                 variable(name).map(|text| Secret::new(&text)).ok_or_else(|| format!("{name} is not set"))
             }
             (None, Some(file)) => private("token_file", &base.join(file)).map(|text| Secret::new(&text)),
-            (Some(_), Some(_)) | (None, None) => Err("give its Discord token in token_env or in token_file".to_owned()),
+            (Some(_), Some(_)) | (None, None) => Err("set its Discord token in token_env or token_file".to_owned()),
         }
     }
 }
@@ -163,7 +163,7 @@ impl BotTable {
         let ours = token.token_env.is_some() || token.token_file.is_some();
         let identity = match (ours, self.user) {
             (true, _) if self.lastword_token_file.is_some() => {
-                return Err(wrong("lastword_token_file is for a bot without a Discord token of ours".into()));
+                return Err(wrong("lastword_token_file is only for a bot without token_env or token_file".into()));
             }
             (true, _) => Identity::Ours { token: token.secret(base).map_err(wrong)? },
             (false, Some(user)) => {

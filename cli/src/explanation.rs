@@ -55,18 +55,18 @@ fn message(message: &StoredMessage) -> Vec<StyledLine> {
 /// Why it has this depth.
 fn depth(message: &StoredMessage) -> &'static str {
     match (message.depth, message.kind, &message.cause) {
-        (_, MessageType::Response, None) => "an answer that the broker or a human gave",
-        (0, _, None) => "it was sent outside every turn, where a conversation begins",
-        (0, _, Some(_)) => "its task had received nothing here but from a human, whose messages add no depth",
-        _ => "one more than the deepest message of this conversation that its task had received",
+        (_, MessageType::Response, None) => "an answer given by the broker or a human",
+        (0, _, None) => "sent outside every turn, at the start of a conversation",
+        (0, _, Some(_)) => "its task had received only messages from a human here, which add no depth",
+        _ => "one more than the deepest message of this conversation received by its task",
     }
 }
 
 fn hops(message: &StoredMessage) -> String {
     match (message.hops, message.kind) {
-        (0, _) => "it is the grant's own request, or its answer".to_owned(),
-        (1, _) => "the work was handed on once since the grant".to_owned(),
-        (hops, _) => format!("the work was handed on {hops} times since the grant"),
+        (0, _) => "the grant's own request, or its answer".to_owned(),
+        (1, _) => "the work was delegated once since the grant".to_owned(),
+        (hops, _) => format!("the work was delegated {hops} times since the grant"),
     }
 }
 
@@ -92,7 +92,7 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
         plain(format!(": {}", escape_line(&problem.detail))),
     ]);
     if let (Some(limit), Some(current)) = (problem.limit, problem.current) {
-        lines.push(indented(Tone::Plain, format!("the limit is {limit}, and it would have been {current}")));
+        lines.push(indented(Tone::Plain, format!("limit {limit}, would have been {current}")));
     }
     if observed {
         lines.push(indented(Tone::Plain, "the guard only observes (`observe` in lastword.toml)".to_owned()));
@@ -104,7 +104,7 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
 fn chain(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     if told.chain.is_empty() && told.grant.is_none() {
-        lines.push(vec![(Tone::Faint, "no grant and no message led to it".to_owned())]);
+        lines.push(vec![(Tone::Faint, "not caused by a grant or a message".to_owned())]);
         return lines;
     }
     lines.push(head("from the grant down"));
@@ -159,7 +159,7 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
     if let Some(refused) = &told.refused {
         steps.push(format!("the sender: {}", refused.problem.hint));
         if let Some(ms) = refused.problem.retry_after_ms {
-            steps.push(format!("it could be sent again {} later", tree::duration(ms)));
+            steps.push(format!("can be resent after {}", tree::duration(ms)));
         }
         steps.extend(human_step(refused.problem.code, told.chain.first()));
     }
@@ -202,12 +202,10 @@ fn human_step(code: Code, first: Option<&CausalLink>) -> Option<String> {
         Code::GrantAgents => format!("a human: lastword grant {reference} --agents 4"),
         Code::Budget => format!("a human: lastword grant {reference} --tokens 100000"),
         Code::DepthCap | Code::HopCap | Code::TaskRequests => {
-            "a human: lastword ask AGENT \"…\" gives the rest as work of its own".to_owned()
+            "a human: lastword ask AGENT \"…\" sends the rest as new work".to_owned()
         }
         Code::TurnsSoft | Code::TurnsHard => {
-            format!(
-                "a human: lastword ask AGENT \"…\" --ref {reference}, for the count begins anew when a human speaks"
-            )
+            format!("a human: lastword ask AGENT \"…\" --ref {reference}, which resets the count")
         }
         _ => return None,
     })

@@ -63,7 +63,7 @@ impl Failure {
 
     /// Something that should be impossible.
     pub(crate) fn bug(message: impl Display) -> Self {
-        Self::new(Exit::Bug, message).hint("this is a bug in lastword, or its server has another version")
+        Self::new(Exit::Bug, message).hint("this is a bug in lastword, or the server runs another version")
     }
 
     /// Adds what to do next.
@@ -80,8 +80,8 @@ impl From<ClientError> for Failure {
             ClientError::Refused(problem) => {
                 let exit = if problem.status == 503 { Exit::Unavailable } else { Exit::Refused };
                 let retry = problem.retry_after_ms.map(|ms| format!(" (retry after {ms} ms)"));
-                let lift = problem.lift.as_ref().map(|lift| format!("\na human: {}", lift.cli));
-                let more = problem.record.as_ref().map(|record| format!("\nmore: lastword explain {record}"));
+                let lift = problem.lift.as_ref().map(|lift| format!("\na human can lift it: {}", lift.cli));
+                let more = problem.record.as_ref().map(|record| format!("\ndetails: lastword explain {record}"));
                 let parts = [retry, lift, more].map(Option::unwrap_or_default).concat();
                 let hint = format!("{}{parts}", problem.hint);
                 Self { exit, message, hint: Some(hint), problem: Some(problem) }
@@ -124,7 +124,7 @@ impl From<VerifyError> for Failure {
         match error {
             VerifyError::Open(error) => error.into(),
             VerifyError::Broken(broken) => Self::refused(format!("the log is broken at {broken}"))
-                .hint("keep the files as they are, and restore lastword.db from a backup"),
+                .hint("keep the files unchanged, and restore lastword.db from a backup"),
         }
     }
 }

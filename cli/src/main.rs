@@ -22,9 +22,9 @@ mod tree;
 use std::panic;
 use std::process::ExitCode;
 
-use clap::Parser as _;
+use clap::FromArgMatches as _;
 
-use crate::commands::{Cli, Context};
+use crate::commands::{Cli, Context, help};
 use crate::config::{Environment, Settings};
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
         // A broken standard error leaves nobody to tell.
         let _told = out::complain(&format!("{info}"), Some("this is a bug in lastword; please report it"));
     }));
-    let cli = Cli::parse();
+    let cli = Cli::from_arg_matches(&help::command().get_matches()).unwrap_or_else(|e| e.exit());
     let environment = Environment::read();
     let out = Out::new(cli.global.json, &environment);
     let ended = panic::catch_unwind(panic::AssertUnwindSafe(|| {

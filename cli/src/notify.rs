@@ -63,7 +63,7 @@ pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Fail
         let wrong = |what: String| Failure::usage(format!("[[notify]] {}: {what}", index + 1));
         table.checked().map_err(wrong)?;
         if tables.iter().take(index).any(|earlier| earlier.name == table.name) {
-            return Err(wrong(format!("name {:?} is taken by an earlier one", table.name)));
+            return Err(wrong(format!("name {:?} is used twice", table.name)));
         }
     }
     Ok(tables)
@@ -89,7 +89,7 @@ impl Table {
         match (&self.command, &self.webhook) {
             (Some(words), None) => {
                 if words.first().is_none_or(String::is_empty) {
-                    return Err("command names no program, such as [\"notify-send\", \"{title}\", \"{text}\"]".into());
+                    return Err("command has no program, such as [\"notify-send\", \"{title}\", \"{text}\"]".into());
                 }
                 if self.secret_env.is_some() || self.secret_file.is_some() || self.allow_private.is_some() {
                     return Err("secret_env, secret_file and allow_private are for a webhook".into());
@@ -97,27 +97,29 @@ impl Table {
             }
             (None, Some(_)) => {
                 if self.secret_env.is_some() == self.secret_file.is_some() {
-                    return Err("a webhook is signed: give its secret in secret_env or in secret_file".into());
+                    return Err("a webhook needs a signing secret: set secret_env or secret_file".into());
                 }
                 if self.secret_env.as_ref().is_some_and(|name| !name.starts_with(OWN_VARIABLES)) {
-                    return Err("secret_env must begin with LASTWORD_, which agents of the server don't see".into());
+                    return Err(
+                        "secret_env must begin with LASTWORD_, so that agents run by the server don't see it".into()
+                    );
                 }
             }
-            (Some(_), Some(_)) | (None, None) => return Err("give either command or webhook".into()),
+            (Some(_), Some(_)) | (None, None) => return Err("set either command or webhook".into()),
         }
         if self.hourly_max == Some(0) {
-            return Err("hourly_max = 0 would tell nothing: leave the channel out".into());
+            return Err("hourly_max = 0 would send nothing: remove the channel instead".into());
         }
         if let Some(console) = &self.console {
             // Readers follow it as a link.
             let rest = ["http://", "https://"].iter().find_map(|scheme| console.strip_prefix(scheme));
             if rest.is_none_or(|rest| rest.is_empty() || rest.contains(char::is_whitespace)) {
-                return Err(format!("console {console:?} is no address such as \"https://lastword.example/\""));
+                return Err(format!("console {console:?} isn't an address such as \"https://lastword.example/\""));
             }
         }
         time("window", self.window.as_deref(), WINDOW)?;
         if time("stale", self.stale.as_deref(), STALE)?.is_zero() {
-            return Err("stale = 0 would tell without end".into());
+            return Err("stale = 0 would resend without end".into());
         }
         Ok(())
     }
@@ -129,7 +131,7 @@ impl Table {
             (None, Some(Address(url))) => {
                 Means::Webhook(Webhook::new(url, self.secret()?, self.allow_private.unwrap_or_default())?)
             }
-            (None, None) => return Err("give either command or webhook".into()),
+            (None, None) => return Err("set either command or webhook".into()),
         };
         Ok(Channel {
             name: self.name.clone(),
@@ -146,7 +148,7 @@ impl Table {
     /// A program with a slash in it is relative to the file; any other is looked for on `PATH`.
     fn command(&self, words: &[String]) -> Result<Command, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?.join(&self.base);
-        let Some((program, args)) = words.split_first() else { return Err("command names no program".into()) };
+        let Some((program, args)) = words.split_first() else { return Err("command has no program".into()) };
         let program = if program.contains('/') { here.join(program) } else { program.into() };
         Ok(Command { program, args: args.to_vec(), cwd: here })
     }
@@ -155,7 +157,7 @@ impl Table {
         let text = match (&self.secret_env, &self.secret_file) {
             (Some(name), _) => variable(name).ok_or_else(|| format!("{name} is not set"))?,
             (None, Some(file)) => private("secret_file", &self.base.join(file))?,
-            (None, None) => return Err("a webhook is signed: give its secret in secret_env or in secret_file".into()),
+            (None, None) => return Err("a webhook needs a signing secret: set secret_env or secret_file".into()),
         };
         Ok(Secret::new(text.trim().to_owned()))
     }
@@ -203,12 +205,12 @@ mod tests {
             ("name = \"a\"\nwebhook = \"https://x\"\nsecret_env = \"OTHER\"", "LASTWORD_"),
             (&format!("{command}secret_env = \"LASTWORD_X\""), "for a webhook"),
             (&format!("{command}hourly_max = 0"), "hourly_max"),
-            (&format!("{command}console = \"javascript:alert(1)\""), "is no address such as"),
-            (&format!("{command}console = \"https://\""), "is no address such as"),
+            (&format!("{command}console = \"javascript:alert(1)\""), "isn't an address such as"),
+            (&format!("{command}console = \"https://\""), "isn't an address such as"),
             (&format!("{command}window = \"soon\""), "window"),
             (&format!("{command}minimum = \"huge\""), "huge"),
             (&format!("{command}colour = 1"), "colour"),
-            (&format!("{command}[[notify]]\n{command}"), "[[notify]] 2: name \"a\" is taken"),
+            (&format!("{command}[[notify]]\n{command}"), "[[notify]] 2: name \"a\" is used twice"),
         ] {
             let failure = settings(&format!("[[notify]]\n{text}")).1.unwrap_err();
             assert!(failure.message.contains(word), "{text}: {}", failure.message);

@@ -59,10 +59,10 @@ pub(crate) fn policy(rules: &[Rule], tiers: &BTreeMap<String, Tier>, limits: &Li
 fn compiled(rule: &Rule, tiers: &BTreeMap<String, Tier>, limits: &Limits) -> Result<Vec<ApprovalRule>, String> {
     let ruling = rule.decision.unwrap_or(Ruling::Ask);
     if ruling != Ruling::Ask && (rule.who.is_some() || rule.timeout.is_some() || rule.tier.is_some()) {
-        return Err(format!("with decision = \"{ruling}\" nobody is asked: leave who, timeout and tier out"));
+        return Err(format!("with decision = \"{ruling}\" no approver is needed: omit who, timeout and tier"));
     }
     let tier = match &rule.tier {
-        Some(name) => Some(tiers.get(name).ok_or_else(|| format!("there is no [tier.{name}]"))?),
+        Some(name) => Some(tiers.get(name).ok_or_else(|| format!("unknown tier: no [tier.{name}]"))?),
         None => None,
     };
     let who = rule.who.as_deref().or_else(|| tier?.who.as_deref());
@@ -73,7 +73,7 @@ fn compiled(rule: &Rule, tiers: &BTreeMap<String, Tier>, limits: &Limits) -> Res
         Tools::Many(tools) => tools,
     };
     let one = |tool: &String| {
-        let unread = || format!("tool {tool:?} is no pattern such as \"Bash\", \"mcp__github__*\" or \"Bash(rm *)\"");
+        let unread = || format!("tool {tool:?} isn't a pattern such as \"Bash\", \"mcp__github__*\" or \"Bash(rm *)\"");
         Ok(ApprovalRule {
             call: CallPattern::parse(tool).ok_or_else(unread)?,
             agents: rule.agents.iter().map(|name| agent(name)).collect::<Result<_, _>>()?,
@@ -105,7 +105,7 @@ fn time(text: Option<&str>, limits: &Limits) -> Result<Option<u64>, String> {
     let Some(text) = text else { return Ok(None) };
     let ms = milliseconds(duration(text).map_err(|error| format!("timeout {error}"))?);
     if ms == 0 || ms > limits.grant_age_ms {
-        return Err(format!("timeout {text} is not between 1ms and grant_age_ms, the life of a grant"));
+        return Err(format!("timeout {text} is not between 1ms and grant_age_ms"));
     }
     Ok(Some(ms))
 }
@@ -146,14 +146,14 @@ mod tests {
     #[test]
     fn a_rule_that_makes_no_sense_is_refused_by_its_number() {
         for (text, words) in [
-            ("tool = \"Bash(rm\"", "[[approval]] 1: tool \"Bash(rm\" is no pattern"),
-            ("tool = \"Bash\"\ntier = \"none\"", "there is no [tier.none]"),
+            ("tool = \"Bash(rm\"", "[[approval]] 1: tool \"Bash(rm\" isn't a pattern"),
+            ("tool = \"Bash\"\ntier = \"none\"", "no [tier.none]"),
             ("tool = \"Bash\"\nwho = []", "who is empty"),
             ("tool = \"Bash\"\nwho = [\"user\"]", "\"user\" is a reserved name"),
             ("tool = \"Bash\"\nagents = [\"No One\"]", "agent \"No One\""),
             ("tool = \"Bash\"\ntimeout = \"2d\"", "grant_age_ms"),
-            ("tool = \"Bash\"\ntimeout = \"soon\"", "no duration"),
-            ("tool = \"Bash\"\ndecision = \"deny\"\nwho = [\"human\"]", "nobody is asked"),
+            ("tool = \"Bash\"\ntimeout = \"soon\"", "isn't a duration"),
+            ("tool = \"Bash\"\ndecision = \"deny\"\nwho = [\"human\"]", "no approver is needed"),
             ("tool = \"Bash\"\ndecision = \"maybe\"", "maybe"),
             ("tools = \"Bash\"", "tools"),
             ("tool = \"Bash\"\n[tier.high]\nwhom = []", "whom"),

@@ -15,7 +15,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
             .checked_mul(ms)
             .map(Duration::from_millis)
             .ok_or_else(|| format!("{text:?} is longer than can be counted")),
-        _ => Err(format!("{text:?} is no duration such as 500ms, 30s, 10m or 2h")),
+        _ => Err(format!("{text:?} isn't a duration such as 500ms, 30s, 10m or 2h")),
     }
 }
 

@@ -124,7 +124,7 @@ pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
 /// A held call.
 pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
     let mut text = format!(
-        "{} {} {} would call {}",
+        "{} {} {} asks to call {}",
         out.tone(Tone::Strong, &view.id),
         word(&view.state),
         escape_line(&view.agent),
@@ -144,6 +144,6 @@ pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
         append_body(&mut text, &format!("{decision} by {by}{words}"), "    → ", usize::MAX);
     }
     text.push_str(&format!("\n    digest {}", view.digest));
-    text.push_str(&out.tone(Tone::Faint, &format!("\n    denied by itself at {}", view.expires_at)));
+    text.push_str(&out.tone(Tone::Faint, &format!("\n    denied automatically at {}", view.expires_at)));
     text
 }

@@ -58,7 +58,7 @@ impl Context {
         let server = self.server();
         let token = match &self.settings.token {
             TokenSource::Text(text) if text.trim().is_empty() => {
-                return Err(Failure::refused("LASTWORD_TOKEN is set, and empty").hint(NAME_A_TOKEN));
+                return Err(Failure::refused("LASTWORD_TOKEN is set but empty").hint(NAME_A_TOKEN));
             }
             TokenSource::Text(text) => text.clone(),
             TokenSource::File(path) => read_token(path)?,
@@ -149,11 +149,13 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
 /// machine: an agent's shell runs as the same user and could read it as well, but has to say so.
 fn may_use_operator_token(authority: Authority, presence: &Presence, server: Option<&str>) -> Result<(), Failure> {
     if let Some(variable) = presence.agent {
-        return Err(Failure::refused(format!("an agent is running this ({variable} is set), and it named no token"))
-            .hint("use the agent's own token with --token-file FILE or LASTWORD_TOKEN"));
+        return Err(Failure::refused(format!(
+            "an agent is running this command ({variable} is set) without its own token"
+        ))
+        .hint("use the agent's own token with --token-file FILE or LASTWORD_TOKEN"));
     }
     if let Some(url) = server.filter(|url| !is_loopback(url)) {
-        return Err(Failure::refused(format!("{url} is another machine, and no token was named")).hint(NAME_A_TOKEN));
+        return Err(Failure::refused(format!("{url} is another machine: a token is required")).hint(NAME_A_TOKEN));
     }
     let present = match authority {
         Authority::Act => presence.terminal,
@@ -162,27 +164,27 @@ fn may_use_operator_token(authority: Authority, presence: &Presence, server: Opt
     if present {
         return Ok(());
     }
-    Err(Failure::refused("no token was named, and the operator's is used by itself only at a terminal")
+    Err(Failure::refused("no token was named; the operator's token is the default only at a terminal")
         .hint(NAME_A_TOKEN))
 }
 
 fn no_human(variable: &str) -> Failure {
-    Failure::refused(format!("an agent is running this ({variable} is set), and the token is a human's"))
+    Failure::refused(format!("an agent is running this command ({variable} is set) with a human's token"))
 }
 
 /// Whether a human's token may decide here.
 fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
     if let Some(variable) = agent {
         return Err(no_human(variable).hint(
-            "decide in a terminal of your own; an agent that may decide has a token of its own. \
-             Agents that must not reach yours need another user account: docs/approvals.md",
+            "decide in your own terminal; an agent that may decide uses its own token. \
+             To keep agents from your token, run them as another user: docs/approvals.md",
         ));
     }
     if terminal || yes {
         return Ok(());
     }
-    Err(Failure::refused("nobody sits at a terminal here, and this decides in a human's name")
-        .hint("run it at a terminal, or answer for the script yourself with --yes"))
+    Err(Failure::refused("this command decides in a human's name and needs a terminal")
+        .hint("run it at a terminal, or confirm in a script with --yes"))
 }
 
 /// Asks the person at the terminal, unless the command line says yes already.

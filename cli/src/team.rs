@@ -194,7 +194,7 @@ impl Member {
             return Ok(token);
         };
         if known.kind == Kind::Human {
-            return Err(Failure::refused(format!("{} is a human, and no agent", self.name)));
+            return Err(Failure::refused(format!("{} is a human, not an agent", self.name)));
         }
         let differs = |now: &[String], wanted: &[String]| !wanted.is_empty() && now != wanted;
         let patch = AgentPatch {
@@ -233,9 +233,9 @@ impl From<RunnerError> for Failure {
             RunnerError::Settings(error) => Self::usage(&error).hint(error.hint),
             RunnerError::Broker(error) => error.into(),
             RunnerError::Human => Self::usage(RunnerError::Human)
-                .hint("name an agent's token with --token-file, or the agent with --as NAME"),
+                .hint("pass an agent's token with --token-file, or the agent's name with --as NAME"),
             RunnerError::Agent(reason) => {
-                Self::unavailable(reason).hint("start the command by hand, as it stands after --, to see what it says")
+                Self::unavailable(reason).hint("run the command after -- by hand to see its error")
             }
         }
     }

@@ -69,7 +69,7 @@ impl Client {
     pub fn new(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
         let base = url.trim_end_matches('/');
         if !base.starts_with("http://") && !base.starts_with("https://") {
-            return Err(ClientError::Unusable(format!("{url:?} is no address such as http://127.0.0.1:7171")));
+            return Err(ClientError::Unusable(format!("{url:?} isn't an address such as http://127.0.0.1:7171")));
         }
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)

@@ -168,7 +168,7 @@ impl Bridge {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
         if broker.client().agent(OWN_NAME).await?.kind != Kind::Human {
-            let what = "the bridge asks in the name of humans: give it a human's token with --token-file or token_file";
+            let what = "the bridge needs a human's token: pass it with --token-file or token_file";
             return Err(DiscordBridgeError::Settings(what.to_owned()));
         }
         let book = BridgeStore::open(&settings.book)
@@ -342,7 +342,7 @@ async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientEr
 async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client().agent(name).await {
         Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
-            "{name} is a human, and a bot can't be one: give the bot an agent of its own"
+            "{name} is a human, and a bot can't be one: register an agent for the bot"
         ))),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Ok(()),
         Ok(_) => Ok(()),
@@ -366,7 +366,7 @@ async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBr
     match broker.client().agent(name).await {
         Ok(_) => Ok(()),
         Err(ClientError::Refused(problem)) if problem.code == Code::UnknownRecipient => Err(
-            DiscordBridgeError::Settings(format!("there is no agent {name}: `lastword agent add {name}` registers it")),
+            DiscordBridgeError::Settings(format!("unknown agent {name}: register it with `lastword agent add {name}`")),
         ),
         Err(error) => Err(error.into()),
     }

@@ -143,7 +143,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     let EscalationView { id, agent, reference, message, options, .. } = view;
     let asks = match view.cause {
         EscalationCause::Asked => format!("❓ **{agent}** asks"),
-        EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice: what shall be done?"),
+        EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice. What should happen?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
     let options_max = OPTIONS_MAX.saturating_sub(view.lifts.len());
@@ -153,14 +153,14 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         }
     }
     if let Some(limit) = &view.limit {
-        text.push_str(&format!("\n-# {} Words extend nothing; a green button does.", unmarked(limit)));
+        text.push_str(&format!("\n-# {} A text answer extends nothing; a green button does.", unmarked(limit)));
     }
     let answer = view.answer.as_deref().unwrap_or_default();
     let outcome = match view.state {
         EscalationState::Open => None,
         EscalationState::Answered => Some(format!("✅ {} answered: {answer}", by(view.answered_by.as_deref(), user))),
-        EscalationState::Withdrawn => Some("⚪ The task that asked is over: no answer is needed.".to_owned()),
-        EscalationState::Expired => Some("⚪ Nobody answered in time: the task that asked has ended.".to_owned()),
+        EscalationState::Withdrawn => Some("⚪ The task that asked has ended: no answer is needed.".to_owned()),
+        EscalationState::Expired => Some("⚪ No answer in time: the task that asked has ended.".to_owned()),
     };
     let few = options.iter().enumerate().filter(|_| options.len() <= options_max);
     let lifts = view.lifts.iter().take(OPTIONS_MAX);
@@ -177,7 +177,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
 pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     let ApprovalView { id, agent, tool, digest, .. } = view;
     let on = view.reference.as_ref().map(|reference| format!(" · {reference}")).unwrap_or_default();
-    let mut text = format!("🔒 **{agent}** would call `{}`{on} · {id}", plain(tool).replace('`', "'"));
+    let mut text = format!("🔒 **{agent}** asks to call `{}`{on} · {id}", plain(tool).replace('`', "'"));
     if let Some(reason) = &view.reason {
         text.push_str(&format!("\nbecause: {}", unmarked(reason)));
     }
@@ -186,7 +186,7 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     let whole = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).len() <= PARTS_MAX;
     if !whole {
         text = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).swap_remove(0);
-        text.push_str("\n… too long for Discord: look at it in the console, or approve it with `lastword approve`.");
+        text.push_str("\n… too long for Discord: review it in the console or with `lastword approve`.");
     }
     if pending {
         let at = parse_rfc3339(&view.expires_at).map(|time| format!(", and is denied <t:{}:R>", time.0 / 1000));
@@ -207,10 +207,10 @@ fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
     let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
     match (view.state, view.decision) {
         (ApprovalState::Pending, _) => String::new(),
-        (ApprovalState::Expired, _) => "⌛ Nobody decided in time: denied.".to_owned(),
-        (ApprovalState::Ignored, _) => format!("⚪ Set aside by {who}."),
+        (ApprovalState::Expired, _) => "⌛ Not decided in time: denied.".to_owned(),
+        (ApprovalState::Ignored, _) => format!("⚪ Ignored by {who}."),
         (ApprovalState::Approved | ApprovalState::Used, Some(Decision::Edit)) => {
-            format!("✏️ Approved by {who}, with other arguments{words}")
+            format!("✏️ Approved by {who} with different arguments{words}")
         }
         (ApprovalState::Approved | ApprovalState::Used, _) => format!("✅ Approved by {who}{words}"),
         (ApprovalState::Rejected, _) => format!("❌ Rejected by {who}{words}"),
@@ -269,8 +269,8 @@ fn hides(c: char) -> bool {
 /// The form that a button opens.
 pub(crate) fn form(button: &Button) -> Option<Value> {
     let (heading, label) = match button {
-        Button::Respond { id } => (format!("Reject {id}, in words"), "What the agent is told"),
-        Button::Answer { id } => (format!("Answer {id}"), "Your answer, for the task that asked"),
+        Button::Respond { id } => (format!("Reject {id} with a reason"), "Reason for the agent"),
+        Button::Answer { id } => (format!("Answer {id}"), "Your answer to the task that asked"),
         Button::Approve { .. }
         | Button::Reject { .. }
         | Button::Option { .. }
@@ -340,7 +340,7 @@ mod tests {
         assert_eq!(
             card.parts,
             [format!(
-                "🔒 **kilo** would call `deploy` · D-1 · apr-1\nbecause: asked to\n```json\n{{\n  \"to\": \"eu\"\n}}\n```\n\
+                "🔒 **kilo** asks to call `deploy` · D-1 · apr-1\nbecause: asked to\n```json\n{{\n  \"to\": \"eu\"\n}}\n```\n\
                  -# digest {}, and is denied <t:1767225900:R>",
                 "ab".repeat(32)
             )]
@@ -360,7 +360,10 @@ mod tests {
         assert_eq!(buttons(&card)[0], lift);
         assert_eq!(buttons(&card).len(), 4, "and the options, and words");
         assert_eq!(card.rows[0]["components"][0]["label"], "2 more rounds");
-        assert!(card.last().contains("never extended. Words extend nothing; a green button does."), "{card:?}");
+        assert!(
+            card.last().contains("never extended. A text answer extends nothing; a green button does."),
+            "{card:?}"
+        );
         view.options = (0..24).map(|number| format!("option {number}")).collect();
         assert_eq!(buttons(&question(&view, None)).len(), 2, "Discord has room for 25");
     }
@@ -397,8 +400,8 @@ mod tests {
             ("approved", "✅ Approved by ann (<@7>): not today"),
             ("used", "✅ Approved by ann (<@7>): not today"),
             ("rejected", "❌ Rejected by ann (<@7>): not today"),
-            ("ignored", "⚪ Set aside by ann (<@7>)."),
-            ("expired", "⌛ Nobody decided in time: denied."),
+            ("ignored", "⚪ Ignored by ann (<@7>)."),
+            ("expired", "⌛ Not decided in time: denied."),
         ] {
             let card = held_call(&approval(&json!({}), state), Some(7));
             assert!(card.last().ends_with(words), "{}", card.last());

@@ -87,13 +87,13 @@ impl fmt::Display for Report {
             if place == 0 {
                 writeln!(f)?;
             }
-            writeln!(f, "  #{}: {} see one another's messages", sight.channel, list(&sight.seen_by))?;
+            writeln!(f, "  #{}: {} see each other's messages", sight.channel, list(&sight.seen_by))?;
         }
         let wrong = self.findings.iter().filter(|finding| !finding.ok).count();
         match wrong {
-            0 => write!(f, "\nAll is as it should be: run `lastword discord`."),
-            1 => write!(f, "\n1 thing is missing."),
-            _ => write!(f, "\n{wrong} things are missing."),
+            0 => write!(f, "\nAll checks passed: run `lastword discord`."),
+            1 => write!(f, "\n1 problem."),
+            _ => write!(f, "\n{wrong} problems."),
         }
     }
 }
@@ -127,7 +127,7 @@ pub async fn check(settings: &Settings) -> Report {
         match &bot.identity {
             Identity::Ours { token } => match Rest::start(token, api).await {
                 Ok(rest) => {
-                    report.good(&bot.agent, format!("we post for it, as the Discord user {}", rest.user));
+                    report.good(&bot.agent, format!("the bridge posts for it, as the Discord user {}", rest.user));
                     bots.push(Bot { name: bot.agent.clone(), user: rest.user, needs: Needs::Ours });
                 }
                 Err(error) => report.bad(&bot.agent, error.to_string(), hint(&error)),
@@ -154,7 +154,7 @@ pub async fn check(settings: &Settings) -> Report {
 fn hint(error: &RestError) -> &'static str {
     match error {
         RestError::Refused { status: 401, .. } => {
-            "copy the token anew: developer portal, the application, Bot, Reset Token"
+            "copy a new token: developer portal, the application, Bot, Reset Token"
         }
         RestError::Refused { .. } => "",
         RestError::Unreachable(_) => "is this machine on the network? `api` names another address of Discord",
@@ -224,7 +224,7 @@ async fn intents(broker: &Rest, report: &mut Report) {
         }
         Ok(_) => {
             let hint = "developer portal, the application, Bot: switch on Message Content Intent";
-            report.bad(BROKER, "it may not read messages: the message content intent is off", hint);
+            report.bad(BROKER, "it can't read messages: the message content intent is off", hint);
         }
         Err(error) => report.bad(BROKER, error.to_string(), hint(&error)),
     }
@@ -234,16 +234,16 @@ async fn intents(broker: &Rest, report: &mut Report) {
 async fn foreign(broker: &Rest, agent: &str, user: u64, report: &mut Report) -> bool {
     match broker.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) if found["bot"] == true => {
-            report.good(agent, format!("it posts by itself, as {}", text(&found["username"])));
+            report.good(agent, format!("it posts itself, as {}", text(&found["username"])));
             true
         }
         Ok(found) => {
-            let what = format!("the Discord user {user} is {}, who is no bot", text(&found["username"]));
+            let what = format!("the Discord user {user} is {}, which isn't a bot", text(&found["username"]));
             report.bad(agent, what, "copy the bot's id: Developer Mode, then Copy User ID on the bot");
             false
         }
         Err(error) => {
-            report.bad(agent, format!("the Discord user {user}: {error}"), "copy the bot's id anew");
+            report.bad(agent, format!("the Discord user {user}: {error}"), "copy the bot's id again");
             false
         }
     }
@@ -254,7 +254,7 @@ fn twins(bots: &[Bot], report: &mut Report) {
     for (place, bot) in bots.iter().enumerate() {
         if let Some(first) = bots.iter().take(place).find(|first| first.user == bot.user) {
             let what = format!("it is the same Discord user as {}", first.name);
-            report.bad(&bot.name, what, "make an application of its own for each bot");
+            report.bad(&bot.name, what, "create a separate application for each bot");
         }
     }
 }
@@ -262,11 +262,11 @@ fn twins(bots: &[Bot], report: &mut Report) {
 async fn person(broker: &Rest, user: u64, report: &mut Report) {
     match broker.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) if found["bot"] == true => {
-            let what = format!("{} is a bot: its word is no human's", text(&found["username"]));
-            report.bad(&user.to_string(), what, "take it out of humans; a bot stands in a [[discord.bot]]");
+            let what = format!("{} is a bot and can't speak as a human", text(&found["username"]));
+            report.bad(&user.to_string(), what, "remove it from humans; list a bot as [[discord.bot]]");
         }
         Ok(found) => report.good(text(&found["username"]), format!("may speak as a human ({user})")),
-        Err(error) => report.bad(&user.to_string(), error.to_string(), "copy the id anew: Copy User ID on the person"),
+        Err(error) => report.bad(&user.to_string(), error.to_string(), "copy the id again: Copy User ID on the person"),
     }
 }
 
@@ -283,7 +283,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
     let name = text(&channel["name"]).to_owned();
     let about = format!("#{name}");
     if !channel["type"].as_u64().is_some_and(|kind| KINDS.contains(&kind)) {
-        return report.bad(&about, "is no text channel", "list a text channel; its threads are part of it");
+        return report.bad(&about, "isn't a text channel", "list a text channel; its threads are part of it");
     }
     let guild = text(&channel["guild_id"]).to_owned();
     if !guilds.contains_key(&guild) {
@@ -296,7 +296,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
         let path = format!("guilds/{guild}/members/{}", bot.user);
         let Ok(member) = broker.call(Method::Get, &path, None).await else {
             let what = format!("{} is not in the server of the channel", bot.name);
-            report.bad(&about, what, "invite it: docs/discord.md has the address");
+            report.bad(&about, what, "invite it: see docs/discord.md for the address");
             continue;
         };
         let rights = held(&guild, &guilds[&guild], &member, &channel);
@@ -309,13 +309,13 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
             report.bad(
                 &about,
                 what,
-                "the channel's settings, Permissions; or invite the bot anew, with its permissions",
+                "the channel's settings, Permissions; or invite the bot again with its permissions",
             );
         }
         sight.missing.insert(bot.name.clone(), lacks);
     }
     if sight.missing.values().all(Vec::is_empty) && sight.missing.len() == bots.len() {
-        report.good(&about, "all bots may do there what they need");
+        report.good(&about, "all bots have the permissions they need");
     }
     report.channels.push(sight);
 }
@@ -324,7 +324,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
 async fn commands(broker: &Rest, guild: &str, report: &mut Report) {
     let path = format!("applications/{}/guilds/{guild}/commands", broker.user);
     if let Err(error) = broker.call(Method::Get, &path, None).await {
-        let hint = "invite the broker's bot anew, with the scope applications.commands";
+        let hint = "invite the broker's bot again with the scope applications.commands";
         report.bad(BROKER, format!("/lastword can't be registered. {error}"), hint);
     }
 }
@@ -339,7 +339,7 @@ fn strangers(bots: &[Bot], report: &mut Report) {
             if !report.channels.iter().any(|sight| sees(sight, one) && sees(sight, other)) {
                 apart.push((
                     one.name.clone(),
-                    format!("it shares no channel with {}: they never see one another", other.name),
+                    format!("it shares no channel with {}: they never see each other", other.name),
                 ));
             }
         }

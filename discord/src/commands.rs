@@ -34,20 +34,20 @@ fn definition() -> Value {
     let agent = || text(AGENT, "An agent, by its name");
     let everything = || {
         let choice = json!({ "name": "the whole workspace", "value": EVERYTHING });
-        let mut option = text(WHERE, "The whole workspace, also from within a thread");
+        let mut option = text(WHERE, "The whole workspace, even inside a thread");
         option["choices"] = json!([choice]);
         option
     };
     let sub = |name: &str, description: &str, options: Vec<Value>| json!({ "type": 1, "name": name, "description": description, "options": options });
     json!({
-        "type": 1, "name": NAME, "description": "See and steer the agents that talk through Lastword",
+        "type": 1, "name": NAME, "description": "Watch and control the agents that use Lastword",
         "options": [
-            sub("status", "What goes on, and what waits for a human", vec![reference()]),
-            sub("tree", "A conversation, each message under its cause", vec![reference()]),
-            sub("stop", "End what runs; nothing more is admitted until it is resumed",
+            sub("status", "Show open work and pending decisions", vec![reference()]),
+            sub("tree", "Show a conversation, each message under its cause", vec![reference()]),
+            sub("stop", "Cancel open work; nothing is admitted until a resume",
                 vec![reference(), agent(), everything()]),
-            sub("resume", "Let it go on, and lift what a limit holds", vec![reference(), agent(), everything()]),
-            sub("limits", "How far it is to each limit", vec![reference()]),
+            sub("resume", "Resume, and lift what a limit holds", vec![reference(), agent(), everything()]),
+            sub("limits", "Show the distance to each limit", vec![reference()]),
         ],
     })
 }
@@ -101,7 +101,7 @@ pub(crate) async fn run(
             "stop" => stop(broker, &target(options, about.as_deref())).await,
             "resume" => resume(broker, &target(options, about.as_deref())).await,
             "limits" => words::limits(broker, about.as_deref()).await,
-            other => Ok(format!("There is no `/{NAME} {other}`.")),
+            other => Ok(format!("Unknown command `/{NAME} {other}`.")),
         };
         done.unwrap_or_else(|error| failure(&error))
     };
@@ -134,7 +134,7 @@ async fn stop(broker: &RetryingClient, target: &Target<'_>) -> Result<String, Cl
     within(broker, broker.client().stop(*target)).await?;
     let what = name_of(target);
     Ok(format!(
-        "🛑 Stopped {what}: what was open is cancelled, and its askers are told. `/{NAME} resume` lets it go on."
+        "🛑 Stopped {what}: open work is cancelled and its requesters are notified. `/{NAME} resume` resumes it."
     ))
 }
 

@@ -26,8 +26,8 @@ const QUIET_EVENTS_MAX: u64 = 256;
 /// Longest line about a conversation that began elsewhere.
 const OPENING_CHARS_MAX: usize = 200;
 /// Why it ends where somebody else takes its place.
-const TAKEN: &str = "another bridge has begun on this workspace, or somebody renewed the token of discord-guest: there is one bridge \
-                     a workspace. Stop the other one, and start this one again if it is to stay";
+const TAKEN: &str = "another bridge has started on this workspace, or the token of discord-guest was renewed: a workspace has one \
+                     bridge. Stop the other one, then restart this one if it is to stay";
 /// Behind this there is no post.
 const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
 const SIGN_TAKEN: &str = "👀";

@@ -67,7 +67,7 @@ pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: 
 
 fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
     let Ok(frame) = serde_json::from_str::<Frame>(text) else {
-        return report.emit(&Event::Warning { message: "the gateway sent something that is no event".to_owned() });
+        return report.emit(&Event::Warning { message: "the gateway sent something that isn't an event".to_owned() });
     };
     if frame.op != 0 {
         return;

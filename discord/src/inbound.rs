@@ -196,7 +196,7 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     match header::parse(&text) {
         Err(error) => vec![plain(), hint(post, agent, &format!("this header can't be read: {error}"))],
         Ok(_) if agent.is_none() => {
-            let text = "it posts with a header, and is no agent here. Add it to lastword.toml as a [[discord.bot]]";
+            let text = "it posts with a header but isn't an agent here. Add it to lastword.toml as a [[discord.bot]]";
             vec![plain(), hint(post, None, text)]
         }
         Ok((header, _)) => {

@@ -141,14 +141,12 @@ async fn one(shared: &BridgeContext, interaction: &Interaction) {
         Deed::Command { .. } | Deed::Click(_) | Deed::Form { .. }
             if !shared.settings.humans.contains_key(&interaction.user) =>
         {
-            let text = "That is for the people whom `lastword.toml` lists as `humans` in `[discord]`.";
+            let text = "Only the people listed as `humans` under `[discord]` in `lastword.toml` can do that.";
             interaction.say(shared, text, FOR_ONE).await
         }
         Deed::Command { name, options } => commands::run(shared, interaction, name, options).await,
         Deed::Click(button) | Deed::Form { button, .. } if !interaction.is_of_card(shared, button.subject()) => {
-            interaction
-                .say(shared, "This card is of another workspace, or no longer the one that counts.", FOR_ONE)
-                .await
+            interaction.say(shared, "This card is outdated or belongs to another workspace.", FOR_ONE).await
         }
         Deed::Click(button) => match form(button) {
             Some(form) => interaction.answer(shared, FORM, form).await,
@@ -227,7 +225,7 @@ pub(crate) async fn within<T>(
 pub(crate) fn failure(error: &ClientError) -> String {
     match error.problem() {
         Some(problem) => format!("{} {}", problem.detail, problem.hint),
-        None => format!("Lastword does not answer: {error}"),
+        None => format!("Lastword is unreachable: {error}"),
     }
 }
 

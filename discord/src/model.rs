@@ -179,7 +179,7 @@ pub(crate) const fn first_id(unix_ms: u64) -> u64 {
 /// Discord writes its ids as text.
 fn snowflake<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
-    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} is no snowflake")))
+    text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} isn't a snowflake")))
 }
 
 #[cfg(test)]

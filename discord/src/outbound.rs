@@ -107,9 +107,9 @@ pub(crate) fn warning(agent_messages: u64, crossing: &str, what: &str, inside: b
         return None;
     }
     let rest = if crossing == "hard" {
-        "it is stopped, and what waits is kept. A human's word here lifts it."
+        "it is held, and waiting messages are kept. A human's message here lifts it."
     } else {
-        "no more of them are passed on until a human says something here."
+        "they are not passed on until a human writes here."
     };
     let text = format!("⚠️ {agent_messages} messages of agents {what} since a human spoke: {rest}");
     Some(Posting::of_broker(text))

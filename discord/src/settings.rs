@@ -123,20 +123,20 @@ impl Settings {
             return Err(format!("home = {home} is not among channels: add it there"));
         }
         if self.bots.is_empty() {
-            return Err("there is no [[discord.bot]]: add one for each bot that is an agent".into());
+            return Err("no [[discord.bot]]: add one for each agent's bot".into());
         }
         let mut users = BTreeSet::new();
         let mut agents = BTreeSet::new();
         for bot in &self.bots {
             if !agents.insert(&bot.agent) {
-                return Err(format!("two bots are the agent {}: an agent has one bot", bot.agent));
+                return Err(format!("two bots name the agent {}: an agent has one bot", bot.agent));
             }
             if let Identity::Theirs { user, .. } = &bot.identity {
                 if !users.insert(user) {
-                    return Err(format!("two bots are the Discord user {user}"));
+                    return Err(format!("two bots name the Discord user {user}"));
                 }
                 if self.humans.contains_key(user) {
-                    return Err(format!("{user} is listed as a bot and as a human: a bot's post is no human's"));
+                    return Err(format!("{user} is listed as a bot and as a human"));
                 }
             }
         }

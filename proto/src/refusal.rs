@@ -150,77 +150,77 @@ impl fmt::Display for Code {
 
 codes! {
     MalformedHeader "malformed_header" 400 "E1" "The header is malformed"
-        "Start the message with [FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] exactly, and send it again.";
+        "Start the message with exactly [FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…], then resend.";
     Malformed "malformed" 400 "E2" "The request is malformed"
-        "Fix the field named in the detail, then resend.";
+        "Fix the field named in `detail`, then resend.";
     Unauthenticated "unauthenticated" 401 "G5" "No valid token"
         "Send a valid token in the header `Authorization: Bearer TOKEN`; `lastword agent token NAME` makes a new one.";
-    Forbidden "forbidden" 403 "G5" "This token may not do that"
+    Forbidden "forbidden" 403 "G5" "This token isn't allowed to do that"
         "Ask a human of the workspace to do it.";
-    FromMismatch "from_mismatch" 403 "E3" "FROM is not who you are"
-        "Leave `from` out or state your own name; identity comes from the token.";
+    FromMismatch "from_mismatch" 403 "E3" "FROM is not your name"
+        "Omit `from` or set it to your own name; identity comes from the token.";
     DepthMismatch "depth_mismatch" 422 "E3" "DEPTH is not the depth of this message"
-        "Leave `depth` out; the broker mints it.";
+        "Omit `depth`; the broker assigns it.";
     UnknownRecipient "unknown_recipient" 404 "L3" "There is no such recipient"
-        "Call list_agents to see who is here, and address one of them.";
+        "Call list_agents and address one of the agents that it lists.";
     SelfSend "self_send" 422 "D6" "A message to yourself"
         "Do the work yourself, in this turn.";
-    NotAddressee "not_addressee" 403 "E5" "The request was addressed to somebody else"
-        "Leave the answer to the addressee of that request.";
+    NotAddressee "not_addressee" 403 "E5" "The request was addressed to another agent"
+        "Do not answer; the recipient of that request answers it.";
     ReplyNotExpected "reply_not_expected" 422 "E4" "That message expects no answer"
-        "Do nothing: only a REQUEST is answered; who needs an answer has to send a REQUEST.";
+        "Do nothing: only a REQUEST is answered, and a sender that needs an answer sends one.";
     PassiveReply "passive_reply" 422 "D5" "The recipient waits for your final answer"
-        "End your turn with what you have to say; the broker forwards it to the asker.";
+        "End your turn with your answer; the broker forwards it to the requester.";
     Cycle "cycle" 422 "D5" "The recipient is above you in this chain of requests"
-        "End your turn with your answer or your question; it travels up by itself.";
+        "End your turn with your answer or your question; the broker forwards it up the chain.";
     RefInUse "ref_in_use" 409 "D3" "The REF belongs to a conversation that you can't start or join"
-        "Use a REF of your own, wait for the answer that is due under this one, or leave `ref` out inside a turn.";
+        "Use an unused REF, wait for the answer that is due under this one, or omit `ref` inside a turn.";
     RefConflict "ref_conflict" 409 "D3" "You already have a conversation with this agent in this task"
-        "Inside your turn leave `ref` out or name the REF of that conversation; outside it wait for its answer first.";
+        "Inside your turn omit `ref` or name the REF of that conversation; outside a turn wait for its answer first.";
     RefRequired "ref_required" 409 "E6" "A message outside a turn needs a REF"
         "Name the work item in `ref`.";
-    DepthCap "depth_cap" 422 "D2" "The conversation is as deep as it may be"
-        "Send nothing more on this REF: finish with what you have, or call escalate_to_user, where a human can give more rounds.";
-    HopCap "hop_cap" 422 "D4" "The work has been delegated as often as it may be"
+    DepthCap "depth_cap" 422 "D2" "The conversation has reached its depth limit"
+        "Send nothing more on this REF: finish with what you have, or call escalate_to_user so that a human can grant more rounds.";
+    HopCap "hop_cap" 422 "D4" "The work has reached its delegation limit"
         "Do this part yourself and finish with the result.";
-    TaskRequests "task_requests" 422 "D3" "This task has sent all the requests that it may"
+    TaskRequests "task_requests" 422 "D3" "This task has used up its requests"
         "Finish with what you have, or escalate to the user.";
-    RootAllowance "root_allowance" 429 "D7" "You have started all the work that you may start by yourself for now"
-        "Wait for retry_after_ms, or ask a human to give you the task.";
+    RootAllowance "root_allowance" 429 "D7" "You have used up your allowance of root requests for now"
+        "Wait for retry_after_ms, or ask a human to send you the task.";
     PairRate "pair_rate" 429 "G1" "Too many messages to this recipient"
-        "Wait for retry_after_ms; put what you have to say into one message.";
+        "Wait for retry_after_ms, then send everything in one message.";
     SenderRate "sender_rate" 429 "G1" "Too many messages"
-        "Wait for retry_after_ms before you send anything.";
+        "Wait for retry_after_ms before you send another message.";
     FanOut "fan_out" 429 "G1" "Too many different recipients at once"
         "Wait for retry_after_ms before you ask another agent.";
-    GrantMessages "grant_messages" 422 "D8" "The work of this grant has used up its messages"
-        "Finish with what you have; a human may grant more.";
-    GrantTurns "grant_turns" 422 "D8" "The work of this grant has used up its turns"
-        "Finish with what you have; a human may grant more.";
-    GrantAgents "grant_agents" 422 "D8" "The work of this grant has woken as many agents as it may"
-        "Ask an agent that this work has woken already, finish with what you have, or escalate to the user for one more.";
-    GrantExpired "grant_expired" 422 "D8" "The time of this grant is over"
-        "Finish with what you have; a human may extend the time.";
+    GrantMessages "grant_messages" 422 "D8" "This grant has used up its messages"
+        "Finish with what you have; a human can grant more.";
+    GrantTurns "grant_turns" 422 "D8" "This grant has used up its turns"
+        "Finish with what you have; a human can grant more.";
+    GrantAgents "grant_agents" 422 "D8" "This grant has used up its agents"
+        "Ask an agent that this grant has already woken, finish with what you have, or escalate to the user for one more.";
+    GrantExpired "grant_expired" 422 "D8" "This grant has expired"
+        "Finish with what you have; a human can extend the time.";
     Budget "budget" 422 "B1" "The budget is used up"
-        "Finish with what you have; more is there after retry_after_ms, where it is given, or by a human's grant.";
-    TurnsSoft "turns_soft" 422 "R1" "Many agent messages here, and no human has spoken"
-        "Stop sending here; finish with what you have or escalate to the user.";
-    TurnsHard "turns_hard" 422 "R1" "Too many agent messages here since a human spoke"
-        "Nothing more can be sent here until a human speaks; finish with what you have.";
+        "Finish with what you have; more is available after retry_after_ms, if present, or when a human grants it.";
+    TurnsSoft "turns_soft" 422 "R1" "Too many agent messages here without a human message"
+        "Stop sending here; finish with what you have, or escalate to the user.";
+    TurnsHard "turns_hard" 422 "R1" "Held: too many agent messages here without a human message"
+        "Finish with what you have; nothing more can be sent here until a human writes.";
     Paused "paused" 409 "H4" "A human has paused this"
-        "Wait until a human resumes it, then send this again; what was admitted before is kept.";
-    Latched "latched" 409 "R3" "A limit tripped here and holds until a human lifts it"
-        "Finish with what you have; only a human's grant or resume lifts it.";
+        "Wait until a human resumes it, then resend; messages admitted before are kept.";
+    Latched "latched" 409 "R3" "A limit has latched here and holds until a human lifts it"
+        "Finish with what you have; only a human can lift it, by `grant` or `resume`.";
     Stopped "stopped" 409 "H4" "A human has stopped this"
         "Stop working on it.";
-    UnknownRequest "unknown_request" 404 "Q7" "There is no such thing here"
-        "Check the id; it may have been settled long ago.";
-    AlreadySettled "already_settled" 409 "Q7" "That has ended already"
-        "Do nothing: it ends exactly once.";
+    UnknownRequest "unknown_request" 404 "Q7" "Not found"
+        "Check the id; settled requests are forgotten after some days.";
+    AlreadySettled "already_settled" 409 "Q7" "Already settled"
+        "Do nothing; it is already settled.";
     MutualWait "mutual_wait" 409 "Q8" "The recipient is blocked waiting for you"
         "Send without `wait`, or finish your turn first.";
     Saturated "saturated" 503 "L4" "The queue is full"
-        "Try again after retry_after_ms.";
+        "Retry after retry_after_ms.";
     TooLarge "too_large" 413 "L4" "Too large"
         "Send a reference to the content instead of the content.";
     TurnClosed "turn_closed" 409 "F5" "This turn can't send any more"
@@ -228,43 +228,43 @@ codes! {
     LeaseLost "lease_lost" 409 "F6" "This turn has ended: its lease was lost, or its request was settled"
         "Stop working on it; take the next message.";
     TurnRequired "turn_required" 409 "D1" "You have several open turns"
-        "Name the one that you mean by its token: `turn` of a tool, the header Lastword-Turn over HTTP, --turn-token of a command.";
+        "Name one by its token: `turn` in a tool call, the header Lastword-Turn over HTTP, --turn-token on the command line.";
     IdempotencyConflict "idempotency_conflict" 409 "Q1" "That request_id was used for another message"
         "Use a new request_id for a new message.";
     NameTaken "name_taken" 409 "E2" "A live agent has that name"
         "Choose another name, or remove that agent first.";
-    ApprovalUsed "approval_used" 409 "H2" "The approval was used up"
-        "Ask for a new approval for each call.";
-    ApprovalExpired "approval_expired" 409 "H2" "Nobody decided in time, which is a denial"
-        "Go on without that call, or escalate to the user.";
-    ApproverNotAllowed "approver_not_allowed" 403 "H3" "You may not decide this approval"
-        "Wait for the decision of a human.";
+    ApprovalUsed "approval_used" 409 "H2" "The approval was already used"
+        "Request a new approval for each call.";
+    ApprovalExpired "approval_expired" 409 "H2" "No human decided in time, so the call is denied"
+        "Continue without that call, or escalate to the user.";
+    ApproverNotAllowed "approver_not_allowed" 403 "H3" "You aren't allowed to decide this approval"
+        "Wait for a human's decision.";
     DigestMismatch "digest_mismatch" 422 "H2" "The approval is for another call"
-        "Make exactly the call that was approved, or ask for an approval of this one.";
-    EscalationsOpen "escalations_open" 409 "H1" "You have as many open escalations as you may"
+        "Make exactly the approved call, or request an approval for this one.";
+    EscalationsOpen "escalations_open" 409 "H1" "You have reached your limit of open escalations"
         "Wait for an answer to one of them.";
-    ApprovalsOpen "approvals_open" 409 "H2" "You have as many undecided approvals as you may"
+    ApprovalsOpen "approvals_open" 409 "H2" "You have reached your limit of undecided approvals"
         "Wait for a decision on one of them.";
     NotApproved "not_approved" 409 "H2" "The call was not approved"
         "Do not make this call; the approval says why.";
-    ClaimHeld "claim_held" 409 "C1" "Somebody holds that resource"
+    ClaimHeld "claim_held" 409 "C1" "Another task holds that resource"
         "Work on something else, or wait until the holder's task ends.";
-    NotDecided "not_decided" 409 "H2" "Nobody has decided that call yet"
+    NotDecided "not_decided" 409 "H2" "That call is not decided yet"
         "Wait for the decision before you make the call.";
     Unattended "unattended" 409 "D12" "No human has acted in this workspace for too long"
-        "Finish what is open and start nothing new; work starts again once a human acts here.";
+        "Finish open work and start nothing new; agents can start work again once a human acts here.";
     Unanswered "unanswered" 409 "H1" "No human answered in time"
         "Finish with what you have; ask again if the question still matters.";
-    TaskQuestions "task_questions" 422 "H1" "This task has asked humans all that it may"
-        "Finish with what you have, without asking a human again.";
-    CausedByRefused "caused_by_refused" 422 "D10" "What one of ours caused can't ask for work"
+    TaskQuestions "task_questions" 422 "H1" "This task has used up its questions to humans"
+        "Finish with what you have; do not ask a human again.";
+    CausedByRefused "caused_by_refused" 422 "D10" "A message caused by an agent of this workspace can't request work from outside"
         "Send it as INFO with `caused_by`, or ask inside the task that caused it.";
     RefusedTooOften "refused_too_often" 429 "G2" "Too many of your writes were refused"
-        "Stop repeating what was refused; wait for retry_after_ms and do something else.";
-    TurnsOpen "turns_open" 409 "F1" "You have as many open turns as you may"
+        "Stop resending refused writes; wait for retry_after_ms.";
+    TurnsOpen "turns_open" 409 "F1" "You have reached your limit of open turns"
         "Finish an open turn first, then take this request.";
-    DiskLow "disk_low" 503 "G2" "The broker's disk has too little room"
-        "Try again after retry_after_ms; a human has to make room on the broker's disk.";
+    DiskLow "disk_low" 503 "G2" "The broker's disk is nearly full"
+        "Retry after retry_after_ms; a human has to free space on the broker's disk.";
 }
 
 #[cfg(test)]

@@ -321,7 +321,7 @@ impl State {
 mod tests {
     use super::*;
 
-    /// What an open conversation takes is mostly these (`lastword bench memory`): who adds a field sees what it costs.
+    /// What an open conversation takes is mostly these (`lastword-bench memory`): who adds a field sees what it costs.
     #[test]
     fn records_are_small() {
         let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];

@@ -156,7 +156,7 @@ impl fmt::Display for Event {
             Self::Session { turn, how } => write!(f, "{turn} session {how}"),
             Self::Progress { turn, note } => write!(f, "{turn} … {note}"),
             Self::ApprovalAsked { turn, approval, tool } => {
-                write!(f, "{turn} would call {tool}: `lastword approve {approval}` or `lastword reject {approval}`")
+                write!(f, "{turn} asks to call {tool}: `lastword approve {approval}` or `lastword reject {approval}`")
             }
             Self::ApprovalAnswered { turn, tool, allowed: true, .. } => write!(f, "{turn} may call {tool}, once"),
             Self::ApprovalAnswered { turn, tool, reason, .. } => {

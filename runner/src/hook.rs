@@ -105,13 +105,13 @@ pub async fn claude(client: &Client, folder: &Path, occasion: &Occasion) -> Resu
 
 fn started(session: &Session, queued: u64) -> String {
     let mut text =
-        "You are an agent of a team whose messages Lastword carries. What others ask of you comes into this \
-                    session by itself: with what the user types, and after your turns."
+        "You are an agent of a team whose messages Lastword routes. Requests to you are delivered into this \
+                    session: with the user's prompts, and after your turns."
             .to_owned();
     if let Some(open) = &session.turn {
         text.push_str(&format!(" {}", still_open(open)));
     } else if queued > 0 {
-        text.push_str(&format!(" {queued} of them wait."));
+        text.push_str(&format!(" {queued} queued."));
     }
     text
 }
@@ -125,14 +125,14 @@ fn still_open(open: &Open) -> String {
 async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, HookError> {
     if let Some(open) = &session.turn {
         session.mixed = true;
-        let text = format!("{} It is not finished by itself, since the user has typed.", still_open(open));
+        let text = format!("{} It is not finished automatically, because the user has typed.", still_open(open));
         return Ok(Some(context("UserPromptSubmit", &text)));
     }
     let Some(delivery) = next(client, session).await? else { return Ok(None) };
     session.mixed = true;
     let worded = prompt(&delivery, Memory::Kept, None, &[]);
     let text = format!(
-        "Besides what the user typed a message has come from the team. Its turn is not finished by itself: call \
+        "Besides the user's prompt, a message from the team has arrived. Its turn is not finished automatically: call \
          finish_turn with the answer for {}, and answer the user as usual.\n\n{worded}",
         delivery.message.from
     );

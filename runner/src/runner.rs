@@ -234,7 +234,7 @@ fn found(settings: &Settings) -> Result<PathBuf, SettingsError> {
         std::env::split_paths(&path).map(|folder| folder.join(program)).find(|path: &PathBuf| is_program(path))
     };
     path.ok_or_else(|| SettingsError {
-        message: format!("there is no program {}", program.display()),
+        message: format!("program not found: {}", program.display()),
         hint: "name one in PATH or by its path, after --",
     })
 }

@@ -127,7 +127,7 @@ impl Settings {
             return wrong("a runner with no open turn at all takes nothing".to_owned(), "--concurrency 1, or more");
         }
         if !self.cwd.is_dir() {
-            let message = format!("{} is no directory", self.cwd.display());
+            let message = format!("{} isn't a directory", self.cwd.display());
             return wrong(message, "name the directory in which the agent works with --cwd");
         }
         Ok(())

@@ -25,8 +25,12 @@ impl Ticks {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let said = |error: &dyn std::fmt::Display| FieldError::new("cron", format!("{cron:?}: {error}"));
         let cron = parser.parse(cron).map_err(|error| said(&error))?;
-        let unknown =
-            |_| FieldError::new("time_zone", format!("there is no time zone {zone:?}, such as Europe/Berlin"));
+        let unknown = |_| {
+            FieldError::new(
+                "time_zone",
+                format!("is not a known time zone: {zone:?}; use a name such as Europe/Berlin"),
+            )
+        };
         Ok(Self { cron, zone: TimeZone::get(zone).map_err(unknown)? })
     }
 

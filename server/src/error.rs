@@ -35,7 +35,7 @@ impl ApiError {
     /// There is no such thing; said of what one may not see as well, so that nothing can be probed.
     #[must_use]
     pub(crate) fn unknown(what: &str) -> Self {
-        Self::new(Code::UnknownRequest, format!("There is no {what:?} here"))
+        Self::new(Code::UnknownRequest, format!("{what:?} not found"))
     }
 
     /// A call that only a human may make.

@@ -143,7 +143,7 @@ impl Metrics {
         let counters = [
             ("sent", "Notifications that arrived."),
             ("failed", "Attempts to notify that failed."),
-            ("folded", "Things told late, for the hour's notifications were used up."),
+            ("folded", "Items delayed because the hour's notifications were used up."),
         ];
         for (at, (word, help)) in counters.into_iter().enumerate() {
             let name = format!("lastword_notifications_{word}_total");

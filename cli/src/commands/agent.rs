@@ -25,76 +25,77 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Register an agent or human and print its token, which is shown this once
+    /// Register an agent or human and print its token, once
     Add {
-        /// Its name.
+        /// Name of the agent or human.
         name: String,
-        /// An action that it serves; may be repeated.
+        /// Action that it serves; repeatable.
         #[arg(long = "action", value_name = "ACTION")]
         actions: Vec<String>,
-        /// A group that it belongs to; may be repeated.
+        /// Group that it belongs to; repeatable.
         #[arg(long = "group", value_name = "GROUP")]
         groups: Vec<String>,
-        /// agent or human.
+        /// What to register: agent or human.
         #[arg(long, default_value = "agent", value_parser = kind)]
         kind: Kind,
-        /// Open turns that it may have at once [default: the workspace's].
+        /// Open turns that it may have at once [default: the workspace's limit].
         #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
         turns_max: u64,
         #[command(flatten)]
         limits: Limits,
     },
-    /// Set limits of an agent in place of the workspace's; 0 takes one away
+    /// Set per-agent limits in place of the workspace's; 0 removes one
     Set {
-        /// Its name.
+        /// Name of the agent or human.
         name: String,
         #[command(flatten)]
         limits: Limits,
-        /// Set them without a terminal, for a script of yours.
-        #[arg(long)]
+        /// Confirm without a terminal, in a script.
+        #[arg(long, help_heading = clap::builder::Resettable::Reset)]
         yes: bool,
     },
     /// List agents and humans
     List,
-    /// Show one of them
+    /// Show one agent or human
     Show {
-        /// Its name.
+        /// Name of the agent or human.
         name: String,
     },
-    /// Remove one; what it serves is handed back, its token dies
+    /// Remove an agent: hand its requests back and revoke its token
     Remove {
-        /// Its name.
+        /// Name of the agent or human.
         name: String,
     },
-    /// Replace the token of one and print the new one
+    /// Replace a token and print the new one
     Token {
-        /// Its name.
+        /// Name of the agent or human.
         name: String,
     },
 }
 
 /// Limits of one agent.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Limits")]
 struct Limits {
-    /// Its own number of roots in any hour.
+    /// Roots that it may start in any hour.
     #[arg(long, value_name = "N")]
     roots_per_hour: Option<u64>,
-    /// Its own number of messages to one recipient in any window.
+    /// Messages to one recipient in any window.
     #[arg(long, value_name = "N")]
     pair_messages: Option<u64>,
-    /// Its own number of messages in any window.
+    /// Messages in any window.
     #[arg(long, value_name = "N")]
     sender_messages: Option<u64>,
-    /// Its own number of open turns at once.
+    /// Open turns at once.
     #[arg(long, value_name = "N")]
     turns: Option<u64>,
-    /// Its own time to acknowledge a request, as of one that looks in once a day.
+    /// Time to acknowledge a request, such as 1d for an agent that polls once a day.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     ack: Option<Duration>,
-    /// Its own number of tokens in a UTC day.
+    /// Tokens in a UTC day.
     #[arg(long, value_name = "N")]
     day_tokens: Option<u64>,
-    /// Its own money in a UTC day, in dollars.
+    /// Cost in a UTC day, in dollars.
     #[arg(long, value_name = "USD")]
     day_cost: Option<f64>,
 }
@@ -126,7 +127,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Verb::Add { name, actions, groups, kind, turns_max, limits } => {
             let set = limits.set();
             if kind == Kind::Human && !set.is_empty() {
-                return Err(Failure::usage("limits are an agent's: none is counted for a human"));
+                return Err(Failure::usage("only agents have limits; this is a human"));
             }
             let agent = NewAgent { name, actions, groups, kind, turns_max, role: None, key: None };
             let client = cx.acting().await?;
@@ -139,10 +140,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Verb::Set { name, limits, yes } => {
             let set = limits.set();
             if set.is_empty() {
-                return Err(Failure::usage("no limit is named").hint("`lastword agent set --help` lists them"));
+                return Err(Failure::usage("no limit given").hint("`lastword agent set --help` lists them"));
             }
             let client = cx.deciding(yes).await?;
-            if !confirmed(&format!("Give {} limits of its own?", escape_line(&name)), yes)? {
+            if !confirmed(&format!("Set limits for {}?", escape_line(&name)), yes)? {
                 return Err(Failure::refused("not changed"));
             }
             let agent = limit(&client, &name, set).await?;
@@ -155,8 +156,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Verb::Show { name } => {
             let agent = cx.client(Authority::Read)?.agent(&name).await?;
             cx.out.show(&agent, |agent, out| {
-                let rests =
-                    agent.rests_until.as_ref().map(|until| format!("\nrests until {until}: its day is used up"));
+                let rests = agent.rests_until.as_ref().map(|until| format!("\nday budget used up until {until}"));
                 let own = if agent.limits.is_empty() { String::new() } else { format!("\n{}", own_limits(agent)) };
                 format!("{}{}{own}", table(&HEAD, &[row(agent)], out), rests.unwrap_or_default())
             })
@@ -175,10 +175,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 /// Its own limits, in words.
 fn own_limits(agent: &AgentView) -> String {
     if agent.limits.is_empty() {
-        return format!("{} has no limit of its own", agent.name);
+        return format!("{} has no per-agent limits", agent.name);
     }
     let each: Vec<String> = agent.limits.iter().map(|(name, value)| format!("{name} {value}")).collect();
-    format!("{} has its own {}", agent.name, each.join(", "))
+    format!("{} has the limits {}", agent.name, each.join(", "))
 }
 
 fn kind(text: &str) -> Result<Kind, String> {

@@ -13,14 +13,14 @@ use crate::session::confirmed;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The escalation: esc-1.
+    /// Escalation to answer: esc-1.
     id: String,
-    /// The answer; from standard input where it is `-` or left out. Beside a lift it may be left out.
+    /// Text of the answer [default, or with `-`: standard input]. Optional with --lift.
     answer: Option<String>,
-    /// Choose what the broker offers where a limit caused the question: it extends and resumes in one act.
+    /// Choose a lift that the broker offers for a question caused by a limit: extends and resumes in one act.
     #[arg(long, value_name = "LIFT")]
     lift: Option<String>,
-    /// Answer without a terminal, for a script of yours.
+    /// Confirm without a terminal, in a script.
     #[arg(long)]
     yes: bool,
 }
@@ -35,7 +35,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Some(lift) => format!("{}\nChoose {} of {id}, as a human?", limit(&asked), offered(&asked, lift)?),
         None => {
             warn_of_words(&asked)?;
-            format!("Answer {id} so, as a human?")
+            format!("Send this answer to {id}, as a human?")
         }
     };
     if !typed && !confirmed(question.trim_start(), args.yes)? {
@@ -61,7 +61,7 @@ fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
     match asked.lifts.iter().find(|known| known.id == lift) {
         Some(known) => Ok(format!("{} ({})", known.id, known.text)),
         None if asked.lifts.is_empty() => Err(Failure::refused(format!("{} offers no lift", asked.id))
-            .hint("no limit caused the question: answer it in words")),
+            .hint("no limit caused the question: answer it with a text")),
         None => Err(Failure::refused(format!("{} has no {}", asked.id, escape_line(lift)))
             .hint(render::lifts(asked).join("\n"))),
     }
@@ -73,7 +73,7 @@ fn warn_of_words(asked: &EscalationView) -> Result<(), Failure> {
         return Ok(());
     }
     let mut stderr = std::io::stderr().lock();
-    writeln!(stderr, "note: {} Words extend nothing; this does:", limit(asked))?;
+    writeln!(stderr, "note: {} A text answer extends nothing; this does:", limit(asked))?;
     for line in render::lifts(asked) {
         writeln!(stderr, "  {line}")?;
     }

@@ -9,7 +9,7 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Those that were decided too.
+    /// Include decided approvals.
     #[arg(long)]
     all: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut page = cx.client(Authority::Read)?.approvals().await?;
     page.items.retain(|item| args.all || item.state == ApprovalState::Pending);
     cx.out.show(&page, |page, out| match page.items.is_empty() {
-        true => "nothing waits for a decision".to_owned(),
+        true => "no pending approvals".to_owned(),
         false => page.items.iter().map(|item| render::approval(item, out)).collect::<Vec<_>>().join("\n"),
     })
 }

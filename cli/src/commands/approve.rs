@@ -17,18 +17,18 @@ const DIGEST_CHARS_MIN: usize = 8;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The approval: apr-1.
+    /// Approval to decide: apr-1.
     id: String,
-    /// Digest of the call that was looked at, or its first 8 characters; asked for at a terminal.
+    /// Digest of the call that you reviewed, or its first 8 characters; at a terminal, `approve` shows the call and asks.
     #[arg(long)]
     digest: Option<String>,
-    /// Allow the call with these arguments instead.
+    /// Approve the call with these arguments instead.
     #[arg(long, value_name = "JSON", value_parser = json)]
     edit: Option<Value>,
-    /// Words for the agent.
+    /// Comment for the agent.
     #[arg(long)]
     comment: Option<String>,
-    /// Decide without a terminal, for a script of yours.
+    /// Confirm without a terminal, in a script.
     #[arg(long)]
     yes: bool,
 }
@@ -55,22 +55,22 @@ fn check_digest(view: &ApprovalView, digest: &str) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::refused(format!("{} is for another call: its digest is {}", view.id, view.digest))
-        .hint("look at the call with `lastword approvals`, then name its digest"))
+        .hint("review the call with `lastword approvals`, then pass its digest"))
 }
 
 fn confirm(view: &ApprovalView, edit: Option<&Value>, out: &Out) -> Result<(), Failure> {
     if !stdin().is_terminal() {
-        return Err(Failure::usage("which call is approved? name its digest with --digest")
+        return Err(Failure::usage("name the digest of the call with --digest")
             .hint("`lastword approvals` shows the calls and their digests"));
     }
     stderr().lock().write_all(format!("{}\n", render::approval(view, out)).as_bytes())?;
     let agent = escape_line(&view.agent);
     let question = match edit {
-        Some(edit) => format!("Allow {agent} to make it with {} instead, once?", escape_line(&edit.to_string())),
-        None => format!("Allow {agent} to make this call, once?"),
+        Some(edit) => format!("Allow {agent} to make it once, with {} instead?", escape_line(&edit.to_string())),
+        None => format!("Allow {agent} to make this call once?"),
     };
     if confirmed(&question, false)? {
         return Ok(());
     }
-    Err(Failure::refused("not approved").hint(format!("`lastword reject {}` refuses it now", view.id)))
+    Err(Failure::refused("not approved").hint(format!("`lastword reject {}` rejects it", view.id)))
 }

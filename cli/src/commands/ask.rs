@@ -18,14 +18,14 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Whom: a name, `@group` or `#action`.
+    /// Recipient: a name, `@group` or `#action`.
     to: String,
-    /// What; from standard input where it is `-` or left out.
+    /// Text of the request [default, or with `-`: standard input].
     body: Option<String>,
-    /// The work item [default: a new one].
+    /// REF of the work item [default: a new one].
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// How long to wait for the answer; 0s sends and goes.
+    /// How long to wait for the answer; 0s doesn't wait.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = duration)]
     wait: Duration,
 }
@@ -49,7 +49,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         if left.is_zero() {
             let (ms, reference) = (milliseconds(args.wait), &message.reference);
             return Err(Failure::unavailable(format!("no answer to {} within {ms} ms", message.id)).hint(format!(
-                "the work goes on: `lastword tree {reference}` shows it, and `lastword inbox` will have the answer"
+                "the work continues: `lastword tree {reference}` shows it, and the answer arrives in `lastword inbox`"
             )));
         }
         let request = message.request_id.clone().unwrap_or_default();

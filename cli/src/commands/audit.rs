@@ -10,37 +10,37 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Words that the body has, all of them.
+    /// Words that the text contains, all of them.
     #[arg(value_name = "WORD")]
     words: Vec<String>,
-    /// In this conversation and its children.
+    /// Only this conversation and its children.
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// Sent by.
+    /// Only messages from this sender.
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
-    /// Addressed to.
+    /// Only messages to this recipient.
     #[arg(long, value_name = "NAME")]
     to: Option<String>,
-    /// request, response, status, alert, info or broadcast.
+    /// Only this type: request, response, status, alert, info or broadcast.
     #[arg(long = "type", value_name = "TYPE")]
     kind: Option<String>,
-    /// At this depth.
+    /// Only messages at this depth.
     #[arg(long, value_name = "N")]
     depth: Option<u8>,
-    /// Not before: 2026-01-31, or with a time, 2026-01-31T09:05:00Z.
+    /// Only messages since this time: 2026-01-31, or 2026-01-31T09:05:00Z.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     since: Option<String>,
-    /// Not after.
+    /// Only messages until this time.
     #[arg(long, value_name = "TIME", value_parser = moment)]
     until: Option<String>,
-    /// At most so many messages.
+    /// Maximum number of messages.
     #[arg(long, value_name = "N", default_value_t = 50)]
     limit: u32,
-    /// Go on where an earlier list ended.
+    /// Continue where an earlier list ended.
     #[arg(long)]
     cursor: Option<String>,
-    /// All of them, however many.
+    /// List all matches.
     #[arg(long, conflicts_with = "limit")]
     all: bool,
 }
@@ -78,6 +78,6 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 fn moment(text: &str) -> Result<String, String> {
     match parse_rfc3339(text) {
         Some(_) => Ok(text.to_owned()),
-        None => Err("it is no moment such as 2026-01-31 or 2026-01-31T09:05:00Z".to_owned()),
+        None => Err("expected a time such as 2026-01-31 or 2026-01-31T09:05:00Z".to_owned()),
     }
 }

@@ -45,10 +45,13 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
     let bound = Bound::of(&cx.settings.limits);
     cx.out.show(&bound, |bound, out| {
         let mut text = table(&["of one grant", "at most", "why"], &bound.rows(&cx.settings.limits), out);
-        text.push_str("\n\nWhat a human extends comes on top: an extension says how much it gives.\n\n");
+        text.push_str("\n\nExtensions by a human come on top; each states its amount.\n\n");
         text.push_str(&bound.unattended(out));
         if bound.warns() {
-            text.push_str(&format!("\nwarning: more than {} messages for one word of a human", bound.warning_messages));
+            text.push_str(&format!(
+                "\nwarning: more than {} waking messages per human message",
+                bound.warning_messages
+            ));
         }
         text
     })?;
@@ -96,8 +99,7 @@ impl Bound {
         let (Some(agent), Some(schedule), Some(rest)) =
             (self.unattended_messages_per_agent, self.unattended_messages_per_schedule, self.rest_ms)
         else {
-            return "After the last act of a human: work that agents start has no end, since unattended_ms is 0."
-                .into();
+            return "After the last human act: work that agents start has no end, because unattended_ms is 0.".into();
         };
         let row = |what: &str, most: u64, why: &str| vec![what.to_owned(), most.to_string(), why.to_owned()];
         let rows = [
@@ -107,9 +109,9 @@ impl Bound {
                 "root_messages_per_day_max, unattended_ms (D7, D12)",
             ),
             row("waking messages of each schedule", schedule, "schedule_interval_ms, unattended_ms (D13, D12)"),
-            row("milliseconds until all is at rest", rest, "unattended_ms + grant_life_ms (D12, D8)"),
+            row("milliseconds until all work has ended", rest, "unattended_ms + grant_life_ms (D12, D8)"),
         ];
-        table(&["after the last act of a human", "at most", "why"], &rows, out)
+        table(&["after the last human act", "at most", "why"], &rows, out)
     }
 
     fn rows(&self, limits: &Limits) -> Vec<Vec<String>> {

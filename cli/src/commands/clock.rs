@@ -16,9 +16,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Accept that the system clock is right: the broker's time jumps ahead to it, and never back
+    /// Accept the system clock: the broker's time jumps ahead to it, never back
     Accept {
-        /// Accept it without a terminal, for a script of yours.
+        /// Confirm without a terminal, in a script.
         #[arg(long)]
         yes: bool,
     },
@@ -34,15 +34,14 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 async fn accept(yes: bool, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(yes).await?;
     let before = client.clock().await?;
-    let question =
-        format!("{}\nIs the system clock right? Grants get older by the difference.", words(&before, &cx.out));
+    let question = format!("{}\nIs the system clock correct? Grants age by the difference.", words(&before, &cx.out));
     if !confirmed(&question, yes)? {
         return Err(Failure::refused("not accepted"));
     }
     let view = client.accept_clock().await?;
     match (&view.note, view.state) {
         (Some(note), ClockState::HalfSpeed) => {
-            Err(Failure::refused(note.clone()).hint("nothing breaks meanwhile: leases and windows last longer"))
+            Err(Failure::refused(note.clone()).hint("nothing breaks until then: leases and windows last longer"))
         }
         (_, ClockState::InStep | ClockState::CatchingUp | ClockState::Waiting | ClockState::HalfSpeed) => {
             cx.out.show(&view, words)

@@ -19,7 +19,7 @@ const KEPT: &str = "enforce";
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Keep the broker of the second run and its agents until Ctrl-C, to look around
+    /// Keep the broker and agents of the second run until Ctrl-C
     #[arg(long)]
     keep: bool,
 }
@@ -73,7 +73,9 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
         progress.set_style(style);
     }
     if !cx.out.is_json() {
-        cx.out.text("Seven scripted agents (no model is asked) talk through a broker of their own, each a process.")?;
+        cx.out.text(
+            "Seven scripted agents (no model is called), each a separate process, talk through a temporary broker.",
+        )?;
     }
     let without = Stage::open(Mode::Observe, &data.join("observe"), false).await?;
     let with = Stage::open(Mode::Enforce, &data.join(KEPT), args.keep).await?;
@@ -119,12 +121,12 @@ fn further(console: &str, data: &Path, out: &Out) -> String {
         "\n{head} A question, a held call and a latched grant wait for you.\n\n\
          In a browser (it signs in once, within 15 minutes):\n\n  {console}\n\nIn another terminal:\n\n  \
          export LASTWORD_DATA={data}\n  \
-         lastword top                  what waits for you, and what goes on\n  \
+         lastword top                  pending decisions and open work, live\n  \
          lastword tree I08-1           the triangle; I01-1, I11-1, … are the others\n  \
-         lastword tail -n 20 -f        what happened last, and what happens\n  \
+         lastword tail -n 20 -f        the last events, then new ones\n  \
          lastword approvals            the held call; then lastword approve or reject\n  \
          lastword escalations          the question; then lastword answer\n  \
-         lastword incidents            what is latched; then lastword resume BUDGET-1\n"
+         lastword incidents            the latched grant; then lastword resume BUDGET-1\n"
     )
 }
 

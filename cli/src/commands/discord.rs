@@ -11,7 +11,7 @@ pub(crate) struct Args {
 
 #[derive(Clone, Copy, Debug, clap::Subcommand)]
 enum Command {
-    /// Look whether tokens, intents, permissions and channels are as the bridge needs them
+    /// Check the tokens, intents, permissions and channels that the bridge needs
     Check,
 }
 
@@ -20,7 +20,7 @@ enum Command {
 #[expect(clippy::unused_async, reason = "the bridge itself, which this stands for, waits")]
 pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
     let _neither = args.command.map(|Command::Check| ());
-    Err(Failure::usage("this lastword was built without the bridge to Discord")
+    Err(Failure::usage("this lastword was built without the Discord bridge")
         .hint("build it with: cargo install --path cli --features discord"))
 }
 
@@ -31,7 +31,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 
     let Some(table) = &cx.settings.discord else {
         return Err(Failure::usage("the configuration has no [discord]")
-            .hint(format!("add it to {CONFIG_FILE}: docs/discord.md")));
+            .hint(format!("add it to {CONFIG_FILE}; see docs/discord.md")));
     };
     let base = cx.settings.file.as_deref().and_then(std::path::Path::parent).unwrap_or(std::path::Path::new(""));
     let settings = crate::discord::settings(table, base, &cx.settings.data, cx.access(Authority::Act)?)?;
@@ -47,7 +47,7 @@ async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<()
     let report = lastword_discord::check(settings).await;
     // Names of people and channels are whatever somebody made them.
     cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;
-    if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge can't work yet").hint("see ✗ above")) }
+    if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge isn't ready").hint("see ✗ above")) }
 }
 
 /// Runs the bridge until it is told to end.

@@ -19,8 +19,7 @@ use crate::session::FILE_OPERATOR;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Read a log of the first edition as what it should have been, and say which records that concerns. No server may
-    /// run on it.
+    /// Repair a first-edition log so that it can be read, and list the records concerned. Needs a stopped server.
     #[arg(long)]
     repair: bool,
 }
@@ -61,8 +60,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&checks, |checks, out| words(checks, out))?;
     match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
         0 => Ok(()),
-        failed => Err(Failure::refused(format!("{failed} of {} checks failed", checks.len()))
-            .hint("each finding above says what to do")),
+        failed => {
+            Err(Failure::refused(format!("{failed} of {} checks failed", checks.len())).hint("see the findings above"))
+        }
     }
 }
 
@@ -97,7 +97,7 @@ impl Repair {
             let reference = escape_line(reference);
             text.push_str(&format!("{message} continues {reference}, which the first edition had just forgotten\n"));
         }
-        text.push_str(&format!("Recorded at {recorded}: from here on the rules of the second edition hold."));
+        text.push_str(&format!("Recorded at {recorded}: the second edition of the rules applies from there on."));
         text
     }
 }
@@ -120,7 +120,7 @@ const fn check(what: &'static str, grade: Grade, finding: String) -> Check {
 
 fn limits(cx: &Context) -> Check {
     match bound::check(&cx.settings.limits) {
-        Ok(()) => check("limits", Grade::Ok, format!("{} messages a grant", cx.settings.limits.bound_messages())),
+        Ok(()) => check("limits", Grade::Ok, format!("{} messages per grant", cx.settings.limits.bound_messages())),
         Err(failure) => check("limits", Grade::Failed, failure.message),
     }
 }
@@ -129,7 +129,7 @@ fn limits(cx: &Context) -> Check {
 fn notify(cx: &Context) -> Option<Check> {
     let names: Vec<&str> = cx.settings.notify.iter().map(notify::Table::name).collect();
     (!names.is_empty()).then(|| match notify::channels(&cx.settings.notify) {
-        Ok(_) => check("notifications", Grade::Ok, format!("{}; `lastword notify test` tries them", names.join(", "))),
+        Ok(_) => check("notifications", Grade::Ok, format!("{}; `lastword notify test` tests them", names.join(", "))),
         Err(failure) => check("notifications", Grade::Failed, failure.message),
     })
 }
@@ -138,7 +138,7 @@ fn directory(dir: &Path) -> Check {
     if dir.is_dir() {
         return mode("data directory", dir, 0o700);
     }
-    check("data directory", Grade::Ok, format!("{} is not there yet; `lastword serve` makes it", dir.display()))
+    check("data directory", Grade::Ok, format!("{} doesn't exist yet; `lastword serve` creates it", dir.display()))
 }
 
 fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
@@ -149,7 +149,7 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
             let mode = found.permissions().mode() & 0o777;
             check(what, Grade::Failed, format!("{shown} can be read by others ({mode:o}): chmod {wanted:o} {shown}"))
         }
-        Err(error) => check(what, Grade::Warning, format!("{shown}: {error}; `lastword serve` makes it")),
+        Err(error) => check(what, Grade::Warning, format!("{shown}: {error}; `lastword serve` creates it")),
     }
 }
 
@@ -157,7 +157,7 @@ fn log(dir: &Path) -> Check {
     match Store::sqlite(dir).open_reader().map(|reader| reader.last()) {
         Ok(Ok(last)) => check("log", Grade::Ok, format!("{} entries; `lastword verify` checks them", last.0)),
         Ok(Err(error)) => check("log", Grade::Failed, error.to_string()),
-        Err(OpenError::Missing { .. }) => check("log", Grade::Ok, "no log yet; `lastword serve` makes it".to_owned()),
+        Err(OpenError::Missing { .. }) => check("log", Grade::Ok, "no log yet; `lastword serve` creates it".to_owned()),
         Err(error) => check("log", Grade::Failed, error.to_string()),
     }
 }
@@ -182,27 +182,29 @@ async fn server(cx: &Context) -> Vec<Check> {
             return vec![check("server", Grade::Ok, format!("{url} is ready")), clock(ready.clock), disk(ready.disk)];
         }
         Err(ClientError::Unreachable { .. }) => {
-            (Grade::Warning, format!("none answers at {url}; `lastword serve` starts one"))
+            (Grade::Warning, format!("no server at {url}; `lastword serve` starts one"))
         }
-        Err(error) => (Grade::Failed, format!("{url} is taken, and not ready: {error}")),
+        Err(error) => (Grade::Failed, format!("{url} answers but isn't ready: {error}")),
     };
     vec![check("server", grade, finding)]
 }
 
 fn clock(clock: ClockView) -> Check {
     match clock.note {
-        None => check("clock", Grade::Ok, "the broker's is the system clock's".to_owned()),
+        None => check("clock", Grade::Ok, "the broker's clock matches the system clock".to_owned()),
         Some(note) => check("clock", Grade::Warning, note),
     }
 }
 
 fn disk(space: DiskSpace) -> Check {
     let (grade, finding) = match space {
-        DiskSpace::Enough => (Grade::Ok, "the data directory has room"),
+        DiskSpace::Enough => (Grade::Ok, "the data directory has enough space"),
         DiskSpace::Low => {
-            (Grade::Failed, "the data directory is low on room, and no new work is taken: make room there")
+            (Grade::Failed, "the data directory is low on space, and new work is refused: free space there")
         }
-        DiskSpace::Full => (Grade::Failed, "the data directory is full, and only controls are taken: make room there"),
+        DiskSpace::Full => {
+            (Grade::Failed, "the data directory is full, and only controls are accepted: free space there")
+        }
     };
     check("disk", grade, finding.to_owned())
 }
@@ -214,16 +216,16 @@ async fn client(program: Program, cx: &Context) -> Check {
     let call = match program.configured() {
         Ok(Some(call)) => call,
         Ok(None) if on_path(command) => {
-            return check(name, Grade::Ok, format!("`{command}` is here and knows nothing of Lastword: {set_up}"));
+            return check(name, Grade::Ok, format!("`{command}` is installed but not set up for Lastword: {set_up}"));
         }
         Ok(None) => return check(name, Grade::Ok, format!("not set up, and no `{command}` on PATH")),
         Err(problem) => return check(name, Grade::Warning, problem),
     };
     let named = |flag: &str| call.iter().position(|word| word == flag).and_then(|at| call.get(at + 1));
     let Some(token) = named("--token-file") else {
-        return check(name, Grade::Ok, "set up, in a way of its own".to_owned());
+        return check(name, Grade::Ok, "set up with custom settings".to_owned());
     };
-    let again = format!("make a new token with `lastword agent token NAME > {token}`");
+    let again = format!("create a new token with `lastword agent token NAME > {token}`");
     let url = named("--url").cloned().unwrap_or_else(|| cx.server_url());
     let client = fs::read_to_string(token).map_err(|error| error.to_string()).and_then(|text| {
         let token = Token::new(text.trim()).map_err(|error| error.to_string())?;
@@ -235,17 +237,17 @@ async fn client(program: Program, cx: &Context) -> Check {
     };
     match me {
         Ok(me) if me.kind == Kind::Human => {
-            check(name, Grade::Failed, format!("{token} is a human's token, which no agent may have: {set_up}"))
+            check(name, Grade::Failed, format!("{token} is a human's token, which an agent must not have: {set_up}"))
         }
         Ok(me) if !on_path(command) => {
-            check(name, Grade::Warning, format!("set up as {}, and there is no `{command}` on PATH", me.name))
+            check(name, Grade::Warning, format!("set up as {}, but `{command}` isn't on PATH", me.name))
         }
         Ok(me) => match mode(name, Path::new(token), 0o600) {
             Check { grade: Grade::Ok, .. } => check(name, Grade::Ok, format!("set up as {}", me.name)),
             open => check(name, Grade::Warning, format!("set up as {}; {}", me.name, open.finding)),
         },
         Err(ClientError::Unreachable { .. }) => {
-            check(name, Grade::Warning, format!("set up, and no server answers at {url}; `lastword serve` starts one"))
+            check(name, Grade::Warning, format!("set up, but no server at {url}; `lastword serve` starts one"))
         }
         Err(error) => check(name, Grade::Failed, format!("{token}: {error}; {again}")),
     }

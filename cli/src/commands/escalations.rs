@@ -9,7 +9,7 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Those that were answered or withdrawn too.
+    /// Include answered and withdrawn escalations.
     #[arg(long)]
     all: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut page = cx.client(Authority::Read)?.escalations().await?;
     page.items.retain(|item| args.all || item.state == EscalationState::Open);
     cx.out.show(&page, |page, out| match page.items.is_empty() {
-        true => "nothing is asked".to_owned(),
+        true => "no open escalations".to_owned(),
         false => page.items.iter().map(|item| render::escalation(item, out)).collect::<Vec<_>>().join("\n"),
     })
 }

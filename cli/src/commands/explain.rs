@@ -14,8 +14,8 @@ const EXPLAINED: [&str; 4] = ["msg-", "refused-", "apr-", "esc-"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A message (`msg-12`), a refusal (`refused-12`), a held call (`apr-1`), a question (`esc-1`); or a code
-    /// (`depth_cap`), a rule (`D2`) or a limit (`depth_max`); all codes without one.
+    /// Id or name: a message (`msg-12`), a refusal (`refused-12`), an approval (`apr-1`), an escalation (`esc-1`), a
+    /// code (`depth_cap`), a rule (`D2`) or a limit (`depth_max`) [default: list all codes].
     what: Option<String>,
 }
 
@@ -32,8 +32,8 @@ fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| wanted([code.word(), code.rule()])).collect();
     let limits: Vec<_> = LIMITS.iter().filter(|row| what.is_some() && wanted([row.name, row.rule])).collect();
     if codes.is_empty() && limits.is_empty() {
-        return Err(Failure::usage(format!("{:?} is no id, code, rule or limit", what.unwrap_or_default())).hint(
-            "`lastword explain` lists the codes, `lastword limits` the limits; an id is one such as msg-12 or refused-12",
+        return Err(Failure::usage(format!("{:?} isn't an id, code, rule or limit", what.unwrap_or_default())).hint(
+            "`lastword explain` lists the codes, `lastword limits` the limits; ids look like msg-12 or refused-12",
         ));
     }
     let codes_json = codes.iter().map(|code| {

@@ -11,20 +11,20 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The turn, as `lastword inbox` showed it: turn-3.
+    /// Turn to end, as `lastword inbox` printed it: turn-3.
     turn: String,
-    /// The answer; from standard input where it is `-` or left out.
+    /// Final answer [default, or with `-`: standard input].
     answer: Option<String>,
-    /// completed, partial, rejected, failed or waiting [default: waiting while requests are in flight, else completed].
+    /// Outcome: completed, partial, rejected, failed or waiting [default: waiting while requests are in flight, else completed].
     #[arg(long, value_parser = status)]
     status: Option<FinishStatus>,
-    /// Why.
+    /// Reason for the outcome.
     #[arg(long)]
     reason: Option<String>,
-    /// A part that is done; may be repeated.
+    /// Part that is done; repeatable.
     #[arg(long, value_name = "PART")]
     completed: Vec<String>,
-    /// A part that failed; may be repeated.
+    /// Part that failed; repeatable.
     #[arg(long, value_name = "PART")]
     failed: Vec<String>,
     /// Structured content of the answer.
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 fn words(finished: &Finished, turn: &str) -> String {
     match (&finished.answer, finished.open) {
         (Some(answer), _) => format!("{turn} ended with {answer}"),
-        (None, true) => format!("{turn} ended; its task goes on"),
+        (None, true) => format!("{turn} ended; its task continues"),
         (None, false) => format!("{turn} ended"),
     }
 }

@@ -13,47 +13,48 @@ use crate::session::confirmed;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The conversation.
+    /// REF of the conversation.
     #[arg(value_name = "REF", required_unless_present = "agent")]
     reference: Option<String>,
-    /// Instead: an agent, which gets more tokens or money for today.
+    /// Name of an agent instead: extends its tokens or cost for today.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["reference", "only", "messages", "turns", "agents", "requests", "time", "rounds"])]
     agent: Option<String>,
-    /// Only to this grant of the conversation, as `tree` names it; else each open one gets it.
+    /// Extend only this grant of the conversation, as `tree` names it [default: every open grant].
     #[arg(long, value_name = "GRANT")]
     only: Option<String>,
     #[command(flatten)]
     more: More,
-    /// Grant it without a terminal, for a script of yours.
-    #[arg(long)]
+    /// Confirm without a terminal, in a script.
+    #[arg(long, help_heading = clap::builder::Resettable::Reset)]
     yes: bool,
 }
 
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Extensions")]
 #[group(required = true, multiple = true)]
 struct More {
-    /// More waking messages.
+    /// Additional waking messages.
     #[arg(long, value_name = "N")]
     messages: Option<u64>,
-    /// More turns.
+    /// Additional turns.
     #[arg(long, value_name = "N")]
     turns: Option<u64>,
-    /// More distinct agents.
+    /// Additional distinct agents.
     #[arg(long, value_name = "N")]
     agents: Option<u64>,
-    /// More requests of the root task.
+    /// Additional requests of the root task.
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
-    /// More tokens.
+    /// Additional tokens.
     #[arg(long, value_name = "N")]
     tokens: Option<u64>,
-    /// More money, in dollars.
+    /// Additional cost, in dollars.
     #[arg(long, value_name = "USD")]
     cost: Option<f64>,
-    /// More time.
+    /// Additional time.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     time: Option<Duration>,
-    /// More rounds of the conversation, two messages each, with the turns and requests that they need.
+    /// Additional rounds of two messages each, with the turns and requests that they need.
     #[arg(long, value_name = "N")]
     rounds: Option<u64>,
 }
@@ -62,20 +63,20 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match (&args.agent, &args.reference) {
         (Some(agent), _) => to_agent(agent, &args, cx).await,
         (None, Some(reference)) => to_conversation(reference, &args, cx).await,
-        (None, None) => Err(Failure::usage("neither a conversation nor an agent is named")),
+        (None, None) => Err(Failure::usage("name a conversation or an agent")),
     }
 }
 
 async fn to_agent(agent: &str, args: &Args, cx: &Context) -> Result<(), Failure> {
     let more = AgentGrant { tokens: args.more.tokens.unwrap_or(0), cost_usd: args.more.cost.unwrap_or(0.0) };
     let client = cx.deciding(args.yes).await?;
-    if !confirmed(&format!("Give {} more for today?", escape_line(agent)), args.yes)? {
+    if !confirmed(&format!("Extend the budget of {} for today?", escape_line(agent)), args.yes)? {
         return Err(Failure::refused("not granted"));
     }
     let view = client.grant_agent(agent, &more).await?;
     cx.out.show(&view, |view, _| match &view.rests_until {
-        None => format!("granted more to {agent} for today"),
-        Some(until) => format!("granted more to {agent} for today; it is not enough, so it rests until {until}"),
+        None => format!("extended the budget of {agent} for today"),
+        Some(until) => format!("extended the budget of {agent} for today; it is still used up until {until}"),
     })
 }
 
@@ -93,7 +94,7 @@ async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(
         rounds: more.rounds.unwrap_or(0),
     };
     let client = cx.deciding(args.yes).await?;
-    if !confirmed(&format!("Give the work of {} more?", escape_line(reference)), args.yes)? {
+    if !confirmed(&format!("Extend the budget of {}?", escape_line(reference)), args.yes)? {
         return Err(Failure::refused("not granted"));
     }
     let answer = client.grant(reference, &extend).await?;
@@ -102,9 +103,9 @@ async fn to_conversation(reference: &str, args: &Args, cx: &Context) -> Result<(
         |incident: &&IncidentView| incident.reference.as_deref() == Some(reference) && incident.scope == "grant";
     let still = incidents.iter().filter(of_it).find(|incident| incident.lifted_at.is_none());
     cx.out.show(&answer, |_, _| match still {
-        None => format!("granted more to {reference}"),
+        None => format!("extended the budget of {reference}"),
         Some(held) => {
-            format!("granted more to {reference}; it is not enough, so {} still holds {}", held.code, held.on)
+            format!("extended the budget of {reference}; it is not enough: {} still holds {}", held.code, held.on)
         }
     })
 }

@@ -11,7 +11,7 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Folder for what is known of sessions [default: lastword/hooks in the state folder of the user].
+    /// Directory for session state [default: lastword/hooks in the user's state directory].
     #[arg(long, value_name = "DIR", env = "LASTWORD_HOOK_STATE")]
     state: Option<PathBuf>,
 }
@@ -28,12 +28,13 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut text = String::new();
     stdin().read_to_string(&mut text)?;
     let occasion: Occasion = serde_json::from_str(&text).map_err(|error| {
-        Failure::usage(format!("standard input is not what a hook is given: {error}"))
+        Failure::usage(format!("standard input isn't a hook event: {error}"))
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
     })?;
-    let folder = args.state.or_else(state_folder).ok_or_else(|| {
-        Failure::usage("there is no folder for what is known of sessions").hint("name one with --state, or set HOME")
-    })?;
+    let folder = args
+        .state
+        .or_else(state_folder)
+        .ok_or_else(|| Failure::usage("no directory for session state").hint("name one with --state, or set HOME"))?;
     let client = cx.client(Authority::Act)?;
     let said = hook(&client, &folder, &occasion).await.map_err(Failure::refused)?;
     match said {

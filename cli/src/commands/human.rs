@@ -18,24 +18,24 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Register a human and print the token, which is shown this once
+    /// Register a human and print the token, once
     Add {
-        /// The name.
+        /// Name of the human.
         name: String,
-        /// owner (everything), operator (stop, pause, resume, grant, ask), approver (answer and approve) or viewer (look).
+        /// owner (everything), operator (stop, pause, resume, grant, ask), approver (answer, approve) or viewer (read only).
         #[arg(long, value_parser = role)]
         role: Role,
     },
     /// List humans and their roles
     List,
-    /// Set what a human may do
+    /// Set a human's role
     Role {
-        /// The name.
+        /// Name of the human.
         name: String,
-        /// owner, operator, approver or viewer.
+        /// New role: owner, operator, approver or viewer.
         #[arg(value_parser = role)]
         role: Role,
-        /// Set it without a terminal, for a script of yours.
+        /// Confirm without a terminal, in a script.
         #[arg(long)]
         yes: bool,
     },

@@ -9,7 +9,7 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Those that were lifted too.
+    /// Include lifted incidents.
     #[arg(long)]
     all: bool,
 }
@@ -18,7 +18,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut page = cx.client(Authority::Read)?.incidents().await?;
     page.items.retain(|item| args.all || item.lifted_at.is_none());
     cx.out.show(&page, |page, out| match page.items.is_empty() {
-        true => "nothing is held".to_owned(),
+        true => "no open incidents".to_owned(),
         false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
     })
 }

@@ -12,16 +12,16 @@ use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Add Lastword to Claude Code, in this folder: .mcp.json, and hooks in .claude/settings.local.json.
+    /// Configure Claude Code in this folder: .mcp.json, and hooks in .claude/settings.local.json.
     #[arg(long)]
     claude: bool,
-    /// Add Lastword to Codex: config.toml in CODEX_HOME or ~/.codex.
+    /// Configure Codex: config.toml in CODEX_HOME or ~/.codex.
     #[arg(long)]
     codex: bool,
-    /// Add Lastword to opencode, in this folder: opencode.json.
+    /// Configure opencode in this folder: opencode.json.
     #[arg(long)]
     opencode: bool,
-    /// Show what would be added, and add nothing.
+    /// Print the changes without writing them.
     #[arg(long)]
     dry_run: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
 fn configuration(cx: &Context) -> Result<(), Failure> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(CONFIG_FILE).map_err(|error| {
         if error.kind() == ErrorKind::AlreadyExists {
-            Failure::refused(format!("{CONFIG_FILE} is there already")).hint("edit it, or move it away first")
+            Failure::refused(format!("{CONFIG_FILE} already exists")).hint("edit it, or move it away first")
         } else {
             Failure::unavailable(format!("{CONFIG_FILE}: {error}"))
         }
@@ -66,9 +66,9 @@ fn template() -> String {
          # token_file = \"me.token\"               # for clients\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
-         # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that nobody has to decide\n\
-         # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # who is told of what waits\n\
-         # schedule = [{{ name = \"nightly\", cron = \"0 2 * * *\", to = \"echo\", body = \"Run the tests.\" }}]   # work that begins by the clock\n\
+         # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that are allowed without a decision\n\
+         # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # notifies humans of pending decisions\n\
+         # schedule = [{{ name = \"nightly\", cron = \"0 2 * * *\", to = \"echo\", body = \"Run the tests.\" }}]   # recurring requests\n\
          \n\
          # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
          [limits]\n\

@@ -83,13 +83,13 @@ impl Call {
     /// This very program, with the server's address and the agent's token file, which has to be named.
     fn of(cx: &Context) -> Result<Self, Failure> {
         let TokenSource::File(token) = &cx.settings.token else {
-            return Err(Failure::usage("no token file is named").hint(
-                "make one with `lastword agent add NAME > NAME.token`, and name it: lastword --token-file NAME.token init …",
+            return Err(Failure::usage("no token file given").hint(
+                "create one with `lastword agent add NAME > NAME.token`, then run lastword --token-file NAME.token init …",
             ));
         };
         let token = fs::canonicalize(token).map_err(|error| {
             Failure::usage(format!("{}: {error}", token.display()))
-                .hint("`lastword agent add NAME > NAME.token` makes one")
+                .hint("`lastword agent add NAME > NAME.token` creates one")
         })?;
         let program = std::env::current_exe()?;
         let text = |path: &Path| path.to_str().map(str::to_owned).ok_or_else(|| Failure::usage("a path is not UTF-8"));
@@ -129,7 +129,7 @@ pub(super) fn set_up(program: Program, dry: bool, cx: &Context) -> Result<Vec<Ch
 fn codex_file() -> Result<PathBuf, Failure> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let home = set("CODEX_HOME").or_else(|| Some(set("HOME")?.join(".codex")));
-    let home = home.ok_or_else(|| Failure::usage("Codex's folder is not known").hint("set CODEX_HOME or HOME"))?;
+    let home = home.ok_or_else(|| Failure::usage("Codex's directory is unknown").hint("set CODEX_HOME or HOME"))?;
     Ok(home.join("config.toml"))
 }
 
@@ -141,7 +141,7 @@ fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, Stri
         Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
         Err(error) => return Err(failed(&error)),
     };
-    let new = change(&old).map_err(|problem| failed(&problem).hint("mend the file, or add Lastword to it by hand"))?;
+    let new = change(&old).map_err(|problem| failed(&problem).hint("fix the file, or add Lastword to it by hand"))?;
     let name = file.display().to_string();
     let diff = TextDiff::from_lines(&old, &new).unified_diff().context_radius(2).header(&name, &name).to_string();
     if old != new && !dry {
@@ -157,14 +157,14 @@ fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, Stri
 fn json(text: &str, change: impl FnOnce(&CstObject) -> Result<(), String>) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{\n}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
-    let object = root.value().and_then(|value| value.as_object()).ok_or("it is no JSON object")?;
+    let object = root.value().and_then(|value| value.as_object()).ok_or("expected a JSON object")?;
     change(&object)?;
     Ok(root.to_string())
 }
 
 /// The object called `name`, made where it isn't there.
 fn object(parent: &CstObject, name: &str) -> Result<CstObject, String> {
-    parent.object_value_or_create(name).ok_or_else(|| format!("{name:?} is there and no object"))
+    parent.object_value_or_create(name).ok_or_else(|| format!("{name:?} exists and isn't an object"))
 }
 
 fn members<const N: usize>(members: [(&str, CstInputValue); N]) -> CstInputValue {
@@ -183,7 +183,7 @@ fn claude_server(root: &CstObject, call: &Call) -> Result<(), String> {
 fn claude_hooks(root: &CstObject, call: &Call) -> Result<(), String> {
     let hooks = object(root, "hooks")?;
     for event in ["SessionStart", "UserPromptSubmit", "Stop"] {
-        let entries = hooks.array_value_or_create(event).ok_or_else(|| format!("{event:?} is there and no list"))?;
+        let entries = hooks.array_value_or_create(event).ok_or_else(|| format!("{event:?} exists and isn't a list"))?;
         let command = call.shell("hook");
         // Whoever has set it up with other arguments meant them.
         let ours = entries.elements().iter().any(|entry| {

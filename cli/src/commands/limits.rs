@@ -10,7 +10,7 @@ use crate::session::{Authority, running};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Show the configuration's numbers, even where a server is running.
+    /// Show the configuration's values even if a server is running.
     #[arg(long)]
     offline: bool,
     #[command(subcommand)]
@@ -19,9 +19,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Show what differs from the defaults, where it was set, and what a restart of the server would change
+    /// Show what differs from the defaults, and what a restart would change
     Diff {
-        /// Look at the configuration only, even where a server is running.
+        /// Read only the configuration, even if a server is running.
         #[arg(long)]
         offline: bool,
     },

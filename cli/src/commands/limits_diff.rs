@@ -155,13 +155,13 @@ fn words(diff: &Diff, out: &Out) -> String {
     let verdict = match (&diff.server, diff.restart_changes) {
         (None, _) => return text,
         (Some(_), false) => out.tone(Tone::Good, "a restart changes nothing"),
-        (Some(_), true) => out.tone(Tone::Warn, "a restart puts the configuration into force"),
+        (Some(_), true) => out.tone(Tone::Warn, "a restart applies the configuration"),
     };
     let bound = &diff.bound_messages;
     text.push_str(&format!("\n{verdict}"));
     if bound.restart_changes() {
         let now = bound.server.as_deref().unwrap_or_default();
-        text.push_str(&format!("; a grant can then cause {} waking messages, and now {now}", bound.config));
+        text.push_str(&format!("; a grant can then cause {} waking messages instead of {now}", bound.config));
     }
     text
 }

@@ -18,7 +18,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     Client::new(&url, Some(Token::new(&token)?))?.limits().await?;
     let remote = Remote::new(&url, Secret::new(token.trim().to_owned()));
     serve_stdio(remote).await.map_err(|error| {
-        Failure::unavailable(format!("the MCP client ended the conversation: {error}"))
-            .hint("this command is started by an MCP client, and speaks with it on standard input and output")
+        Failure::unavailable(format!("the MCP client closed the connection: {error}"))
+            .hint("an MCP client starts this command and talks to it on standard input and output")
     })
 }

@@ -15,9 +15,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Send a test notification through the channels of lastword.toml, and say what happened
+    /// Send a test notification through the channels of lastword.toml
     Test {
-        /// Only this channel.
+        /// Test only this channel.
         name: Option<String>,
     },
 }
@@ -37,8 +37,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if tables.is_empty() {
         let file = config::CONFIG_FILE;
         return Err(match name {
-            Some(name) => Failure::usage(format!("no [[notify]] is named {name:?}")).hint(format!("look into {file}")),
-            None => Failure::usage("the configuration has no channels for notifications")
+            Some(name) => {
+                Failure::usage(format!("no [[notify]] is named {name:?}")).hint(format!("see [[notify]] in {file}"))
+            }
+            None => Failure::usage("the configuration has no notification channels")
                 .hint(format!("add [[notify]] with name and command to {file}")),
         });
     }
@@ -53,7 +55,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&tried, |tried, out| words(tried, out))?;
     match tried.iter().filter(|tried| !tried.sent).count() {
         0 => Ok(()),
-        failed => Err(Failure::refused(format!("{failed} of {} channels did not take it", tried.len()))),
+        failed => Err(Failure::refused(format!("{failed} of {} channels failed", tried.len()))),
     }
 }
 

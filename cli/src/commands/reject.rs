@@ -9,18 +9,18 @@ use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The approval: apr-1.
+    /// Approval to decide: apr-1.
     id: String,
-    /// Why, in words for the agent.
+    /// Reason for the agent.
     #[arg(long)]
     comment: Option<String>,
-    /// Neither yes nor no: not this call, and here is what to do; the agent may ask anew.
-    #[arg(long, value_name = "WORDS", conflicts_with_all = ["comment", "ignore"])]
+    /// Reject this call with instructions for the agent, which may ask again.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["comment", "ignore"])]
     respond: Option<String>,
-    /// Don't look into it.
+    /// Reject without a decision on the merits.
     #[arg(long)]
     ignore: bool,
-    /// Decide without a terminal, for a script of yours.
+    /// Confirm without a terminal, in a script.
     #[arg(long)]
     yes: bool,
 }

@@ -11,13 +11,13 @@ use crate::replay::{Depth, Report, play, read};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Files of recorded conversations, one JSON object a line (docs/replay.md)
+    /// Files of recorded conversations, one JSON object per line (docs/replay.md)
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// What one conversation is, in which depth is counted
+    /// What counts as one conversation when depth is counted
     #[arg(long, value_enum, default_value = "delegate")]
     depth: Depth,
-    /// Virtual time between two messages, in ms
+    /// Virtual time between two messages, in milliseconds
     #[arg(long, default_value_t = 20_000)]
     pace_ms: u64,
     /// List each conversation that was cut

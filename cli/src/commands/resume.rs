@@ -11,14 +11,14 @@ use crate::session::confirmed;
 pub(crate) struct Args {
     #[command(flatten)]
     target: target::Args,
-    /// Resume without a terminal, for a script of yours.
+    /// Confirm without a terminal, in a script.
     #[arg(long)]
     yes: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(args.yes).await?;
-    if !confirmed("Let it go on, with all that was held?", args.yes)? {
+    if !confirmed("Resume it and everything held in it?", args.yes)? {
         return Err(Failure::refused("not resumed"));
     }
     apply(&client, &args.target, cx, "resumed", async |client: &Client, target: Target<'_>| client.resume(target).await)

@@ -17,50 +17,50 @@ use crate::team::{Member, driver, input, report};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// command: text in, text out; acp: a process that speaks the Agent Client Protocol.
+    /// How to talk to the agent: command (text in, text out) or acp (Agent Client Protocol).
     #[arg(long, default_value = "command", value_parser = driver)]
     driver: Driver,
-    /// The agent; with a human's token. Registered if it is missing, else its token is renewed.
-    #[arg(long = "as", value_name = "NAME")]
+    /// Name of the agent, with a human's token: registers it, or renews its token if it exists.
+    #[arg(long = "as", value_name = "NAME", help_heading = "Registration")]
     name: Option<String>,
-    /// An action that it serves, with --as; may be repeated.
-    #[arg(long = "action", value_name = "ACTION", requires = "name")]
+    /// Action that it serves, with --as; repeatable.
+    #[arg(long = "action", value_name = "ACTION", requires = "name", help_heading = "Registration")]
     actions: Vec<String>,
-    /// A group that it belongs to, with --as; may be repeated.
-    #[arg(long = "group", value_name = "GROUP", requires = "name")]
+    /// Group that it belongs to, with --as; repeatable.
+    #[arg(long = "group", value_name = "GROUP", requires = "name", help_heading = "Registration")]
     groups: Vec<String>,
-    /// What a command gets on standard input: message, as it was written, or prompt, worded for a model.
+    /// Standard input of a command: message (as written) or prompt (worded for a model).
     #[arg(long, default_value = "message", value_parser = input)]
     input: Input,
-    /// Open turns at once.
+    /// Deliveries to serve at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: u64,
-    /// Longest run of one delivery.
-    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    /// Longest time that one run may take.
+    #[arg(long, value_name = "DURATION", default_value = "1h", value_parser = duration, help_heading = "Time limits")]
     deadline: Duration,
     /// Time that a run gets to end before it is killed.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Time limits")]
     grace: Duration,
-    /// Least time between two notes of progress of one turn.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    /// Minimum time between two progress notes of one turn.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration, help_heading = "Time limits")]
     progress: Duration,
-    /// A tool of an ACP agent that needs no approval, by the agent's own name for it, such as `mcp__lastword__*`; may
-    /// be repeated.
-    #[arg(long, value_name = "TOOL")]
+    /// Tool of an ACP agent that needs no approval, by the agent's own name for it, such as `mcp__lastword__*`;
+    /// repeatable.
+    #[arg(long, value_name = "TOOL", help_heading = "ACP agents")]
     allow: Vec<String>,
-    /// End when an ACP agent's process ends, instead of starting it again.
-    #[arg(long)]
+    /// End when an ACP agent's process ends, instead of restarting it.
+    #[arg(long, help_heading = "ACP agents")]
     no_restart: bool,
-    /// Least pause before it is started again; doubled with each failure.
-    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration)]
+    /// Minimum pause before a restart; doubles with each failure.
+    #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = duration, help_heading = "ACP agents")]
     backoff: Duration,
     /// Working directory of the agent.
     #[arg(long, value_name = "DIR", default_value = ".")]
     cwd: PathBuf,
-    /// A variable for the agent; may be repeated. LASTWORD_* of the surroundings never reach it.
+    /// Variable for the agent's environment; repeatable. The runner's own LASTWORD_* never reach the agent.
     #[arg(long = "env", value_name = "NAME=VALUE", value_parser = variable)]
     env: Vec<(String, String)>,
-    /// The agent's command; arguments may hold {message}, {prompt}, {ref}, {from} and {request_id}.
+    /// Command of the agent; its arguments may contain {message}, {prompt}, {ref}, {from} and {request_id}.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -72,8 +72,9 @@ fn variable(text: &str) -> Result<(String, String), String> {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if args.name.is_none() && cx.settings.token == TokenSource::Implicit {
-        return Err(Failure::usage("no agent is named")
-            .hint("name the agent's token with --token-file FILE, or with a human's token the agent: --as NAME"));
+        return Err(Failure::usage("no agent is named").hint(
+            "pass the agent's token with --token-file FILE or, with a human's token, the agent's name with --as NAME",
+        ));
     }
     let named = args.name.clone();
     let member = member(args)?;

@@ -8,53 +8,49 @@ use crate::out::{escape_line, table};
 use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
-#[command(
-    after_help = "Examples:\n  lastword schedule add nightly --cron '0 2 * * *' --zone Europe/Berlin --to tester \
-                        'Run the whole test suite.'\n  lastword schedule run nightly"
-)]
 pub(crate) struct Args {
     #[command(subcommand)]
     verb: Verb,
-    /// Change it without a terminal, for a script of yours.
+    /// Confirm without a terminal, in a script.
     #[arg(long, global = true)]
     yes: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Set a schedule, or replace the one with this name
+    /// Add a schedule, or replace the one with this name
     Add(Add),
-    /// List schedules, and when each ticks next
+    /// List schedules and their next ticks
     List,
-    /// Take a schedule away; what its last tick began goes on
+    /// Remove a schedule; work that its last tick started continues
     Remove {
-        /// Which.
+        /// Name of the schedule.
         name: String,
     },
-    /// Let a schedule run now, as your own request
+    /// Run a schedule now, as your own request
     Run {
-        /// Which.
+        /// Name of the schedule.
         name: String,
     },
 }
 
 #[derive(Debug, clap::Args)]
 struct Add {
-    /// Its name.
+    /// Name of the schedule.
     name: String,
-    /// When it ticks: minute, hour, day of the month, month, day of the week.
+    /// Cron expression: minute, hour, day of the month, month, day of the week.
     #[arg(long, value_name = "EXPRESSION")]
     cron: String,
-    /// The time zone of the expression, such as Europe/Berlin.
+    /// Time zone of the expression, such as Europe/Berlin.
     #[arg(long, value_name = "ZONE", default_value = "UTC")]
     zone: String,
-    /// The agent that is asked, or `#action`.
+    /// Recipient of each request: an agent, or `#action`.
     #[arg(long, value_name = "AGENT")]
     to: String,
-    /// The REF of each tick, such as `NIGHTLY-{date}`; by default NAME, a dash and the tick's number.
+    /// REF of each tick, such as `NIGHTLY-{date}` [default: NAME, a dash and the tick's number].
     #[arg(long = "ref", value_name = "TEMPLATE")]
     reference: Option<String>,
-    /// What is asked.
+    /// Text of each request.
     text: String,
 }
 
@@ -75,17 +71,17 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Verb::List => {
             let page = cx.client(Authority::Read)?.schedules().await?;
             cx.out.show(&page, |page, out| match page.items.is_empty() {
-                true => "there is no schedule".to_owned(),
+                true => "no schedules".to_owned(),
                 false => table(&HEAD, &page.items.iter().map(row).collect::<Vec<_>>(), out),
             })
         }
         Verb::Remove { name } => {
             cx.deciding(args.yes).await?.remove_schedule(&name).await?;
-            cx.out.show(&(), |(), _| format!("{} is removed", escape_line(&name)))
+            cx.out.show(&(), |(), _| format!("removed {}", escape_line(&name)))
         }
         Verb::Run { name } => {
             let ran = cx.deciding(args.yes).await?.run_schedule(&name).await?;
-            cx.out.show(&ran, |ran, _| format!("{} was asked; tick {}", escape_line(&ran.to), ran.ticks))
+            cx.out.show(&ran, |ran, _| format!("sent to {}; tick {}", escape_line(&ran.to), ran.ticks))
         }
     }
 }
@@ -94,8 +90,8 @@ const HEAD: [&str; 7] = ["name", "cron", "zone", "to", "next", "ticks", "state"]
 
 fn row(schedule: &ScheduleView) -> Vec<String> {
     let state = match (&schedule.skipped_at, &schedule.skipped) {
-        (Some(at), Some(code)) => format!("no grant at {at}: {code}"),
-        (Some(at), None) => format!("no grant at {at}: the last one is open"),
+        (Some(at), Some(code)) => format!("skipped at {at}: {code}"),
+        (Some(at), None) => format!("skipped at {at}: the previous grant is open"),
         (None, _) if schedule.open => "open".to_owned(),
         (None, _) => "idle".to_owned(),
     };

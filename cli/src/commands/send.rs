@@ -16,46 +16,46 @@ use crate::render;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A name, `@group`, `#action`, `all` or `user`; several with commas between.
+    /// Recipient: a name, `@group`, `#action`, `all` or `user`; comma-separated for several.
     #[arg(required_unless_present = "text")]
     to: Option<String>,
-    /// The message; from standard input where it is `-` or left out.
+    /// Text of the message [default, or with `-`: standard input].
     body: Option<String>,
-    /// Read the text form, `[FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] …`, from standard input.
+    /// Read the text form from standard input: `[FROM:…][TO:…][TYPE:…][REF:…][DEPTH:…] …`.
     #[arg(long, conflicts_with_all = ["to", "body"])]
     text: bool,
-    /// request, response, status, alert, info or broadcast.
+    /// Type: request, response, status, alert, info or broadcast.
     #[arg(long = "type", value_name = "TYPE", default_value = "request", value_parser = kind)]
     kind: MessageType,
-    /// The work item; may be left out inside a turn.
-    #[arg(long = "ref", value_name = "REF")]
+    /// REF of the work item; optional inside a turn.
+    #[arg(long = "ref", value_name = "REF", help_heading = "Message")]
     reference: Option<String>,
-    /// Id of the request: makes a retry return the first answer, or says which one is answered.
-    #[arg(long, value_name = "ID")]
+    /// Id of the request: the idempotency key of a retry, or the request being answered.
+    #[arg(long, value_name = "ID", help_heading = "Delivery")]
     request_id: Option<String>,
-    /// The action asked for.
-    #[arg(long)]
+    /// Action that the recipient must serve.
+    #[arg(long, help_heading = "Message")]
     action: Option<String>,
-    /// Structured content.
-    #[arg(long, value_name = "JSON", value_parser = json)]
+    /// Structured content beside the text.
+    #[arg(long, value_name = "JSON", value_parser = json, help_heading = "Message")]
     payload: Option<Value>,
-    /// urgent, high, normal or low.
-    #[arg(long, value_parser = priority)]
+    /// Priority: urgent, high, normal or low.
+    #[arg(long, value_parser = priority, help_heading = "Message")]
     priority: Option<Priority>,
-    /// Time to acknowledge.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Time that the recipient has to acknowledge the request.
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Delivery")]
     timeout: Option<Duration>,
-    /// Time for the whole request.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Time until the whole request expires.
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Delivery")]
     deadline: Option<Duration>,
-    /// The message that this one replies to.
-    #[arg(long, value_name = "MESSAGE")]
+    /// Message that this one answers.
+    #[arg(long, value_name = "MESSAGE", help_heading = "Message")]
     in_reply_to: Option<String>,
-    /// Wait for the answer, at most so long.
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    /// Wait for the answer up to this long.
+    #[arg(long, value_name = "DURATION", value_parser = duration, help_heading = "Delivery")]
     wait: Option<Duration>,
-    /// Token of the turn in which it is sent.
-    #[arg(long, value_name = "TOKEN", env = "LASTWORD_TURN", hide_env_values = true)]
+    /// Token of the turn that sends the message.
+    #[arg(long, value_name = "TOKEN", env = "LASTWORD_TURN", hide_env_values = true, help_heading = "Delivery")]
     turn_token: Option<String>,
 }
 
@@ -95,11 +95,11 @@ fn other(value: &Value) -> String {
     if let Ok(question) = EscalationView::deserialize(value) {
         let id = &question.id;
         let lifts = render::lifts(&question).iter().fold(String::new(), |text, line| format!("{text}\n  {line}"));
-        return format!("{id} is with a human, who answers it with `lastword answer {id}`{lifts}");
+        return format!("{id} waits for a human: `lastword answer {id}`{lifts}");
     }
     match Finished::deserialize(value) {
         Ok(Finished { answer: Some(answer), .. }) => format!("the task ended with {answer}"),
-        Ok(Finished { answer: None, open: true, .. }) => "the task goes on".to_owned(),
+        Ok(Finished { answer: None, open: true, .. }) => "the task continues".to_owned(),
         Ok(Finished { answer: None, open: false, .. }) => "noted".to_owned(),
         Err(_) => crate::out::escape(&value.to_string()),
     }
@@ -132,10 +132,10 @@ fn priority(text: &str) -> Result<Priority, String> {
 }
 
 pub(super) fn json(text: &str) -> Result<Value, String> {
-    serde_json::from_str(text).map_err(|error| format!("it is no JSON: {error}"))
+    serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
 /// "it is none of …".
 pub(super) fn one_of<T: ToString>(words: &[T]) -> String {
-    format!("it is none of {}", words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+    format!("expected one of {}", words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }

@@ -23,22 +23,22 @@ use crate::team::{Member, Team};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Address to listen at; port 0 picks a free one [default: 127.0.0.1:7171].
+    /// Address to listen on; port 0 picks a free port [default: 127.0.0.1:7171].
     #[arg(long, value_name = "ADDRESS", env = "LASTWORD_LISTEN", hide_env_values = true)]
     listen: Option<String>,
-    /// A host name under which clients call it, besides addresses and localhost; may be repeated.
+    /// Host name that clients may use besides IP addresses and localhost; repeatable.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
-    /// Listen beyond this machine without TLS: tokens and messages can be read on the way.
+    /// Listen beyond this machine without TLS: tokens and messages can be read in transit.
     #[arg(long)]
     insecure_http: bool,
-    /// Replace the operator's token by a new one, where it was lost or seen.
+    /// Replace the operator's token, after it was lost or exposed.
     #[arg(long)]
     renew_operator_token: bool,
     /// Serve what the MCP conformance suite calls to callers without a token; for testing this program.
     #[arg(long, hide = true)]
     conformance_fixtures: bool,
-    /// Run the agents of the configuration, too: each [[agent]] of lastword.toml.
+    /// Also run each [[agent]] of lastword.toml.
     #[arg(long)]
     with_agents: bool,
 }
@@ -46,8 +46,8 @@ pub(crate) struct Args {
 pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     bound::check(&cx.settings.limits)?;
     if args.with_agents && cx.settings.team.is_empty() {
-        return Err(Failure::usage("the configuration has no agents to run")
-            .hint("add [[agent]] with name and command to lastword.toml, or leave --with-agents out"));
+        return Err(Failure::usage("the configuration has no [[agent]]")
+            .hint("add [[agent]] with name and command to lastword.toml, or omit --with-agents"));
     }
     let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
     let config = config(args, cx)?;
@@ -58,12 +58,12 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 
 fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
     let text = args.listen.as_deref().unwrap_or(&cx.settings.listen);
-    let listen: SocketAddr = text
-        .parse()
-        .map_err(|_| Failure::usage(format!("{text:?} is no address and port")).hint("for example 127.0.0.1:7171"))?;
+    let listen: SocketAddr = text.parse().map_err(|_| {
+        Failure::usage(format!("{text:?} isn't an address and port")).hint("for example 127.0.0.1:7171")
+    })?;
     if !listen.ip().is_loopback() && !args.insecure_http {
-        return Err(Failure::usage(format!("{listen} can be reached from other machines, and there is no TLS"))
-            .hint("put a TLS proxy before 127.0.0.1, or accept the risk with --insecure-http"));
+        return Err(Failure::usage(format!("{listen} is reachable from other machines, and has no TLS"))
+            .hint("put a TLS proxy in front of 127.0.0.1, or accept the risk with --insecure-http"));
     }
     let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
     Ok(Config {
@@ -137,9 +137,9 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
 fn stopped(failed: &BrokerFailure) -> Failure {
     let message = format!("the server stopped: {}", failed.reason);
     if failed.bug {
-        Failure::bug(message).hint("this is a bug in lastword; what was acknowledged is in the log")
+        Failure::bug(message).hint("this is a bug in lastword; every acknowledged message is in the log")
     } else {
-        Failure::unavailable(message).hint("what was acknowledged is in the log; start it again once that is mended")
+        Failure::unavailable(message).hint("every acknowledged message is in the log; fix the cause, then restart")
     }
 }
 
@@ -172,7 +172,7 @@ impl Note {
         let note = format!("{}\n", json!({ "url": url, "pid": std::process::id() }));
         server.keep_file(&path, note.as_bytes()).map_err(|error| {
             Failure::unavailable(format!("{}: {error}", path.display()))
-                .hint("look at the disk and the room on it, then start the server again")
+                .hint("check the disk and its free space, then restart the server")
         })?;
         Ok(Self(path))
     }
@@ -191,15 +191,13 @@ impl From<StartError> for Failure {
         match error {
             StartError::Open(error) => error.into(),
             StartError::Listen { .. } => Self::unavailable(message)
-                .hint("is a server running there already? --listen 127.0.0.1:0 picks a free port"),
+                .hint("another server may use the port; --listen 127.0.0.1:0 picks a free one"),
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
-            StartError::Schedule { .. } => {
-                Self::usage(message).hint("`lastword schedule add --help` says what each member means")
-            }
+            StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
             StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
-                Self::unavailable(message).hint("`lastword doctor` looks at the data directory")
+                Self::unavailable(message).hint("`lastword doctor` checks the data directory")
             }
         }
     }

@@ -21,18 +21,18 @@ const LINES: usize = 10;
 const LOOK_BACK: u64 = 512;
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Without -n it begins now and goes on, as with -n 0 -f.")]
+#[command(after_help = "Without -n and -f, `tail` starts now and follows, as with -n 0 -f.")]
 pub(crate) struct Args {
-    /// Show the last events and go on with what happens.
+    /// Show the last events, then follow.
     #[arg(short, long)]
     follow: bool,
     /// Show the last N events that pass the filters [default with -f: 10].
     #[arg(short = 'n', long, value_name = "N", conflicts_with = "after")]
     lines: Option<usize>,
-    /// Start behind this position instead.
+    /// Start after this log position instead.
     #[arg(long, value_name = "SEQ")]
     after: Option<u64>,
-    /// End when the server ends the stream, instead of opening it again.
+    /// End when the server ends the stream, instead of reconnecting.
     #[arg(long)]
     once: bool,
     #[command(flatten)]
@@ -41,30 +41,31 @@ pub(crate) struct Args {
 
 /// Which events; a member that is absent admits all.
 #[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Filters")]
 struct Filter {
     /// Only this conversation and its children.
     #[arg(long = "ref", value_name = "REF")]
     reference: Option<String>,
-    /// Only what this agent or human does.
+    /// Only events caused by this agent or human.
     #[arg(long, value_name = "NAME")]
     from: Option<String>,
-    /// Only what is addressed to it.
+    /// Only messages to this recipient.
     #[arg(long, value_name = "NAME")]
     to: Option<String>,
-    /// Only messages of this type, refused ones too: request, response, status, alert, info or broadcast.
+    /// Only messages of this type, including refused ones: request, response, status, alert, info or broadcast.
     #[arg(long = "type", value_name = "TYPE", value_parser = kind)]
     kind: Option<MessageType>,
     /// Only messages at this depth.
     #[arg(long, value_name = "N")]
     depth: Option<u8>,
-    /// Only messages that were admitted.
+    /// Only admitted messages.
     #[arg(long)]
     messages: bool,
 }
 
 fn kind(text: &str) -> Result<MessageType, String> {
     let words = || MessageType::ALL.iter().map(|kind| kind.word()).collect::<Vec<_>>().join(", ");
-    MessageType::from_word(text).ok_or_else(|| format!("{text:?} is none of {}", words()))
+    MessageType::from_word(text).ok_or_else(|| format!("{text:?} isn't one of {}", words()))
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {

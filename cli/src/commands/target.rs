@@ -10,13 +10,13 @@ use crate::session::Authority;
 #[derive(Debug, clap::Args)]
 #[group(id = "target", required = true, multiple = false)]
 pub(crate) struct Args {
-    /// A conversation.
+    /// REF of a conversation.
     #[arg(value_name = "REF")]
     reference: Option<String>,
-    /// An agent.
+    /// Name of an agent instead.
     #[arg(long, value_name = "NAME")]
     agent: Option<String>,
-    /// Everything.
+    /// The whole workspace instead.
     #[arg(long)]
     workspace: bool,
 }

@@ -21,7 +21,7 @@ const CLOCK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Keys: Tab or 1-3 tabs, j/k or arrows move, Enter opens, a approve, r reject, e answer, \
-    p pause, u resume, s stop, / filter, ? help, q quit. It decides in your name, as `approve` and the others do.")]
+    p pause, u resume, s stop, / filter, ? help, q quit. Decisions are made in your name, as with `approve`.")]
 pub(crate) struct Args {}
 
 pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
@@ -32,7 +32,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     }
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Failure::usage("top needs a terminal, for its input and its output")
-            .hint("`lastword tail`, `lastword approvals` and `lastword escalations` do without"));
+            .hint("`lastword tail`, `lastword approvals` and `lastword escalations` work without one"));
     }
     // What is wrong with token or address is told before the screen is taken.
     let client = cx.client(Authority::Read)?;

@@ -7,7 +7,7 @@ use crate::tree;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// The work item.
+    /// REF of the conversation.
     #[arg(value_name = "REF")]
     reference: String,
 }

@@ -13,7 +13,7 @@ use crate::out::Out;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// A position and its hash that an earlier run printed: the log must still have them.
+    /// Position and hash that an earlier run printed; the log must still contain them.
     #[arg(long, value_name = "SEQ:HASH", value_parser = anchor)]
     expect: Option<Anchor>,
 }
@@ -64,7 +64,7 @@ pub(super) fn bar(out: &Out) -> ProgressBar {
 }
 
 fn anchor(text: &str) -> Result<Anchor, String> {
-    let wrong = || "it is no SEQ:HASH as `lastword verify` prints it".to_owned();
+    let wrong = || "expected SEQ:HASH, as `lastword verify` prints it".to_owned();
     let (seq, hash) = text.split_once(':').ok_or_else(wrong)?;
     if hash.len() != 64 || !hash.is_ascii() {
         return Err(wrong());

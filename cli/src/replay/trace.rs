@@ -38,7 +38,7 @@ fn unknown() -> String {
 /// Reads a file line by line; `each` gets every conversation and the bytes read so far.
 pub(crate) fn read(path: &Path, mut each: impl FnMut(Trace, u64) -> Result<(), Failure>) -> Result<(), Failure> {
     let file = std::fs::File::open(path).map_err(|error| {
-        Failure::usage(format!("{}: {error}", path.display())).hint("name files of one JSON object a line")
+        Failure::usage(format!("{}: {error}", path.display())).hint("pass files with one JSON object per line")
     })?;
     let mut lines = BufReader::new(file);
     let (mut line, mut number, mut bytes) = (String::new(), 0, 0);

@@ -11,7 +11,7 @@ use crate::{render, tree};
 /// The lines of the selected row; all foreign text in them is escaped.
 pub(super) fn lines(model: &Model) -> Vec<StyledLine> {
     match model.current() {
-        None => vec![faint("nothing is selected")],
+        None => vec![faint("no row selected")],
         Some(Item::Approval(view)) => approval(view, model.now_ms),
         Some(Item::Escalation(view)) => escalation(view, model.now_ms),
         Some(Item::Incident(view)) => incident(view, model.now_ms),
@@ -41,7 +41,7 @@ fn block(lines: &mut Vec<StyledLine>, text: &str) {
 fn approval(view: &ApprovalView, now_ms: u64) -> Vec<StyledLine> {
     let (left, tone) = Item::Approval(view).cells(now_ms).swap_remove(4);
     let mut lines = vec![vec![
-        (Tone::Strong, format!("{} would call {}", escape_line(&view.agent), escape_line(&view.tool))),
+        (Tone::Strong, format!("{} asks to call {}", escape_line(&view.agent), escape_line(&view.tool))),
         (tone, format!("  {left}, then it is denied")),
     ]];
     let parts = arguments(&view.arguments);
@@ -63,7 +63,7 @@ fn approval(view: &ApprovalView, now_ms: u64) -> Vec<StyledLine> {
     }
     others.into_iter().for_each(|part| show(&mut lines, part));
     lines.push(StyledLine::new());
-    lines.push(faint("a allows this very call, once · r refuses it, with a reason"));
+    lines.push(faint("a approves exactly this call, once · r rejects it with a reason"));
     lines
 }
 
@@ -92,17 +92,17 @@ fn escalation(view: &EscalationView, now_ms: u64) -> Vec<StyledLine> {
     }
     lines.push(StyledLine::new());
     if !view.lifts.is_empty() {
-        lines.push(faint("L gives it and lets the task go on; words extend nothing"));
+        lines.push(faint("L chooses it and resumes the task; a text answer extends nothing"));
     }
-    lines.push(faint("e answers it; the answer goes back to exactly the task that asked"));
+    lines.push(faint("e answers it; the answer is routed to exactly the task that asked"));
     lines
 }
 
 fn incident(view: &IncidentView, now_ms: u64) -> Vec<StyledLine> {
     let parked = if view.parked.is_empty() { "nothing".to_owned() } else { view.parked.join(" ") };
     let next = match view.reference {
-        Some(_) => "u lifts it and lets the work go on · s stops the conversation",
-        None => "a room goes on when a human posts in it",
+        Some(_) => "u lifts it and resumes the work · s stops the conversation",
+        None => "a room is released when a human posts in it",
     };
     vec![
         vec![

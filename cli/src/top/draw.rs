@@ -179,15 +179,17 @@ fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> 
 fn nothing(model: &Model) -> StyledLine {
     let words = match (&model.link, model.tab) {
         (ServerConnection::Connecting, _) => "connecting …".to_owned(),
-        _ if !model.filter.is_empty() => format!("no row has {:?}; Esc shows all", escape_line(&model.filter)),
+        _ if !model.filter.is_empty() => {
+            format!("no row matches {:?}; Esc clears the filter", escape_line(&model.filter))
+        }
         (ServerConnection::Live | ServerConnection::Lost(_), Tab::Inbox) => {
-            "nothing waits for a human: no held call, no question, nothing latched".to_owned()
+            "no pending decisions: no held call, no question, no latch".to_owned()
         }
         (ServerConnection::Live | ServerConnection::Lost(_), Tab::Conversations) => {
-            "no conversation yet: `lastword ask` starts one".to_owned()
+            "no conversations yet: `lastword ask` starts one".to_owned()
         }
         (ServerConnection::Live | ServerConnection::Lost(_), Tab::Agents) => {
-            "nobody is registered: `lastword agent add NAME`".to_owned()
+            "no agent is registered: `lastword agent add NAME`".to_owned()
         }
     };
     vec![(Tone::Faint, words)]
@@ -239,7 +241,7 @@ fn footing(model: &Model, seen: Seen) -> Text<'static> {
         (_, None, ServerConnection::Lost(reason)) => {
             vec![(Tone::Bad, format!("reconnecting: {}", escape_line(reason)))]
         }
-        (Mode::Help, ..) => vec![(Tone::Faint, "any key leaves the help".to_owned())],
+        (Mode::Help, ..) => vec![(Tone::Faint, "press any key to close the help".to_owned())],
         (Mode::List | Mode::Detail, None, ServerConnection::Connecting | ServerConnection::Live) => hints(model),
     };
     text(model, line)
@@ -253,10 +255,10 @@ fn unread(model: &Model, seen: Seen, order: &Order) -> Option<String> {
             Some(format!("{id} changed or was settled · Esc back"))
         }
         Order::Approve { .. } if model.is_ready(order) || (seen.has_end && left == 0) => None,
-        Order::Approve { .. } if !seen.has_end => Some("too long to be shown here: decide in the console".to_owned()),
+        Order::Approve { .. } if !seen.has_end => Some("too long to show here: decide in the console".to_owned()),
         Order::Approve { .. } => {
             let lines = if left == 1 { "line" } else { "lines" };
-            Some(format!("{left} more {lines}: Space shows on, then it asks · Esc back"))
+            Some(format!("{left} more {lines}: Space scrolls, then asks · Esc back"))
         }
         Order::Reject { .. }
         | Order::Answer { .. }
@@ -280,7 +282,7 @@ fn prompt(purpose: &Purpose, typed: &str) -> StyledLine {
 fn hints(model: &Model) -> StyledLine {
     let keys = match (&model.mode, model.current()) {
         (_, Some(Item::Approval(_))) => "a approve · r reject · p pause",
-        (_, Some(Item::Escalation(view))) if !view.lifts.is_empty() => "L give more · e answer · s stop",
+        (_, Some(Item::Escalation(view))) if !view.lifts.is_empty() => "L choose lift · e answer · s stop",
         (_, Some(Item::Escalation(_))) => "e answer · p pause · s stop",
         (_, Some(Item::Incident(view))) if view.reference.is_some() => "u resume · s stop",
         (_, Some(Item::Incident(_))) => "1 2 3 tabs",
@@ -481,7 +483,7 @@ mod tests {
         painted(&mut model, 30, 12);
         typed(&mut model, "  ");
         painted(&mut model, 30, 12);
-        assert!(text(&painted(&mut model, 100, 12)).contains("would call Bash"));
+        assert!(text(&painted(&mut model, 100, 12)).contains("asks to call Bash"));
     }
 
     fn yes(model: &mut Model) -> Option<Order> {

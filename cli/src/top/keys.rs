@@ -102,8 +102,7 @@ fn approve(model: &mut Model) {
         return not_here(model, "select a held call to approve it");
     };
     let digest: String = view.digest.chars().take(8).collect();
-    let question =
-        format!("Allow {} to make this call ({}, digest {digest}), once?", escape_line(&view.agent), view.id);
+    let question = format!("Allow {} to make this call ({}, digest {digest}) once?", escape_line(&view.agent), view.id);
     let (id, digest) = (view.id.clone(), view.digest.clone());
     // It stays selected when another one comes to the top.
     model.selected[model.tab as usize] = Some(id.clone());
@@ -134,9 +133,9 @@ fn lift(model: &mut Model, asked: Option<&str>) {
     };
     let at = asked.and_then(|id| view.lifts.iter().position(|lift| lift.id == id)).map_or(0, |at| at + 1);
     let Some(chosen) = view.lifts.get(at % view.lifts.len().max(1)) else {
-        return not_here(model, "no limit caused this question: answer it in words");
+        return not_here(model, "no limit caused this question: answer it with e");
     };
-    let others = if view.lifts.len() > 1 { " (L: the next one)" } else { "" };
+    let others = if view.lifts.len() > 1 { " (L: next)" } else { "" };
     let question = format!("Give {} for {}{others}?", escape_line(&chosen.text), view.id);
     let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
     // It stays selected when another one comes to the top.
@@ -150,7 +149,7 @@ fn control(model: &mut Model, verb: Verb) {
         Some(Item::Agent(view)) => Subject::Agent(view.name.clone()),
         Some(Item::Incident(view)) => match &view.reference {
             Some(reference) => Subject::Conversation(reference.clone()),
-            None => return not_here(model, "a room goes on when a human posts in it"),
+            None => return not_here(model, "a room is released when a human posts in it"),
         },
         Some(Item::Approval(view)) => match &view.reference {
             Some(reference) => Subject::Conversation(reference.clone()),
@@ -161,9 +160,9 @@ fn control(model: &mut Model, verb: Verb) {
     };
     let name = escape_line(subject.name());
     let question = match verb {
-        Verb::Pause => format!("Pause {name}: nothing new is delivered?"),
-        Verb::Resume => format!("Resume {name}, with all that was held?"),
-        Verb::Stop => format!("Stop {name}: what is open is cancelled?"),
+        Verb::Pause => format!("Pause {name}? Nothing new is delivered."),
+        Verb::Resume => format!("Resume {name} and everything held in it?"),
+        Verb::Stop => format!("Stop {name}? Its open work is cancelled."),
     };
     model.mode = Mode::Confirm(question, Order::Control(verb, subject));
 }
@@ -176,7 +175,7 @@ fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> O
     match key {
         KeyCode::Char('y' | 'Y') if model.is_ready(&order) => return Some(order),
         KeyCode::Char('n' | 'N' | 'q') | KeyCode::Esc | KeyCode::Enter => {
-            model.told = Some(ActionResult::Failed("not done".to_owned()));
+            model.told = Some(ActionResult::Failed("cancelled: nothing was changed".to_owned()));
         }
         KeyCode::Char('L') if matches!(order, Order::Lift { .. }) => {
             let Order::Lift { lift: id, .. } = &order else { return None };
@@ -231,7 +230,7 @@ fn enter(model: &mut Model, purpose: Purpose, text: String) -> Option<Order> {
         Purpose::Filter => None,
         Purpose::Reject(id) => Some(Order::Reject { id, reason: text }),
         Purpose::Answer(id, options) if text.trim().is_empty() => {
-            model.told = Some(ActionResult::Failed("an answer needs words".to_owned()));
+            model.told = Some(ActionResult::Failed("an answer needs a text".to_owned()));
             model.mode = Mode::StyledLine(Purpose::Answer(id, options), text);
             None
         }

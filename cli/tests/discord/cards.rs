@@ -30,7 +30,7 @@ impl TestGuild {
     fn held(&self, thread: Id) -> Message {
         let call = json!({"tool": "deploy", "arguments": {"to": "eu"}, "reason": "asked to"});
         assert_eq!(self.call("kilo", "/approvals", &call)["state"], "pending");
-        self.world.wait_message(thread, self.broker, "would call `deploy`")
+        self.world.wait_message(thread, self.broker, "asks to call `deploy`")
     }
 
     /// How the card stands once it has these words.
@@ -146,7 +146,7 @@ fn a_call_is_rejected_in_words_that_a_form_asks_for() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let click = town.world.clicks(town.ann, card.id, &button(&card, "Respond"));
-    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1, in words");
+    assert_eq!(title(&town.world.wait_answered(click)), "Reject apr-1 with a reason");
     town.world.submits(click, &[("words", "Not on a Friday.")]);
     let settled = town.wait_card(&card, "❌ Rejected by operator");
     assert!(settled.content.ends_with("Not on a Friday."), "{}", settled.content);
@@ -226,7 +226,7 @@ fn a_lift_is_a_button_that_extends_and_resumes_in_one_act() {
     town.call("kilo", "/escalations", &json!({"message": "May I ask again?"}));
     let card = town.world.wait_message(thread, town.broker, "May I ask again?");
     assert_eq!(card.labels(), ["4 more requests", "Answer…"]);
-    assert!(card.content.contains("Words extend nothing"), "{}", card.content);
+    assert!(card.content.contains("A text answer extends nothing"), "{}", card.content);
     town.world.clicks(town.bob, card.id, &button(&card, "4 more"));
     town.world.clicks(town.ann, card.id, &button(&card, "4 more"));
     let settled = town.wait_card(&card, "✅ operator (");
@@ -244,12 +244,12 @@ fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
     town.call("kilo", "/approvals", &json!({"tool": "restart", "arguments": {}}));
     town.bridge();
     town.wait_card(&first, "✅ Approved by operator");
-    let second = town.world.wait_message(thread, town.broker, "would call `restart`");
+    let second = town.world.wait_message(thread, town.broker, "asks to call `restart`");
     town.kill();
     town.bridge();
     town.world.clicks(town.ann, second.id, &button(&second, "Approve"));
     town.wait_card(&second, "✅ Approved by operator");
-    let cards = town.world.messages(thread).into_iter().filter(|m| m.content.contains("would call")).count();
+    let cards = town.world.messages(thread).into_iter().filter(|m| m.content.contains("asks to call")).count();
     assert_eq!(cards, 2);
 }
 
@@ -267,7 +267,7 @@ fn a_card_of_a_workspace_that_is_no_more_holds_up_no_other() {
     town.bridge();
     let thread = old.channel;
     town.call("kilo", "/approvals", &json!({"tool": "restart", "arguments": {}}));
-    let card = town.world.wait_message(thread, town.broker, "would call `restart`");
+    let card = town.world.wait_message(thread, town.broker, "asks to call `restart`");
     town.world.clicks(town.ann, card.id, &button(&card, "Approve"));
     town.wait_card(&card, "✅ Approved by operator");
 }

@@ -22,12 +22,12 @@ fn where_nothing_is_missing_it_says_who_sees_whom() {
     for line in [
         ", as operator",
         "with the message content intent",
-        "✓ kilo      we post for it, as the Discord user ",
-        "✓ hive      it posts by itself, as hive",
+        "✓ kilo      the bridge posts for it, as the Discord user ",
+        "✓ hive      it posts itself, as hive",
         "✓ ann       may speak as a human",
-        "✓ #den      all bots may do there what they need",
-        "#den: broker, kilo, lima, hive see one another's messages",
-        "All is as it should be: run `lastword discord`.",
+        "✓ #den      all bots have the permissions they need",
+        "#den: broker, kilo, lima, hive see each other's messages",
+        "All checks passed: run `lastword discord`.",
     ] {
         assert!(checked.stdout.contains(line), "{line} is not in\n{}", checked.stdout);
     }
@@ -47,14 +47,14 @@ fn each_thing_that_is_missing_is_named_with_what_to_do() {
     let checked = town.check(&[]);
     assert_eq!(checked.code, 1, "{checked:?}");
     for line in [
-        "✗ broker    it may not read messages: the message content intent is off",
+        "✗ broker    it can't read messages: the message content intent is off",
         "→ developer portal, the application, Bot: switch on Message Content Intent",
         "✗ lima      Discord does not know this bot token",
         "broker may not: Create Public Threads",
         "hive may not: View Channel, Send Messages in Threads, Read Message History",
-        "✗ kilo      it shares no channel with hive: they never see one another",
-        "#den: broker, kilo see one another's messages",
-        "things are missing.",
+        "✗ kilo      it shares no channel with hive: they never see each other",
+        "#den: broker, kilo see each other's messages",
+        "problems.",
     ] {
         assert!(checked.stdout.contains(line), "{line} is not in\n{}", checked.stdout);
     }
@@ -74,10 +74,10 @@ fn a_channel_that_is_none_a_bot_among_the_humans_and_a_human_among_the_bots_are_
     std::fs::write(&path, text).unwrap();
     let checked = town.check(&[]);
     for line in [
-        "#a thread is no text channel".replace("#a thread is", "is"),
+        "isn't a text channel".to_owned(),
         "✗ channel 77".to_owned(),
-        "kilo is a bot: its word is no human's".to_owned(),
-        format!("the Discord user {} is bob, who is no bot", town.bob),
+        "kilo is a bot and can't speak as a human".to_owned(),
+        format!("the Discord user {} is bob, which isn't a bot", town.bob),
         "✗ 78".to_owned(),
     ] {
         assert!(checked.stdout.contains(&line), "{line} is not in\n{}", checked.stdout);

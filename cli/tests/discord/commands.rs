@@ -27,9 +27,7 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
     let (thread, reference) = town.asked();
     let all = town.gives(town.ann, town.channel, "status", &[]);
     assert_eq!(all.only_for, Some(town.ann));
-    assert!(
-        all.content.contains("**Waiting for a human**: nothing") && all.content.contains("- kilo: idle, 1 waiting")
-    );
+    assert!(all.content.contains("**Pending decisions**: nothing") && all.content.contains("- kilo: idle, 1 waiting"));
     let one = town.gives(town.ann, thread, "status", &[]);
     assert!(one.content.starts_with(&format!("**{reference}** is running")), "{}", one.content);
     let tree = town.gives(town.ann, thread, "tree", &[]);
@@ -43,7 +41,7 @@ fn what_goes_on_is_shown_to_the_one_who_asks() {
     let left = town.gives(town.ann, thread, "limits", &[]);
     assert!(left.content.contains("can still cause 6") && left.content.contains("grant_messages"), "{}", left.content);
     let table = town.gives(town.ann, town.channel, "limits", &[]);
-    assert!(table.content.contains("waking messages at most") && table.content.contains("turns_soft_max"));
+    assert!(table.content.contains("can cause at most") && table.content.contains("turns_soft_max"));
     assert_eq!(town.world.messages(town.channel).len(), 1, "nobody else saw any of it");
 }
 

@@ -65,7 +65,7 @@ fn a_bridge_ends_where_another_one_begins() {
     // As each bridge does when it begins.
     assert_eq!(town.server.operator(&["agent", "token", "discord-guest"]).code, 0);
     let said = town.ended();
-    assert!(said.contains("another bridge has begun on this workspace"), "{said}");
+    assert!(said.contains("another bridge has started on this workspace"), "{said}");
     // And it is the other one's renewal alone that ends it, not its own before.
     town.bridge();
     town.world.posts(town.ann, town.channel, "still here");

@@ -75,7 +75,7 @@ fn a_delivery_comes_when_a_turn_ends_and_the_next_end_is_its_answer() {
     assert_eq!(session.stop("faster"), Value::Null);
     assert_eq!(answer(&server), "faster");
     assert_eq!(session.stop("something else"), Value::Null, "nothing is answered twice");
-    assert!(server.as_agent("kilo", &["inbox"]).ok().contains("nothing to do"));
+    assert!(server.as_agent("kilo", &["inbox"]).ok().contains("inbox empty"));
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn what_waits_comes_with_what_is_typed_and_wants_a_finish() {
     server.agent("kilo");
     let session = Session { server: &server, id: "s-1", token: "kilo.token" };
     server.operator(&["send", "kilo", "count the tests", "--ref", "P-1"]).ok();
-    assert!(context(&session.hook("SessionStart", &json!({}))).contains("1 of them wait"));
+    assert!(context(&session.hook("SessionStart", &json!({}))).contains("1 queued"));
     let said = session.typed("good morning");
     assert!(context(&said).contains("count the tests") && context(&said).contains("finish_turn"), "{said}");
     let resumed = session.hook("SessionStart", &json!({ "source": "resume" }));

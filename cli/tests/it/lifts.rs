@@ -38,7 +38,7 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
     let again = ["send", "hive", "again", "--ref", "T-1"];
     let refused = server.as_agent("kilo", &again);
     assert!(refused.stderr.contains("(depth_cap)"), "{refused:?}");
-    assert!(refused.stderr.contains("\na human: lastword grant T-1 --rounds 2\n"), "{refused:?}");
+    assert!(refused.stderr.contains("\na human can lift it: lastword grant T-1 --rounds 2\n"), "{refused:?}");
     for _ in 0..2 {
         escalate(&server, "kilo", "two more rounds?");
     }
@@ -49,7 +49,9 @@ fn a_limit_its_lift_and_that_words_extend_nothing_are_told_where_the_human_answe
     let words = server.operator(&["answer", "esc-1", "sure", "--yes"]);
     assert_eq!(words.code, 0, "{words:?}");
     assert!(
-        words.stderr.contains("Words extend nothing; this does:\n  2 more rounds  lastword answer esc-1 --lift"),
+        words
+            .stderr
+            .contains("A text answer extends nothing; this does:\n  2 more rounds  lastword answer esc-1 --lift"),
         "{words:?}"
     );
     assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
@@ -147,13 +149,13 @@ fn an_agents_own_limits_are_set_shown_and_taken_away() {
         "1.5",
     ];
     let set = server.operator(&[&["agent", "set", "kilo"][..], &all, &["--yes"]].concat()).ok();
-    let own = "kilo has its own agent_day_cost_microusd_max 1500000, agent_day_tokens_max 1000, pair_messages_max 5, \
+    let own = "kilo has the limits agent_day_cost_microusd_max 1500000, agent_day_tokens_max 1000, pair_messages_max 5, \
                roots_per_hour_max 20, sender_messages_max 9\n";
     assert_eq!(set, own);
     assert!(server.operator(&["agent", "show", "kilo"]).ok().contains(own.trim_end()));
     assert_eq!(server.operator(&["agent", "add", "anna", "--kind", "human", "--turns", "2"]).code, 2);
     let given = server.operator(&["grant", "--agent", "kilo", "--tokens", "500", "--cost", "0.5", "--yes"]).ok();
-    assert_eq!(given, "granted more to kilo for today\n");
+    assert_eq!(given, "extended the budget of kilo for today\n");
 }
 
 #[test]
@@ -181,12 +183,12 @@ fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
     let turn = server.as_agent("kilo", &["inbox", "--wait", "5s", "--json"]).json()["turn"]["id"].clone();
     assert_eq!(server.as_agent("kilo", &["send", "hive", "review it"]).code, 1);
     let grant = || server.operator(&["grant", "T-1", "--messages", "1", "--yes"]).ok();
-    assert_eq!(grant(), "granted more to T-1; it is not enough, so grant_messages still holds grant-1\n");
-    assert_eq!(grant(), "granted more to T-1\n");
+    assert_eq!(grant(), "extended the budget of T-1; it is not enough: grant_messages still holds grant-1\n");
+    assert_eq!(grant(), "extended the budget of T-1\n");
     server.as_agent("kilo", &["send", "hive", "review it"]).ok();
     server.as_agent("kilo", &["finish", turn.as_str().unwrap(), "done", "--status", "completed"]).ok();
     let ended = server.operator(&["grant", "T-1", "--messages", "1", "--yes"]);
-    assert!(ended.stderr.contains("a new request begins anew (already_settled)"), "{ended:?}");
+    assert!(ended.stderr.contains("send a new request (already_settled)"), "{ended:?}");
     let nightly = ["schedule", "add", "nightly", "run the tests", "--to", "hive", "--cron", "0 2 * * *"];
     assert_eq!(server.operator(&nightly).code, 1, "nobody sits at a terminal");
     server.operator(&[&nightly[..], &["--yes"]].concat()).ok();

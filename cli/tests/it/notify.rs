@@ -183,7 +183,7 @@ fn an_alert_is_told_once_also_over_a_restart_and_where_it_came_while_nobody_told
     server.agent("kilo");
     server.as_agent("kilo", &["send", "operator", "the disk is full", "--type", "alert", "--ref", "OPS-1"]).ok();
     for told in both(&server, &hook, 1) {
-        assert_eq!(told["title"], "Lastword: urgent: 1 thing to know", "{told}");
+        assert_eq!(told["title"], "Lastword: urgent: 1 item for information", "{told}");
         assert_eq!(told["items"][0]["summary"], "kilo raises an ALERT: the disk is full");
         assert_eq!((&told["items"][0]["what"], &told["items"][0]["ref"]), (&"note".into(), &"OPS-1".into()));
     }

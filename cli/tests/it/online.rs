@@ -56,7 +56,7 @@ fn a_request_is_sent_taken_finished_and_its_answer_read() {
     assert!(tree.contains("kilo → hive REQUEST") && tree.contains("   └─ "), "{tree}");
     let found = server.operator(&["audit", "parser", "--json"]).json();
     assert_eq!(found["items"].as_array().unwrap().len(), 1, "{found}");
-    assert!(server.as_agent("hive", &["inbox"]).ok().contains("nothing to do"));
+    assert!(server.as_agent("hive", &["inbox"]).ok().contains("inbox empty"));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_human_asks_and_gets_the_answer_in_one_command() {
     let output = ask.wait_with_output().unwrap();
     let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(answer["response"]["body"], "42", "{answer}");
-    assert!(server.operator(&["inbox"]).ok().contains("nothing"), "it does not wait in the inbox as well");
+    assert!(server.operator(&["inbox"]).ok().contains("inbox empty"), "it does not wait in the inbox as well");
     let nobody = server.operator(&["ask", "hive", "still there?", "--wait", "200ms"]);
     assert_eq!(nobody.code, 3, "{nobody:?}");
     assert!(nobody.stderr.contains("lastword tree"), "{nobody:?}");
@@ -172,7 +172,7 @@ fn the_clock_is_shown_and_accepted_by_a_human_alone() {
     let server = Server::start();
     let shown = server.operator(&["clock"]).ok();
     assert!(shown.contains("broker") && shown.contains("system clock"), "{shown}");
-    assert!(run(server.path(), &["doctor"]).ok().contains("clock: the broker's is the system clock's"));
+    assert!(run(server.path(), &["doctor"]).ok().contains("clock: the broker's clock matches the system clock"));
     server.operator(&["clock", "accept", "--yes"]).ok();
     server.agent("hive");
     let agent = server.as_agent("hive", &["clock", "accept", "--yes"]);
@@ -301,7 +301,7 @@ fn a_question_to_the_user_is_told_in_words() {
     let server = Server::start();
     server.agent("kilo");
     let said = server.as_agent("kilo", &["send", "user", "which colour?", "--ref", "C-1"]).ok();
-    assert!(said.contains("esc-1 is with a human") && said.contains("lastword answer esc-1"), "{said}");
+    assert!(said.contains("esc-1 waits for a human") && said.contains("lastword answer esc-1"), "{said}");
     let said = server.as_agent("kilo", &["send", "user", "which size?", "--ref", "C-1", "--json"]).json();
     assert_eq!(said["id"], "esc-2");
 }

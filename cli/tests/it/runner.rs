@@ -310,10 +310,10 @@ fn what_cannot_be_run_is_told_at_once_with_what_to_do() {
         (&human, &["--", "cat"], 2, "a human's"),
         (&kilo, &["--as", "other", "--", "cat"], 1, "only a human's token"),
         (&kilo, &["--", "sh", "-c", "echo {message}"], 2, "run as commands"),
-        (&kilo, &["--", "no-such-program"], 2, "no program"),
+        (&kilo, &["--", "no-such-program"], 2, "program not found"),
         (&kilo, &["--env", "LASTWORD_TOKEN=x", "--", "cat"], 2, "LASTWORD_TOKEN"),
-        (&kilo, &["--cwd", "nowhere", "--", "cat"], 2, "no directory"),
-        (&kilo, &["--driver", "acp", "--", "false"], 3, "no ACP agent: exit code 1"),
+        (&kilo, &["--cwd", "nowhere", "--", "cat"], 2, "isn't a directory"),
+        (&kilo, &["--driver", "acp", "--", "false"], 3, "isn't an ACP agent: exit code 1"),
         (&kilo, &["--driver", "acp", "--", fake, "{message}"], 2, "placeholder"),
     ] {
         let mut command = lastword(server.path());

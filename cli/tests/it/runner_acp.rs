@@ -21,7 +21,7 @@ fn what_an_agent_says_is_the_answer_and_its_session_stays() {
     assert_eq!(server.operator(&["--json", "agent", "show", "fake"]).json()["tokens_today"], 980);
     let prompt = fs::read_to_string(server.path().join("prompt.txt")).unwrap();
     assert!(
-        prompt.contains("[FROM:operator][TO:fake][TYPE:REQUEST][REF:") && prompt.contains("goes to whoever"),
+        prompt.contains("[FROM:operator][TO:fake][TYPE:REQUEST][REF:") && prompt.contains("routes it to the requester"),
         "{prompt}"
     );
     let reference = said["ref"].as_str().unwrap();
@@ -138,7 +138,7 @@ fn a_call_on_which_nobody_decides_is_denied() {
     let mut agent = Running::acp(&server, "fake", &[], &[]);
     assert_eq!(ask(&server, "fake", "permit deploy")["body"], "reject_once");
     let told = agent.until("approval_answered");
-    assert!(told["reason"].as_str().unwrap().contains("nobody decided in time"), "{told}");
+    assert!(told["reason"].as_str().unwrap().contains("not decided in time"), "{told}");
 }
 
 #[test]

@@ -64,7 +64,7 @@ fn a_schedule_of_the_file_that_is_wrong_is_named_by_its_line_and_nothing_is_set(
     for (entry, words) in [
         (with("0 2 * * *", "often"), &["lastword.toml:9: [[schedule]]: `cron` \"often\""][..]),
         (with("0 2 * * *", "* * * * *"), &["lastword.toml:9", "`cron` ticks 1 minutes apart, and 10 is the least"]),
-        (with("Europe/Berlin", "Mars"), &["lastword.toml:9", "`time_zone` there is no time zone \"Mars\""]),
+        (with("Europe/Berlin", "Mars"), &["lastword.toml:9", "`time_zone` is not a known time zone: \"Mars\""]),
         (with("RUN-{date}", "a b"), &["lastword.toml:9", "`ref`"]),
         (with("to = ", "whom = "), &["lastword.toml", "line 13", "whom"]),
         (NIGHTLY.to_owned(), &["lastword.toml:9", "`name` \"nightly\" is taken by lastword.toml:1"]),
@@ -92,10 +92,10 @@ fn a_schedule_is_set_run_and_removed_by_a_script_that_answers_for_itself() {
     assert!(refused.code == 1 && refused.stderr.contains("--yes"), "{refused:?}");
     let set = server.operator(&[&add[..], &["--yes"]].concat()).ok();
     assert!(set.starts_with("nightly ticks next at "), "{set}");
-    assert_eq!(server.operator(&["schedule", "run", "nightly", "--yes"]).ok(), "tester was asked; tick 1\n");
+    assert_eq!(server.operator(&["schedule", "run", "nightly", "--yes"]).ok(), "sent to tester; tick 1\n");
     let taken = server.as_agent("tester", &["inbox", "--wait", "5s", "--json"]).json();
     assert_eq!((&taken["message"]["ref"], &taken["message"]["body"]), (&"nightly-1".into(), &"Run the tests.".into()));
     assert!(server.operator(&["schedule", "list"]).ok().contains("open"), "its grant is open");
-    assert_eq!(server.operator(&["schedule", "remove", "nightly", "--yes"]).ok(), "nightly is removed\n");
+    assert_eq!(server.operator(&["schedule", "remove", "nightly", "--yes"]).ok(), "removed nightly\n");
     assert_eq!(listed(&server), [] as [Value; 0]);
 }

@@ -45,7 +45,7 @@ fn a_refusal_names_its_record_and_that_is_explained_with_the_chain_from_the_gran
     let other = server.as_agent("lead", &["explain", record]);
     assert!(other.code == 1 && other.stderr.contains(record), "somebody else's is as unknown as none: {other:?}");
     let said = server.as_agent("coder", &["send", "lead", "Please"]);
-    assert!(said.stderr.contains("\nmore: lastword explain refused-"), "{said:?}");
+    assert!(said.stderr.contains("\ndetails: lastword explain refused-"), "{said:?}");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_message_a_held_call_and_a_question_are_explained() {
     let id = found["items"][0]["id"].as_str().unwrap();
     server.operator(&["pause", "SHIP-1"]).ok();
     let told = server.operator(&["explain", id]).ok();
-    for part in ["hop 1: the work was handed on once", "task_requests_max 1/16", "conversation SHIP-1 is paused"] {
+    for part in ["hop 1: the work was delegated once", "task_requests_max 1/16", "conversation SHIP-1 is paused"] {
         assert!(told.contains(part), "{part}: {told}");
     }
     assert!(told.contains("lastword resume SHIP-1"), "{told}");

@@ -105,7 +105,7 @@ fn a_human_sees_what_waits_and_decides_it() {
     // The call is gone from the list, and the question is selected.
     top.shows(&["apr-1 approved", "hive asks"]);
     top.keys("enot us\r");
-    top.shows(&["answered esc-1", "nothing waits for a human"]);
+    top.shows(&["answered esc-1", "no pending decisions"]);
     assert_eq!(server.operator(&["approvals", "--all", "--json"]).json()["items"][0]["state"], "approved");
     assert_eq!(server.operator(&["escalations", "--all", "--json"]).json()["items"][0]["answer"], "not us");
     // What others do is shown as it happens.
@@ -125,14 +125,14 @@ fn a_human_chooses_a_lift_by_a_key_and_words_extend_nothing() {
         escalate(&server, "kilo", message);
     }
     let mut top = Terminal::run(server.path(), &["top"], &[]);
-    top.shows(&["esc-1", "esc-2", "L give more"]);
+    top.shows(&["esc-1", "esc-2", "L choose lift"]);
     top.keys("eyes, do\r");
     top.shows(&["answered esc-", "Inbox 1"]);
     assert_eq!(server.as_agent("kilo", &again).code, 1, "words extended nothing");
     top.keys("L");
     top.shows(&["Give 2 more rounds for esc-", "[y/N]"]);
     top.keys("y");
-    top.shows(&["answered esc-", ": 2 more rounds", "nothing waits for a human"]);
+    top.shows(&["answered esc-", ": 2 more rounds", "no pending decisions"]);
     server.as_agent("kilo", &again).ok();
     top.keys("q");
     assert_eq!(top.ended(), 0);
@@ -158,13 +158,13 @@ fn it_goes_on_after_a_restart_of_the_server_at_another_port() {
 fn in_an_agents_terminal_a_humans_token_looks_and_decides_nothing() {
     let server = waiting();
     let found = Terminal::run(server.path(), &["top"], &[("CLAUDECODE", "1")]);
-    found.shows(&["it named no token"]);
+    found.shows(&["without its own token"]);
     assert_eq!(found.ended(), 1);
     let named = ["--token-file", ".lastword/operator.token", "top"];
     let mut top = Terminal::run(server.path(), &named, &[("CLAUDECODE", "1")]);
     top.shows(&["live 127.0.0.1", "apr-1"]);
     top.keys("ay");
-    top.shows(&["an agent is running this (CLAUDECODE is set)"]);
+    top.shows(&["an agent is running this command (CLAUDECODE is set)"]);
     assert_eq!(server.operator(&["approvals", "--json"]).json()["items"][0]["state"], "pending");
     top.keys("q");
     assert_eq!(top.ended(), 0);

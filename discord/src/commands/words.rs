@@ -22,7 +22,7 @@ const NO_REF: &str = "Give a `ref`, or ask in the thread of a conversation.";
 pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return workspace(broker).await };
     let view = within(broker, broker.client().conversation(reference)).await?;
-    let held = if view.summary.latched { ", held by a limit: a human's word or `resume` lets it go on" } else { "" };
+    let held = if view.summary.latched { ", held by a limit: a human's message or `resume` lifts it" } else { "" };
     let counters = view.summary.counters;
     let mut text = format!("**{reference}** {}{held}\n", running(view.summary.state));
     let several = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
@@ -32,7 +32,7 @@ pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Resu
         counters.agent_messages,
         several(counters.open_tasks, "open task"),
     ));
-    text.push_str(&format!("Taking part: {}", view.participants.join(", ")));
+    text.push_str(&format!("Participants: {}", view.participants.join(", ")));
     if let Some(nearest) = &view.summary.nearest {
         text.push_str(&format!("\nNearest limit: {}", distance(nearest)));
     }
@@ -46,7 +46,7 @@ async fn workspace(broker: &RetryingClient) -> Result<String, ClientError> {
     let agents = within(broker, broker.client().agents()).await?.items;
     let mut waits = Vec::new();
     for call in calls.iter().filter(|call| call.state == ApprovalState::Pending) {
-        waits.push(format!("- {}: {} would call {}", call.id, call.agent, title(&call.tool, BODY_CHARS_MAX)));
+        waits.push(format!("- {}: {} asks to call {}", call.id, call.agent, title(&call.tool, BODY_CHARS_MAX)));
     }
     for question in questions.iter().filter(|question| question.state == EscalationState::Open) {
         let words = title(&question.message, BODY_CHARS_MAX);
@@ -59,12 +59,12 @@ async fn workspace(broker: &RetryingClient) -> Result<String, ClientError> {
             held.scope, held.on, held.code, held.current, held.limit
         ));
     }
-    let mut lines = vec![format!("**Waiting for a human**: {}", if waits.is_empty() { "nothing" } else { "" })];
+    let mut lines = vec![format!("**Pending decisions**: {}", if waits.is_empty() { "nothing" } else { "" })];
     list(&mut lines, waits);
     lines.push("**Agents**".to_owned());
     let agents = agents.iter().filter(|agent| agent.kind == Kind::Agent).map(|agent| {
         let busy =
-            if agent.turns.is_empty() { "idle".to_owned() } else { format!("at work ({})", agent.turns.join(" ")) };
+            if agent.turns.is_empty() { "idle".to_owned() } else { format!("working ({})", agent.turns.join(" ")) };
         let state = if agent.state == Running::Active { busy } else { running(agent.state).to_owned() };
         let queued = if agent.queued == 0 { String::new() } else { format!(", {} waiting for it", agent.queued) };
         format!("- {}: {state}{queued}", agent.name)
@@ -94,7 +94,7 @@ fn distance(to: &Distance) -> String {
     format!("{} {} of {}", to.name, to.current, to.limit)
 }
 
-/// A conversation, each message under its cause.
+/// Show a conversation, each message under its cause.
 pub(super) async fn tree(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return Ok(NO_REF.to_owned()) };
     let view = within(broker, broker.client().conversation(reference)).await?;
@@ -136,7 +136,7 @@ fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
     }
 }
 
-/// How far it is to each limit of a conversation and of its grants; else the numbers in force.
+/// Show the distance to each limit of a conversation and of its grants; else the numbers in force.
 pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let rows = |limits: &[Distance]| -> Vec<String> {
         limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()
@@ -146,7 +146,7 @@ pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Resu
         let lines = view.items.iter().map(|limit| format!("{:<28}{:>10}", limit.name, limit.value));
         let table = lines.collect::<Vec<_>>().join("\n");
         return Ok(format!(
-            "A grant can cause {} waking messages at most. In a thread, `/{NAME} limits` shows what is left.\n```\n{table}\n```",
+            "A grant can cause at most {} waking messages. In a thread, `/{NAME} limits` shows what is left.\n```\n{table}\n```",
             view.bound_messages
         ));
     };

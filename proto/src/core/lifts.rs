@@ -224,8 +224,9 @@ impl Step<'_> {
         let reference = self.state().ref_of(conv).map(alloc::string::ToString::to_string).unwrap_or_default();
         Err(match only {
             Some(grant) => Refusal::new(Code::UnknownRequest).about(alloc::format!("{grant}, open, of {reference}")),
-            None => Refusal::new(Code::AlreadySettled)
-                .about(format_args!("the work of {reference}; a new request begins anew")),
+            None => {
+                Refusal::new(Code::AlreadySettled).about(format_args!("the work of {reference}; send a new request"))
+            }
         })
     }
 

@@ -35,7 +35,7 @@ pub struct Message {
     pub conv: ConvId,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// Delegation edges from the grant (D4).
+    /// Hops, the delegations from the grant (D4).
     pub hops: u8,
     /// The grant that caused it.
     pub grant: Option<GrantId>,

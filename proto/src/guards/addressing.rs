@@ -11,12 +11,12 @@ pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
         return Some(Refusal::new(Code::Malformed).about("a human is asked by an escalation, one at a time"));
     }
     if view.is_request() && view.to.is_none() && view.unresolved.is_none() && view.draft.to != Address::All {
-        return Some(Refusal::new(Code::Malformed).about("`to` names nobody"));
+        return Some(Refusal::new(Code::Malformed).about("`to` is empty"));
     }
     if let Address::List(items) = &view.draft.to
         && items.contains(&Address::All)
     {
-        return Some(Refusal::new(Code::Malformed).about("`all` can't stand in a list"));
+        return Some(Refusal::new(Code::Malformed).about("`all` can't be in a list"));
     }
     match (&view.draft.to, view.draft.kind) {
         (Address::All, MessageType::Request) => {

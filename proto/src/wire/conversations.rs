@@ -107,7 +107,7 @@ pub struct ConversationView {
     pub grants: Vec<GrantView>,
     /// Its messages, each under its cause; child conversations included.
     pub tree: Vec<TreeNode>,
-    /// Messages that were refused here to somebody outside every turn.
+    /// Messages refused here that were sent outside every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
 }

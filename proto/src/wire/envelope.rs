@@ -25,7 +25,7 @@ pub struct Envelope {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
     /// A name, a list of names, `@group`, `#action`, `all` or `user`. A RESPONSE and a STATUS may leave
-    /// it out: they go to the asker.
+    /// it out: they go to the requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<To>,
     /// The work item; may be left out inside a turn.
@@ -49,7 +49,7 @@ pub struct Envelope {
     /// How to deliver it, and members that Lastword only passes on.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-    /// The message (`msg-12`) that this one replies to.
+    /// The message (`msg-12`) that this one answers or refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
     /// One of ours that caused this from outside (D10); such a message is no grant.
@@ -207,7 +207,7 @@ fn name<T>(
 }
 
 fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
-    let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "is no message id such as msg-12"));
+    let parse = |text| Seq::parse(text).ok_or_else(|| FieldError::new(field, "isn't a message id such as msg-12"));
     text.map(parse).transpose()
 }
 

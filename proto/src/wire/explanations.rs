@@ -41,7 +41,7 @@ pub struct CausalLink {
     pub reference: String,
     /// Its depth in that conversation (D2).
     pub depth: u8,
-    /// Delegation edges from the grant (D4).
+    /// Hops, the delegations from the grant (D4).
     pub hops: u8,
     /// The request that it is or answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -51,7 +51,8 @@ impl LiftStep {
             Code::Unattended => Some(Self {
                 call: "POST /v1/workspace/resume".into(),
                 cli: "lastword resume --workspace".into(),
-                text: "Any act of a human starts the work again: open the console, answer, or run this.".into(),
+                text: "Any human act lets agents start work again: open the console, answer a question, or run this."
+                    .into(),
             }),
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
             Code::Latched | Code::TurnsSoft | Code::TurnsHard => at.reference.map(|on| resume(on, None)),
@@ -104,7 +105,7 @@ fn extend(lift: Lift, reference: &str) -> Option<LiftStep> {
     Some(LiftStep {
         call: alloc::format!("POST /v1/conversations/{}/grant {body}", encoded(reference)),
         cli: alloc::format!("lastword grant {reference}{flags}"),
-        text: alloc::format!("A human gives the work of {reference} {lift}."),
+        text: alloc::format!("A human extends {reference}: {lift}."),
     })
 }
 
@@ -127,7 +128,7 @@ fn more_roots(agent: &str, limit: Option<u64>) -> LiftStep {
     LiftStep {
         call: alloc::format!("PATCH /v1/agents/{agent} {{\"limits\":{{\"roots_per_hour_max\":{twice}}}}}"),
         cli: alloc::format!("lastword agent set {agent} --roots-per-hour {twice}"),
-        text: alloc::format!("A human gives {agent} a larger number of roots an hour, or the task itself."),
+        text: alloc::format!("A human raises the roots per hour of {agent}, or sends it the task."),
     }
 }
 
@@ -136,7 +137,7 @@ fn the_task_itself(agent: &str) -> LiftStep {
     LiftStep {
         call: alloc::format!("POST /v1/messages {{\"type\":\"request\",\"to\":\"{agent}\",\"body\":\"…\"}}"),
         cli: alloc::format!("lastword ask {agent} \"…\""),
-        text: alloc::format!("A human gives {agent} the task itself."),
+        text: alloc::format!("A human sends {agent} the task."),
     }
 }
 
@@ -144,7 +145,7 @@ fn more_for_today(agent: &str) -> LiftStep {
     LiftStep {
         call: alloc::format!("POST /v1/agents/{agent}/grant {{\"tokens\":50000}}"),
         cli: alloc::format!("lastword grant --agent {agent} --tokens 50000"),
-        text: alloc::format!("A human gives {agent} more tokens for today."),
+        text: alloc::format!("A human extends the tokens of {agent} for today."),
     }
 }
 

@@ -49,7 +49,7 @@ pub struct ApprovalRuleView {
     pub call: String,
     /// Whose calls; everybody's where it is empty.
     pub agents: Vec<String>,
-    /// Whether somebody is asked, or the policy itself decides.
+    /// `ask` for a decision by `who`; `allow` or `deny` if the policy itself decides.
     pub decision: Ruling,
     /// The tier from which who and time were taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -89,7 +89,7 @@ pub struct Notice {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Finish {
-    /// The answer, for whoever asked.
+    /// The answer, routed to the requester.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
     /// `completed`, `partial`, `rejected`, `failed` or `waiting`. Left out: `waiting` while requests of

@@ -170,7 +170,7 @@ fn held(call: &ToolCallUpdateFields) -> (String, Value) {
 fn reason(view: &ApprovalView) -> String {
     let by = view.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
     match view.state {
-        ApprovalState::Expired => "nobody decided in time, which is a denial".to_owned(),
+        ApprovalState::Expired => "not decided in time, so it is denied".to_owned(),
         ApprovalState::Ignored => format!("ignored{by}"),
         ApprovalState::Rejected | ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Used => {
             format!("rejected{by}")

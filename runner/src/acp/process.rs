@@ -125,13 +125,13 @@ impl Process {
         let program = shared.settings.program.display();
         let answer = tokio::select! {
             answer = timeout(INITIALIZE, connection.send_request(request).block_task()) => answer,
-            reason = self.ended() => return Err(format!("{program} is no ACP agent: {reason}")),
+            reason = self.ended() => return Err(format!("{program} isn't an ACP agent: {reason}")),
         };
         let answer = match answer {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
                 let ended = timeout(process::DRAIN, self.ended()).await;
-                return Err(format!("{program} is no ACP agent: {}", ended.unwrap_or(error.message)));
+                return Err(format!("{program} isn't an ACP agent: {}", ended.unwrap_or(error.message)));
             }
             Err(_) => {
                 self.end(shared.settings.grace).await;

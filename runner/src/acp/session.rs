@@ -214,7 +214,7 @@ impl Prompting<'_> {
             StopReason::Refusal => (Some(FinishStatus::Rejected), Some("the agent refused")),
             StopReason::Cancelled => {
                 let denied = self.denied.as_deref().filter(|_| answer.is_empty());
-                (Some(FinishStatus::Failed), denied.or(Some("the agent ended the turn by itself")))
+                (Some(FinishStatus::Failed), denied.or(Some("the agent ended the turn")))
             }
             _ => (Some(FinishStatus::Failed), Some("the agent ended the turn for a reason that is not known here")),
         };

@@ -160,7 +160,7 @@ impl BrokerFailure {
             AppendError::Conflict { .. }
             | AppendError::Ambiguous { .. }
             | AppendError::Full { .. }
-            | AppendError::Fatal { .. } => "start the server again: it reads what was written",
+            | AppendError::Fatal { .. } => "restart the server: it reads what was written",
         };
         Self { reason: format!("{error}; {advice}").into(), bug: false }
     }
@@ -172,7 +172,7 @@ impl BrokerFailure {
 
     /// The broker panicked.
     pub(super) fn bug(panic: &str) -> Self {
-        let reason = format!("the broker panicked: {panic}; start the server again: it reads what was written");
+        let reason = format!("the broker panicked: {panic}; restart the server: it reads what was written");
         Self { reason: reason.into(), bug: true }
     }
 }

@@ -132,7 +132,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
     if human && patch.limits.is_some() {
         return Err(ApiError::new(
             Code::UnknownRecipient,
-            format!("There is no agent {name:?} here: it is a human, who has no limits"),
+            format!("Agent {name:?} not found: it is a human, who has no limits"),
         ));
     }
     let limits = patch.limits.map(|limits| own_limits(own, &limits)).transpose()?;
@@ -167,7 +167,7 @@ fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<A
 pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
     caller.human()?;
     if more.cost_usd < 0.0 {
-        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+        return Err(FieldError::new("cost_usd", "is below 0: a grant can't be reduced").into());
     }
     let spend = Spend { tokens: more.tokens, cost_microusd: microusd(more.cost_usd) };
     if spend == Spend::default() {
@@ -189,7 +189,7 @@ pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<
 pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;
-    found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("There is no agent or human {name:?} here")))
+    found.ok_or_else(|| ApiError::new(Code::UnknownRecipient, format!("Agent or human {name:?} not found")))
 }
 
 fn labels(field: &'static str, texts: &[String]) -> Result<Vec<Label>, FieldError> {

@@ -141,7 +141,10 @@ pub(crate) async fn decide(
     let unseen = unnamed && decision.digest.is_none();
     decide_named(ctx, caller, id, decision).await.map_err(|mut fault| {
         if unseen && fault.0.code == Code::Malformed {
-            fault.0.detail.push_str(&format!(". Look at all of {id} first: then it is known which call you saw"));
+            fault
+                .0
+                .detail
+                .push_str(&format!(". Read all of {id} first, so that the broker knows which call you reviewed"));
         }
         fault
     })
@@ -155,7 +158,7 @@ async fn decide_named(
 ) -> Result<ApprovalView, ApiError> {
     let edited = decision.input.as_ref().map_or(0, |input| canonical(input).len());
     check_sizes(ctx, [("comment", decision.comment.as_ref().map_or(0, String::len)), ("input", edited)])?;
-    let bad_digest = || FieldError::new("digest", "is no SHA-256 in hexadecimal");
+    let bad_digest = || FieldError::new("digest", "isn't a SHA-256 in hexadecimal");
     let named = decision.digest.map(|text| unhex::<32>(&text).ok_or_else(bad_digest)).transpose()?;
     let edited = match decision.input {
         Some(input) if decision.decision == Decision::Edit => Some(edit(ctx, id, input).await?),

@@ -170,7 +170,7 @@ pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) ->
 }
 
 fn moment(field: &'static str, text: Option<&str>) -> Result<Option<Time>, FieldError> {
-    let parse = |text| parse_rfc3339(text).ok_or_else(|| FieldError::new(field, "is no moment as in RFC 3339"));
+    let parse = |text| parse_rfc3339(text).ok_or_else(|| FieldError::new(field, "isn't an RFC 3339 time"));
     text.map(parse).transpose()
 }
 

@@ -58,8 +58,8 @@ pub(crate) async fn answer_as(
         None => Input::Answer(human, id, words.into()),
         Some(lift) => {
             let number = lift.strip_prefix("lift-").and_then(|number| number.parse().ok());
-            let number = number
-                .ok_or_else(|| FieldError::new("lift", format!("{lift:?} is no id of a lift, such as lift-1")))?;
+            let number =
+                number.ok_or_else(|| FieldError::new("lift", format!("{lift:?} isn't a lift id such as lift-1")))?;
             Input::ChooseLift(human, id, number, (!words.is_empty()).then(|| words.into()))
         }
     };

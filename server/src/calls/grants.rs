@@ -13,12 +13,12 @@ use crate::error::ApiError;
 pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
     caller.human()?;
     let named = |id: &str| {
-        let text = format!("{id:?} is no id of a grant, such as grant-3");
+        let text = format!("{id:?} isn't a grant id such as grant-3");
         GrantId::parse(id).ok_or_else(|| FieldError::new("grant", text))
     };
     let only = more.grant.as_deref().map(named).transpose()?;
     if more.cost_usd < 0.0 {
-        return Err(FieldError::new("cost_usd", "is below 0: what was given can't be taken back").into());
+        return Err(FieldError::new("cost_usd", "is below 0: a grant can't be reduced").into());
     }
     let extension = Extension {
         messages: more.messages,

@@ -90,22 +90,27 @@ async fn spend(
 
 /// Why a call may not be made, in words for the model.
 fn denial(view: &ApprovalView) -> String {
-    let by = view.by.as_deref().unwrap_or("nobody");
+    let by = view.by.as_deref().unwrap_or("the broker");
     let said = view.comment.as_deref().map(|words| format!(": \"{words}\"")).unwrap_or_default();
     match view.decision {
         Some(Decision::Reject) if view.by.as_deref() == Some("policy") => {
             let rule = view.policy.as_deref().unwrap_or_default();
-            format!("The policy denies {rule}. Do not make this call in another form; do without it, or ask the user.")
+            format!(
+                "The policy denies {rule}. Do not make this call in another form; continue without it, or ask the user."
+            )
         }
         Some(Decision::Respond) => {
-            format!("{by} did not allow this call and says{said}. Act on that; you may ask again with another call.")
+            format!("{by} did not allow this call and says{said}. Follow that; you may ask again with another call.")
         }
         Some(Decision::Reject) => {
-            format!("{by} rejected this call{said}. Do not make it in another form; do without it.")
+            format!("{by} rejected this call{said}. Do not make it in another form; continue without it.")
         }
-        Some(Decision::Ignore) => format!("{by} does not look into this call{said}. Do without it."),
+        Some(Decision::Ignore) => format!("{by} ignored this call{said}. Continue without it."),
         Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
-            format!("Nobody decided {} in time, which is a denial. Do without this call, or ask the user.", view.id)
+            format!(
+                "No human decided {} in time, so the call is denied. Continue without it, or ask the user.",
+                view.id
+            )
         }
     }
 }

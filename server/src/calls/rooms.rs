@@ -55,7 +55,7 @@ pub(crate) async fn post(
     }
     let human = caller.principal.is_human();
     if !human && (mentions.is_some() || reference.is_some()) {
-        let text = "`mentions` and `ref` are for a human's post: an agent's asks nobody";
+        let text = "`mentions` and `ref` are only for a human's post; an agent's post asks no agent";
         return Err(ApiError::new(Code::Forbidden, text));
     }
     let id = find(ctx, room).await?;

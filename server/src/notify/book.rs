@@ -124,12 +124,15 @@ pub(super) fn load(path: &Path) -> NotificationLedger {
     match read {
         Ok(file) if file.version == VERSION => file.channels,
         Ok(file) => {
-            tracing::warn!(version = file.version, "notify.json is of another version: what waits is told once more");
+            tracing::warn!(
+                version = file.version,
+                "notify.json is from another version: pending items are sent once more"
+            );
             NotificationLedger::new()
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => NotificationLedger::new(),
         Err(error) => {
-            tracing::warn!(%error, "notify.json can't be read: what waits is told once more");
+            tracing::warn!(%error, "notify.json can't be read: pending items are sent once more");
             NotificationLedger::new()
         }
     }

@@ -93,12 +93,12 @@ impl Webhook {
     /// # Errors
     /// What is wrong with it, in words that don't repeat it: it may hold a secret.
     pub fn new(url: &str, secret: Secret, allow_private: bool) -> Result<Self, String> {
-        let url = Url::parse(url).map_err(|error| format!("webhook is no URL: {error}"))?;
+        let url = Url::parse(url).map_err(|error| format!("webhook isn't a URL: {error}"))?;
         match url.scheme() {
             "https" => {}
             "http" if allow_private => {}
             "http" => {
-                return Err("webhook is http: use https, or allow_private = true for a receiver of your own".into());
+                return Err("webhook is http: use https, or allow_private = true for your own receiver".into());
             }
             other => return Err(format!("webhook is {other}, and can be https only")),
         }
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn an_address_that_can_not_be_called_is_refused_with_the_reason() {
         for (url, word) in [
-            ("nonsense", "no URL"),
+            ("nonsense", "isn't a URL"),
             ("ftp://hooks.example/", "https only"),
             ("http://hooks.example/", "use https"),
             ("https://user:pass@hooks.example/", "secret_env"),

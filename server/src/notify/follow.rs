@@ -101,7 +101,7 @@ impl Follower {
     async fn follow(&mut self) {
         let mut committed = self.ctx.handle.committed();
         while let Err(error) = self.look().await {
-            tracing::debug!(?error, "the broker can't say what waits");
+            tracing::debug!(?error, "the broker can't list pending items");
             tokio::time::sleep(PACE).await;
         }
         loop {
@@ -192,7 +192,7 @@ impl Follower {
                 // All of it was settled in this moment.
                 Ok(None) => _ = self.plan.ended(place, now, Outcome::Sent),
                 Err(error) => {
-                    tracing::debug!(?error, "the broker can't say what waits");
+                    tracing::debug!(?error, "the broker can't list pending items");
                     self.plan.ended(place, now, Outcome::Failed);
                 }
             }

@@ -50,9 +50,9 @@ pub(super) fn check(ip: IpAddr, allow_private: bool) -> Result<(), String> {
     match reach(ip) {
         Reach::Public => Ok(()),
         Reach::Private(_) if allow_private => Ok(()),
-        Reach::Private(what) => Err(format!(
-            "{ip} is {what}, which webhooks don't reach; for a receiver of your own set allow_private = true"
-        )),
+        Reach::Private(what) => {
+            Err(format!("{ip} is {what}, which webhooks may not reach; for your own receiver set allow_private = true"))
+        }
         Reach::Never(what) => Err(format!("{ip} is {what}, which webhooks never reach")),
     }
 }

@@ -107,7 +107,7 @@ impl Item {
         let agent = escape(&view.agent);
         let summary = match view.cause {
             EscalationCause::Asked => format!("{agent} asks: {line}"),
-            EscalationCause::TimedOut => format!("a request to {agent} timed out for good"),
+            EscalationCause::TimedOut => format!("a request to {agent} timed out on its last attempt"),
         };
         let decide = match view.lifts.first() {
             Some(lift) => format!("lastword answer {} --lift {} ({})", view.id, lift.id, escape(&lift.text)),
@@ -130,7 +130,7 @@ impl Item {
             since: Some(view.created_at.clone()),
             until: Some(view.expires_at.clone()),
             arguments: include_arguments.then(arguments),
-            ..Self::bare(What::Approval, view.id.clone(), format!("{agent} wants to call {tool}"), decide)
+            ..Self::bare(What::Approval, view.id.clone(), format!("{agent} asks to call {tool}"), decide)
         }
         .by(agent, tool)
     }
@@ -142,7 +142,7 @@ impl Item {
     pub(super) fn incident(view: &IncidentView) -> Self {
         let on = escape(&view.on);
         let summary = match view.scope.as_str() {
-            "agent" => format!("{on} met the limit {} again and again; nothing is held", view.code),
+            "agent" => format!("{on} met the limit {} repeatedly; nothing is held", view.code),
             scope => format!("the limit {} tripped and holds {scope} {on}", view.code),
         };
         let decide =
@@ -236,7 +236,7 @@ impl Counts {
         let waits = (!waits.is_empty()).then(|| format!("{waits} {wait} for you"));
         let incidents = some(self.incidents, "limit").map(|limits| format!("{limits} tripped"));
         let stops = (self.stops > 0).then(|| "the workspace is stopped".to_owned());
-        let notes = some(self.notes, "thing").map(|notes| format!("{notes} to know"));
+        let notes = some(self.notes, "item").map(|notes| format!("{notes} for information"));
         [waits, incidents, stops, notes].into_iter().flatten().collect::<Vec<_>>().join("; ")
     }
 }
@@ -320,7 +320,7 @@ mod tests {
         assert_eq!(words(1, 2, 0, 0), "1 question and 2 approvals wait for you");
         assert_eq!(words(0, 1, 2, 1), "1 approval waits for you; 2 limits tripped; the workspace is stopped");
         assert_eq!(words(0, 0, 1, 0), "1 limit tripped");
-        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 things to know");
+        assert_eq!(Counts { notes: 2, ..Counts::default() }.words(), "2 items for information");
     }
 
     #[test]

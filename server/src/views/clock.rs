@@ -29,9 +29,9 @@ pub(crate) fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Opt
             ("ahead", "the broker catches up by 1 s in 10 s, or at once with `lastword clock accept`")
         }
         ClockState::Waiting => {
-            ("ahead", "the broker doesn't follow that far: `lastword clock accept` if the system clock is right")
+            ("ahead", "too far for the broker to follow: run `lastword clock accept` if the system clock is correct")
         }
-        ClockState::HalfSpeed => ("behind", "the broker can't go back, and runs at half speed until they meet"),
+        ClockState::HalfSpeed => ("behind", "the broker can't go back, and runs at half speed until the clocks agree"),
     };
     Some(format!("system clock {} {side}; {rest}", span(difference_ms.unsigned_abs())))
 }

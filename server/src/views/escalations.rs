@@ -30,7 +30,7 @@ pub(crate) fn escalation(
         }
     });
     let message = if message.is_empty() {
-        "A request timed out for good; the asker does the work itself.".into()
+        "A request timed out on its last attempt; the requester does the work itself.".into()
     } else {
         message
     };

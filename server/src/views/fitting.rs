@@ -82,7 +82,7 @@ fn cut(worded: Worded, max: usize) -> Worded {
         return Worded { notice, call };
     }
     let note = |missing: usize| match call {
-        Some((id, _)) => format!("… {missing} bytes more: look at {id} with check_request before you decide"),
+        Some((id, _)) => format!("… {missing} more bytes: read {id} with check_request before you decide"),
         None => format!("… {missing} bytes more, read {} by audit", notice.id),
     };
     let kept = notice.body.floor_char_boundary(max.saturating_sub(note(whole).len()));
@@ -100,7 +100,7 @@ fn rest(left_out: &[Notice]) -> Option<Notice> {
     let more = left_out.len() - named.len();
     let more = if more > 0 { format!(" and {more} up to {}", last.id) } else { String::new() };
     let (are, count) = if left_out.len() == 1 { ("notice is", 1) } else { ("notices are", left_out.len()) };
-    let body = format!("{count} more {are} left out here; read by audit: {}{more}.", named.join(", "));
+    let body = format!("{count} more {are} omitted here; read them by audit: {}{more}.", named.join(", "));
     Some(Notice {
         id: last.id.clone(),
         kind: NoticeKind::Warning,
@@ -172,8 +172,8 @@ mod tests {
         let all = || (0..9).map(|id| worded(id, NoticeKind::Info, "x".repeat(300))).collect::<Vec<_>>();
         let sum = all().iter().map(|worded| bytes(&worded.notice)).sum::<usize>() as u64;
         let of = |notices_bytes_max| fitted(all(), &Limits { notices_bytes_max, ..Limits::default() }).notices;
-        assert!(of(sum).iter().all(|notice| !notice.body.contains("left out")));
-        assert!(of(sum - 1).iter().any(|notice| notice.body.contains("left out")));
+        assert!(of(sum).iter().all(|notice| !notice.body.contains("omitted here")));
+        assert!(of(sum - 1).iter().any(|notice| notice.body.contains("omitted here")));
     }
 
     #[test]
@@ -187,7 +187,10 @@ mod tests {
         assert!(fitted.notices.iter().any(|notice| notice.body == "stop"));
         let note = &fitted.notices.last().unwrap().body;
         let count = 401 - (fitted.notices.len() - 1);
-        assert!(note.starts_with(&format!("{count} more notices are left out here; read by audit: msg-")), "{note}");
+        assert!(
+            note.starts_with(&format!("{count} more notices are omitted here; read them by audit: msg-")),
+            "{note}"
+        );
         assert!(note.ends_with(&format!(" and {} up to msg-399.", count - NAMED_MAX)), "{note}");
     }
 
@@ -197,6 +200,6 @@ mod tests {
         let offer = |body: String| Worded { call, ..worded(1, NoticeKind::Info, body) };
         assert_eq!(fitted(vec![offer("rm".into())], &Limits::default()).calls.len(), 1);
         let cut = fitted(vec![offer("x".repeat(3_000))], &Limits::default());
-        assert!(cut.calls.is_empty() && cut.notices[0].body.contains("look at apr-3"), "{}", cut.notices[0].body);
+        assert!(cut.calls.is_empty() && cut.notices[0].body.contains("read apr-3"), "{}", cut.notices[0].body);
     }
 }

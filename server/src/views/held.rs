@@ -73,14 +73,14 @@ fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
     let until = agent.rests_until()?;
     let refusal = Refusal::new(Code::Budget).retry_after(1);
     let lift = LiftStep::of(&refusal, RefusedAt { reference: None, agent: Some(agent.name()) })?;
-    let text = format!("agent {} rests until {}: its budget of the day is used up", agent.name(), rfc3339(until));
+    let text = format!("agent {} gets no work until {}: its day budget is used up", agent.name(), rfc3339(until));
     Some(HeldBy { text, lift })
 }
 
 fn of_question(state: &State, id: EscalationId, known: &Escalation) -> HeldBy {
     let offers = known.lifts.as_ref().and_then(|lifts| lifts.lifts.first());
     let (body, flags, what) = match offers {
-        Some(lift) => ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{lift}, or answers in words")),
+        Some(lift) => ("{\"lift\":\"lift-1\"}", "--lift lift-1", format!("{lift}, or answers with a text")),
         None => ("{\"answer\":\"…\"}", "\"…\"", "the answer".to_owned()),
     };
     let lift = LiftStep {
@@ -95,7 +95,7 @@ fn of_call(id: ApprovalId, agent: &str, tool: &str) -> HeldBy {
     let lift = LiftStep {
         call: format!("POST /v1/approvals/{id}/decision {{\"decision\":\"approve\"}}"),
         cli: format!("lastword approve {id}"),
-        text: format!("A human looks at {id} and approves or rejects it."),
+        text: format!("A human reviews {id} and approves or rejects it."),
     };
     HeldBy { text: format!("{agent} waits for a decision about {id}, a call of {tool}"), lift }
 }

@@ -111,11 +111,11 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
             (NoticeKind::Warning, system(), None, text)
         }
         Fact::TurnClosed { turn, .. } => {
-            let text = format!("{turn} has ended: its request was settled otherwise. Stop working on it.");
+            let text = format!("{turn} has ended: its request was settled another way. Stop working on it.");
             (NoticeKind::Warning, system(), conv_of(state, *turn).and_then(reference), text)
         }
         Fact::GrantExtended { by, .. } => {
-            let text = format!("{} granted more for this work.", state.name_of(*by));
+            let text = format!("{} extended this grant.", state.name_of(*by));
             (NoticeKind::Info, system(), None, text)
         }
         Fact::Posted { room, from, body } => {
@@ -133,18 +133,18 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
         Fact::Warned { place, crossing, agent_messages } => {
             let what = match crossing {
                 Crossing::Soft => "stop sending here; finish with what you have, or escalate to the user",
-                Crossing::Hard => "nothing more can be sent here until a human speaks",
+                Crossing::Hard => "nothing more can be sent here until a human writes",
             };
             let conv = place.conversation().and_then(reference).or_else(|| room_name(state, *place));
             (
                 NoticeKind::Warning,
                 system(),
                 conv,
-                format!("{agent_messages} agent messages and no human has spoken: {what}."),
+                format!("{agent_messages} agent messages without a human message: {what}."),
             )
         }
         Fact::BudgetWarned { percent, .. } => {
-            let text = format!("{percent} % of the budget of this work is used up. Come to an end soon.");
+            let text = format!("{percent} % of this grant's budget is used up. Finish soon.");
             (NoticeKind::Warning, system(), None, text)
         }
         Fact::LatchSet { code, limit, .. } => {
@@ -173,9 +173,9 @@ fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
         Some(lift) => lift.extension().time_ms / HOUR_MS,
         None => 1,
     };
-    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` gives it more."));
+    let step = reference.as_deref().map(|name| format!(" `lastword grant {name} --time {hours}h` extends it."));
     let text = format!(
-        "{percent} % of the time of {id} is over. At its end the work is held until a human extends it.{}",
+        "{percent} % of the time of {id} is used up. At its end the work is held until a human extends it.{}",
         step.unwrap_or_default()
     );
     (reference, text)
@@ -211,7 +211,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
 /// The broker's own sentence about a question that a limit caused, and its lifts, each with its command (H6).
 fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
-    let mut text = format!("\n{} Words extend nothing.", words::met(&lifts.met));
+    let mut text = format!("\n{} A text answer extends nothing.", words::met(&lifts.met));
     for (lift, number) in lifts.lifts.iter().zip(1..) {
         text.push_str(&format!("\nlift-{number}: {lift} (`lastword answer {id} --lift lift-{number}`)"));
     }
@@ -224,7 +224,7 @@ fn offered(state: &State, id: ApprovalId) -> Option<(Option<String>, String)> {
     let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
     let reason = known.reason.as_ref().map(|reason| format!("\nReason: {reason}")).unwrap_or_default();
     let text = format!(
-        "{id}: {} wants to call {} and you may decide it with resolve_agent_approval, until {}.\n\
+        "{id}: {} asks to call {}, and you may decide it with resolve_agent_approval, until {}.\n\
          Arguments: {}{reason}\nDigest: {}",
         state.name_of(known.agent),
         known.tool,

@@ -28,17 +28,14 @@ pub(crate) fn noted(state: &State, on: IncidentOn, code: Code, limit: u64, curre
         IncidentOn::Agent(agent) => state.name_of(agent).to_owned(),
         IncidentOn::Latch(_) => "the workspace".to_owned(),
     };
-    format!(
-        "{about} met a limit again and again: {} (limit {limit}, would be {current}). Nothing is held.",
-        code.title()
-    )
+    format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", code.title())
 }
 
 /// That no human has acted for a large part of the time after which no agent starts work (D12).
 pub(crate) fn unattended(percent: u64) -> String {
     format!(
-        "No human has acted here for {percent} % of the time after which agents start no work. Any act keeps it going: \
-         open the console, answer something, or run `lastword resume --workspace`."
+        "No human has acted here for {percent} % of the time after which agents start no work. Any act resets the time: \
+         open the console, answer a question, or run `lastword resume --workspace`."
     )
 }
 
@@ -46,28 +43,30 @@ pub(crate) fn unattended(percent: u64) -> String {
 pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static str {
     match cause {
         EndReason::NobodyLeft => {
-            "No agent is left that could do this. Do the work yourself now, and do not send this request again."
+            "No agent that could do this is left. Do the work yourself now, and do not send this request again."
         }
         EndReason::NotAcknowledged => {
-            "Nobody took this request in time, twice; a human was told. Do the work yourself now, and do not send this \
-             request again."
+            "No agent acknowledged this request in time, twice; a human was notified. Do the work yourself now, and do \
+             not send this request again."
         }
         EndReason::LeaseLost => {
-            "The agent stopped while it worked on this, twice; a human was told. Do the work yourself now, and do not \
-             send this request again."
+            "The agent lost its lease while it worked on this, twice; a human was notified. Do the work yourself now, \
+             and do not send this request again."
         }
-        EndReason::Deadline => "The time for this request is over. Do the work yourself, or finish with what you have.",
-        EndReason::GrantExpired => "The time of the whole work is over. Finish with what you have.",
+        EndReason::Deadline => {
+            "The deadline of this request has passed. Do the work yourself, or finish with what you have."
+        }
+        EndReason::GrantExpired => "The grant of this work has expired. Finish with what you have.",
         EndReason::Unanswered => {
-            "No human answered the question of the agent in time. Do the work yourself, or finish with what you have."
+            "No human answered the agent's question in time. Do the work yourself, or finish with what you have."
         }
-        EndReason::Cancelled => "This request was cancelled. Go on without it.",
-        EndReason::AskerEnded => "The work for which this was asked has ended. Stop working on it.",
-        EndReason::Stopped => "A human stopped this. Do not try it again; finish with what you have.",
+        EndReason::Cancelled => "This request was cancelled. Continue without it.",
+        EndReason::AskerEnded => "The task that requested this has ended. Stop working on it.",
+        EndReason::Stopped => "A human stopped this. Do not retry; finish with what you have.",
         EndReason::RecipientGone => {
-            "The agent was removed before it answered. Ask another one, or do the work yourself now."
+            "The agent was removed before it answered. Ask another agent, or do the work yourself now."
         }
-        EndReason::Empty => "The agent ended without an answer. Do the work yourself, or go on without it.",
+        EndReason::Empty => "The agent ended without an answer. Do the work yourself, or continue without it.",
         EndReason::Answered => answered(status),
     }
 }
@@ -75,12 +74,12 @@ pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static 
 const fn answered(status: AnswerStatus) -> &'static str {
     match status {
         AnswerStatus::Completed | AnswerStatus::Partial => "",
-        AnswerStatus::Rejected => "The agent won't do this. Do the work yourself, or ask another one.",
-        AnswerStatus::Failed => "The agent tried and failed. Do the work yourself, or go on without it.",
+        AnswerStatus::Rejected => "The agent declined. Do the work yourself, or ask another agent.",
+        AnswerStatus::Failed => "The agent tried and failed. Do the work yourself, or continue without it.",
         AnswerStatus::TimedOut => "No answer came in time. Do the work yourself now.",
         AnswerStatus::Exhausted => {
-            "Everybody who could do this was tried. Do the work yourself now, and do not send this request again."
+            "Every agent that could do this was tried. Do the work yourself now, and do not send this request again."
         }
-        AnswerStatus::Cancelled => "This request was cancelled. Go on without it.",
+        AnswerStatus::Cancelled => "This request was cancelled. Continue without it.",
     }
 }

@@ -52,7 +52,7 @@ async fn refs(handle: &Handle) -> Vec<String> {
 async fn nothing_is_acknowledged_once_an_append_failed_and_a_restart_keeps_what_was_written() {
     for (fault, reason) in [
         (InjectedFault::AmbiguousLost, "unknown"),
-        (InjectedFault::Fatal, "start the server again"),
+        (InjectedFault::Fatal, "restart the server"),
         (InjectedFault::Conflict, ""),
     ] {
         let log = MemoryLog::new();
@@ -152,7 +152,7 @@ async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_w
     let panicking = handle.query(|_live| -> u64 { panic!("a bug in {}", "a test") });
     let (bug, behind, note) = tokio::join!(panicking, handle.submit(send(operator, "T-1")), handle.query(|_| ()));
     let Err(Unserved::Down(why)) = bug else { panic!("answered") };
-    assert!(why.contains("a bug in a test") && why.contains("start the server again"), "{why}");
+    assert!(why.contains("a bug in a test") && why.contains("restart the server"), "{why}");
     for ended in [behind.map(|_| ()), note, handle.query(|_| ()).await] {
         assert_eq!(ended, Err(Unserved::Down(why.clone())));
     }

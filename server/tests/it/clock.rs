@@ -238,7 +238,7 @@ async fn three_days_off_or_asleep_leave_leases_and_windows_as_they_were() {
         let incidents = world.get("operator", "/v1/incidents").await.is(200);
         assert_eq!(incidents["items"][0]["code"], "grant_expired", "the grant is four days old: {incidents}");
         let page = Browser::signed_in(&world).await.get("/incidents").await.is(200);
-        page.has("more hours, as at the start").has("name=\"hours\" min=\"0\"");
+        page.has("more hours, the same as at the start").has("name=\"hours\" min=\"0\"");
         world.finish("kilo", &second, "done").await.is(200);
         let request = format!("/v1/requests/{}", second["message"]["request_id"].as_str().unwrap());
         let ended = world.get("operator", &request);
@@ -257,7 +257,7 @@ async fn the_console_tells_of_a_difference_and_accepts_it() {
     machine.run(SECOND);
     browser.get("/agents").await.is(200).has(NOTICE);
     browser.get("/clock").await.is(200).has(NOTICE).has("Accept the system clock");
-    browser.post("/clock/accept", &[]).await.is(200).has("is the system clock");
+    browser.post("/clock/accept", &[]).await.is(200).has("matches the system clock");
     assert!(!browser.get("/clock").await.is(200).text.contains(NOTICE));
     let events = world.get("operator", "/v1/events?until=1000&after=0").await.is(200);
     assert!(events.as_str().unwrap().contains(r#""by":"operator""#), "{events}");

@@ -137,14 +137,14 @@ async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
     let mut browser = Browser::of(&world);
     let seen = browser.get("/conversations?from=kilo").await.is(303);
     assert_eq!(seen.location(), "/sign-in?next=%2Fconversations%3Ffrom%3Dkilo");
-    browser.sign_in("token", "lw_0").await.is(401).has("Nobody here has this token");
+    browser.sign_in("token", "lw_0").await.is(401).has("Unknown token");
     let seen = browser.sign_in("token", world.token("kilo")).await.is(403).has("The console is for humans");
     assert!(seen.headers.get(SET_COOKIE).is_none());
     let seen = browser.sign_in("token", world.token("operator")).await.is(303);
     let cookie = seen.headers[SET_COOKIE].to_str().unwrap();
     assert!(cookie.contains("; HttpOnly; SameSite=Strict; ") && cookie.contains("; Path=/;"), "{cookie}");
     assert!(!cookie.contains("Secure") && !cookie.contains(world.token("operator")), "{cookie}");
-    browser.get("/").await.is(200).has("Nothing waits for you.");
+    browser.get("/").await.is(200).has("No pending decisions.");
     for path in ["/v1/agents", "/v1/inbox", "/mcp"] {
         browser.get(path).await.is(401);
     }
@@ -213,7 +213,7 @@ async fn a_form_of_another_site_changes_nothing() {
     let (_, asked) = asking(&world, json!({"message": "where?"})).await;
     let browser = Browser::signed_in(&world).await;
     let path = format!("/escalations/{}/answer", id(&asked, "id"));
-    browser.send(&path, &[("answer", "eu")], &[]).await.is(403).has("not made in your session");
+    browser.send(&path, &[("answer", "eu")], &[]).await.is(403).has("from another session");
     browser.send(&path, &[("answer", "eu"), ("forms", "0")], &[]).await.is(403);
     let page = browser.get("/").await;
     let (_, rest) = page.text.split_once("name=\"forms\" value=\"").unwrap();
@@ -307,13 +307,13 @@ async fn an_answer_resumes_its_task_and_who_comes_second_is_told_of_the_first() 
     let page = browser.get("/").await.is(200).has("where?").has("T-1").has("operator asked kilo, depth 0");
     assert!(page.text.contains("value=\"us\""));
     let path = format!("/escalations/{}/answer", id(&asked, "id"));
-    browser.post(&path, &[("answer", " ")]).await.is(400).has("Write an answer");
-    let seen = browser.post(&path, &[("option", "us"), ("answer", "")]).await.is(200).has("kilo goes on");
+    browser.post(&path, &[("answer", " ")]).await.is(400).has("Enter an answer");
+    let seen = browser.post(&path, &[("option", "us"), ("answer", "")]).await.is(200).has("kilo continues");
     assert_eq!(seen.headers["hx-trigger"], "lw-inbox");
     assert_eq!(world.take("kilo").await["message"]["body"], "us");
-    browser.post(&path, &[("answer", "eu")]).await.is(409).has("was settled meanwhile, by operator: us");
-    browser.get("/").await.has("Settled lately");
-    browser.get("/waiting").await.is(200).has("Nothing waits for you");
+    browser.post(&path, &[("answer", "eu")]).await.is(409).has("was already settled by operator: us");
+    browser.get("/").await.has("Recently settled");
+    browser.get("/waiting").await.is(200).has("No pending decisions");
 }
 
 #[tokio::test]
@@ -331,13 +331,13 @@ async fn a_call_is_approved_as_it_was_shown_or_rejected_with_a_reason() {
     browser.post("/approvals/apr-1/approve", &[("digest", &"0".repeat(64))]).await.is(422);
     browser.post("/approvals/apr-1/approve", &[("digest", &digest)]).await.is(200).has("approved");
     let twice = browser.post("/approvals/apr-1/reject", &[("comment", "no")]).await;
-    twice.is(409).has("was settled meanwhile: approved by operator");
+    twice.is(409).has("was already settled: approved by operator");
     hold("us").await.is(201);
     browser.post("/approvals/apr-2/reject", &[("comment", "not today")]).await.is(200);
     let rejected = world.get("kilo", "/v1/approvals/apr-2").await.is(200);
     assert_eq!((id(&rejected, "state"), id(&rejected, "comment")), ("rejected", "not today"));
     hold("mars").await.is(201);
-    browser.post("/approvals/apr-3/edit", &[("input", "{")]).await.is(400).has("the arguments are no JSON");
+    browser.post("/approvals/apr-3/edit", &[("input", "{")]).await.is(400).has("the arguments aren't valid JSON");
     browser.post("/approvals/apr-3/edit", &[("input", r#"{"to":"moon","a":1}"#)]).await.is(200);
     let edited = world.get("kilo", "/v1/approvals/apr-3").await.is(200);
     assert_eq!((id(&edited, "state"), &edited["arguments"]["to"]), ("approved", &json!("moon")));
@@ -362,7 +362,7 @@ async fn conversations_are_filtered_and_paged_by_their_address() {
     assert_eq!(rows(&browser.get("/conversations?to=kilo").await.is(200)), 30);
     assert_eq!(rows(&browser.get("/conversations?q=word7").await.is(200).has("T-7")), 1);
     assert_eq!(rows(&browser.get("/conversations?ref=t-5&to=hive&type=request&depth=0").await.is(200)), 6);
-    assert_eq!(rows(&browser.get("/conversations?from=nobody").await.is(200).has("No conversation passes")), 0);
+    assert_eq!(rows(&browser.get("/conversations?from=nobody").await.is(200).has("No conversation matches")), 0);
     world.post("operator", "/v1/conversations/T-3/pause", json!({})).await.is(204);
     assert_eq!(rows(&browser.get("/conversations?state=paused").await.is(200)), 1);
     for wrong in ["state=asleep", "cursor=x", "depth=x", "type=x", "colour=red"] {
@@ -399,7 +399,7 @@ async fn a_conversation_shows_what_was_said_refused_and_spent_and_is_controlled(
     browser.post("/conversations/T-1/pause", &[]).await.is(200);
     assert_eq!(state().await, "paused");
     browser.post("/conversations/T-1/resume", &[]).await.is(200);
-    browser.post("/conversations/T-1/grant", &[("messages", "")]).await.is(400).has("Say how much more");
+    browser.post("/conversations/T-1/grant", &[("messages", "")]).await.is(400).has("Enter at least one amount");
     browser.post("/conversations/T-1/grant", &[("messages", "9")]).await.is(200);
     browser.get("/conversations/T-1").await.has("/73");
     browser.post("/conversations/T-1/stop", &[]).await.is(200);

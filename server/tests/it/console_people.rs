@@ -27,7 +27,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
     let browser = Browser::signed_in(&world).await;
-    browser.get("/agents").await.is(200).has("1 request waits").has("not connected").has("idle");
+    browser.get("/agents").await.is(200).has("1 request queued").has("not connected").has("idle");
     let turn = world.take("kilo").await;
     let seen = browser.get("/agents/kilo").await.is(200);
     seen.has(id(&turn["turn"], "id")).has("/conversations/T-1").has("1 turn open, at most 1").has("agent day tokens");
@@ -48,7 +48,7 @@ async fn an_agent_is_shown_with_its_work_and_obeys_its_page() {
 async fn what_a_human_composes_is_a_request_and_leads_to_its_conversation() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;
-    browser.get("/compose").await.is(200).has("<option value=\"kilo\">").has("It is also a grant");
+    browser.get("/compose").await.is(200).has("<option value=\"kilo\">").has("request is a grant");
     let fields = [("to", "kilo"), ("body", "one\r\ntwo"), ("reference", "W-1/a"), ("priority", "urgent")];
     let seen = browser.post("/compose", &fields).await.is(200);
     assert_eq!(seen.headers["hx-redirect"], "/conversations/W-1%2Fa");
@@ -56,10 +56,10 @@ async fn what_a_human_composes_is_a_request_and_leads_to_its_conversation() {
     assert_eq!((id(&message, "body"), id(&message, "priority")), ("one\ntwo", "urgent"));
     let seen = browser.post("/compose", &[("to", "kilo"), ("body", "and a new one"), ("reference", " ")]).await.is(200);
     assert!(seen.headers["hx-redirect"].to_str().unwrap().starts_with("/conversations/"));
-    browser.post("/compose", &[("to", ""), ("body", "x")]).await.is(400).has("Say to whom");
-    browser.post("/compose", &[("to", "kilo"), ("body", " ")]).await.is(400).has("Say what you ask for");
+    browser.post("/compose", &[("to", ""), ("body", "x")]).await.is(400).has("Enter a recipient");
+    browser.post("/compose", &[("to", "kilo"), ("body", " ")]).await.is(400).has("Enter a request");
     browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("reference", "a b")]).await.is(400).has("ref");
-    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("priority", "now")]).await.is(400).has("no priority");
+    browser.post("/compose", &[("to", "kilo"), ("body", "x"), ("priority", "now")]).await.is(400).has("a priority");
     browser.post("/compose", &[("to", "lima"), ("body", "x")]).await.is(404).has("lima");
 }
 
@@ -68,10 +68,9 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
     let seen = browser.get("/incidents").await.is(200);
-    let seen =
-        seen.has("/conversations/BIG-1").has("The work of this grant has used up its messages").has("grant_messages");
-    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Next would make</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
-    browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Say how much more");
+    let seen = seen.has("/conversations/BIG-1").has("This grant has used up its messages").has("grant_messages");
+    seen.has("<dt>Limit</dt><dd>6</dd>").has("<dt>Would reach</dt><dd>8</dd>").has("name=\"messages\" min=\"0\"");
+    browser.post("/conversations/BIG-1/grant", &[("agents", "0")]).await.is(400).has("Enter at least one amount");
     browser.post("/conversations/BIG-1/grant", &[("messages", "2"), ("agents", "3")]).await.is(200);
     let grant = world.get("operator", "/v1/conversations/BIG-1").await.is(200)["grants"][0].clone();
     let limit = |name: &str| {
@@ -79,7 +78,7 @@ async fn an_incident_tells_its_numbers_and_ends_by_a_resume_or_a_grant() {
         all.iter().find(|limit| limit["name"] == name).map(|limit| limit["limit"].clone())
     };
     assert_eq!((limit("grant_messages_max"), limit("grant_agents_max")), (Some(json!(8)), Some(json!(19))));
-    browser.get("/incidents").await.is(200).has("No limit holds anything.").has("lifted by operator");
+    browser.get("/incidents").await.is(200).has("No open incidents.").has("lifted by operator");
 }
 
 #[tokio::test]
@@ -93,7 +92,7 @@ async fn a_conversation_shows_each_grant_that_is_open_in_it_and_the_older_one_ca
     browser.get("/conversations?state=latched").await.is(200).has("/conversations/BIG-1");
     let page = browser.get("/conversations/BIG-1").await.is(200);
     let page = page.has("<span class=\"badge bad\">latched</span>").has("Resume").has("/incidents#inc-1");
-    page.has("each of them").has(&format!("<option value=\"{}\" selected>", ids[1]));
+    page.has("every open grant").has(&format!("<option value=\"{}\" selected>", ids[1]));
     let more = |to: &str| json!({"messages": 2, "grant": to});
     world.post("operator", "/v1/conversations/BIG-1/grant", more("3")).await.refused(400, "malformed");
     world.post("operator", "/v1/conversations/BIG-1/grant", more("grant-99")).await.refused(404, "unknown_request");
@@ -128,8 +127,8 @@ async fn the_workspace_is_stopped_once_it_was_asked_and_every_page_says_so() {
 async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     let world = latched().await;
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/limits").await.is(200).has("1 differs from the default").has("set at the start");
-    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> The work of this grant has used up its messages");
+    let seen = browser.get("/limits").await.is(200).has("1 limit differs from the default").has("set at startup");
+    seen.has("6/6").has("/conversations/BIG-1").has("<b>1</b> This grant has used up its messages");
     let mut limits = Limits { depth_max: 7, observed: Observed::all(), ..Limits::default() };
     limits.approvers.asker = true;
     let world = World::set(&["kilo"], |config| {
@@ -138,9 +137,9 @@ async fn limits_tell_where_they_were_set_and_how_near_things_came() {
     })
     .await;
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("guards only record");
+    let seen = browser.get("/limits").await.is(200).has("lastword.toml:7").has("default 5").has("guards observe");
     assert!(!seen.text.contains("<i>"));
-    seen.has("human, asker").has("Nothing was said, so nothing came near a limit.");
+    seen.has("human, asker").has("No messages, so no limit was approached.");
 }
 
 #[tokio::test]
@@ -153,7 +152,7 @@ async fn the_overview_is_the_sum_of_the_log() {
     let tile = |name: &str, n: usize| format!("<span>{name}</span><b>{n}</b>");
     let seen = seen.has(&tile("Messages", messages)).has(&tile("Refused", 1)).has(&tile("Held by a limit", 1));
     assert_eq!(seen.text.matches("<rect").count(), 24);
-    seen.has("no sum of money or tokens saved is given");
+    seen.has("no saved tokens or cost are shown");
     let empty = World::with(&[]).await;
     Browser::signed_in(&empty).await.get("/overview").await.is(200).has("No message was refused.");
 }
@@ -167,7 +166,7 @@ async fn a_browser_gets_a_page_where_there_is_nothing_and_a_program_a_problem() 
     assert!(page.headers()["content-type"].to_str().unwrap().starts_with("text/html"));
     assert_eq!(page.headers()["x-frame-options"], "DENY");
     let text = page.text().await.unwrap();
-    assert!(text.contains("There is no such page") && text.contains("href=\"/agents\"") && !text.contains("<b>"));
+    assert!(text.contains("Page not found") && text.contains("href=\"/agents\"") && !text.contains("<b>"));
     for (path, accept) in [("/nowhere", "*/*"), ("/v1/nowhere", "text/html"), ("/mcp/nowhere", "text/html")] {
         let answer = ask(path, accept).await.unwrap();
         assert_eq!(answer.status(), 404, "{path}");

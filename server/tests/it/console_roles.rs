@@ -11,7 +11,7 @@ use crate::world::World;
 async fn an_agents_own_limits_are_set_and_taken_away_on_its_page() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;
-    browser.get("/agents/kilo").await.is(200).has("It has no limits of its own").has("placeholder=\"10\"");
+    browser.get("/agents/kilo").await.is(200).has("No per-agent limits").has("placeholder=\"10\"");
     let set = [
         ("roots_per_hour_max", "20"),
         ("ack_ms", "1.5"),
@@ -31,7 +31,7 @@ async fn an_agents_own_limits_are_set_and_taken_away_on_its_page() {
     seen.has("<p>`roots_per_hour_max` isn't an amount: &quot;many&quot;</p>");
     assert_eq!(limits().await, all, "nothing of a wrong form is done");
     let same = browser.post_from("/agents/kilo/limits", &[("roots_per_hour_max", "20")], from).await.is(400);
-    same.has("These are its limits already");
+    same.has("These limits are already set");
     let taken = [("roots_per_hour_max", "0"), ("ack_ms", ""), ("agent_day_cost_microusd_max", "2.5")];
     browser.post("/agents/kilo/limits", &taken).await.is(200);
     assert_eq!(limits().await, json!({"agent_day_cost_microusd_max": 2_500_000}));
@@ -48,7 +48,7 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     let task = world.take("kilo").await;
     let turn = format!("/v1/turns/{}/finish", task["turn"]["id"].as_str().unwrap());
     world.post("kilo", &turn, json!({"answer": "done", "usage": {"input_tokens": 200}})).await.is(200);
-    browser.get("/agents/kilo").await.is(200).has("its day is used up, it rests until").has("200/100");
+    browser.get("/agents/kilo").await.is(200).has("day budget used up until").has("200/100");
     let from = "div#grant-form-said";
     let give = async |tokens: &str, usd: &str| {
         browser.post_from("/agents/kilo/grant", &[("tokens", tokens), ("cost_usd", usd)], from).await
@@ -56,8 +56,8 @@ async fn an_agent_that_rests_is_given_more_for_today_on_its_page() {
     give("", "").await.is(400).has("nothing is given");
     give("-5", "").await.is(400).has("`tokens` isn't an amount: &quot;-5&quot;");
     give("5", "much").await.is(400).has("`cost_usd` isn't an amount: &quot;much&quot;");
-    give("5", "-1").await.is(400).has("what was given can't be taken back");
-    give("1000", "0.5").await.is(200).has("kilo has more for today");
+    give("5", "-1").await.is(400).has("a grant can't be reduced");
+    give("1000", "0.5").await.is(200).has("kilo has a larger budget for today");
     assert_eq!(world.get("operator", "/v1/agents/kilo").await.is(200)["rests_until"], Value::Null);
     browser.get("/agents/kilo").await.is(200).has("200/1\u{202f}100");
 }
@@ -73,7 +73,7 @@ async fn an_owner_sets_roles_and_one_owner_is_always_left() {
         .await
         .is(200)
         .has("<option value=\"viewer\" selected>viewer</option>")
-        .has("and may look.");
+        .has("and may read.");
     browser.post("/agents/anna/role", &[("role", "approver")]).await.is(200).has("anna is approver now");
     assert_eq!(world.get("operator", "/v1/agents/anna").await.is(200)["role"], "approver");
     let from = "div#role-form-said";
@@ -143,7 +143,7 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
         assert_eq!(forms(&page.text), [] as [&str; 0], "{path}");
     }
     let anna = Browser::as_human(&world, "anna").await;
-    let inbox = anna.get("/").await.is(200).has("Giving more needs the role operator. Yours is approver.");
+    let inbox = anna.get("/").await.is(200).has("Choosing a lift needs the role operator. Yours is approver.");
     assert!(!inbox.text.contains("name=\"lift\""));
     assert!(forms(&inbox.text).contains(&"/escalations/esc-1/answer".to_owned()), "{:?}", forms(&inbox.text));
     assert!(forms(&inbox.text).contains(&"/approvals/apr-1/approve".to_owned()));
@@ -152,11 +152,8 @@ async fn no_button_stands_on_a_page_that_the_humans_role_can_not_use_and_the_pag
     }
     let olga = Browser::as_human(&world, "olga").await;
     olga.get("/").await.is(200).has("name=\"lift\" value=\"lift-1\"");
-    let page = olga
-        .get("/agents/kilo")
-        .await
-        .is(200)
-        .has("Setting limits of its own needs the role owner. Yours is operator.");
+    let page =
+        olga.get("/agents/kilo").await.is(200).has("Setting per-agent limits needs the role owner. Yours is operator.");
     assert_eq!(forms(&page.text), ["/agents/kilo/pause", "/agents/kilo/stop", "/agents/kilo/grant", "/compose"]);
     olga.get("/schedules").await.is(200).has("action=\"/schedules/nightly/run\"").has("action=\"/schedules\"");
     olga.get("/agents/vera").await.is(200).has("Setting a role needs the role owner. Yours is operator.");

@@ -22,14 +22,14 @@ async fn listed(world: &World) -> Vec<Value> {
 async fn a_schedule_is_set_run_and_removed_on_its_page() {
     let world = World::with(&["kilo"]).await;
     let browser = Browser::signed_in(&world).await;
-    browser.get("/schedules").await.is(200).has("Nothing begins by the clock.").has("<option value=\"kilo\">");
+    browser.get("/schedules").await.is(200).has("No schedules.").has("<option value=\"kilo\">");
     browser.post("/schedules", &NIGHTLY).await.is(200).has("nightly ticks next at ");
     let [nightly] = &listed(&world).await[..] else { panic!() };
     let members = ["cron", "time_zone", "to", "body", "ref", "by"].map(|member| nightly[member].as_str().unwrap());
     assert_eq!(members, ["0 2 * * *", "Europe/Berlin", "kilo", "one\ntwo", "RUN-{date}", "operator"]);
     let seen = browser.get("/schedules").await.is(200).has("At 02:00, Europe/Berlin").has("0 2 * * *");
     seen.has("RUN-{date}").has("none yet").has("set by operator").has("1 schedule");
-    browser.post("/schedules/nightly/run", &[]).await.is(200).has("kilo was asked");
+    browser.post("/schedules/nightly/run", &[]).await.is(200).has("Sent a request to");
     assert_eq!(world.take("kilo").await["message"]["body"], "one\ntwo");
     browser.get("/schedules").await.is(200).has("number 1, still open");
     browser.post("/schedules/nightly/fly", &[]).await.is(404);
@@ -47,7 +47,7 @@ async fn what_is_wrong_with_a_schedule_is_told_in_its_form_in_the_refusals_own_w
         ("name", "a b", "`name`"),
         ("cron", "often", "`cron` &quot;often&quot;"),
         ("cron", "* * * * *", "ticks 1 minutes apart, and 10 is the least"),
-        ("time_zone", "Mars", "there is no time zone &quot;Mars&quot;"),
+        ("time_zone", "Mars", "is not a known time zone: &quot;Mars&quot;"),
         ("to", "all", "one agent or `#action`"),
         ("body", " ", "`body` is empty"),
         ("reference", "a b", "`ref`"),
@@ -76,6 +76,6 @@ async fn a_tick_that_made_no_grant_says_why() {
         tokio::task::yield_now().await;
     }
     let browser = Browser::signed_in(&world).await;
-    let seen = browser.get("/schedules").await.is(200).has("the work of the tick before it was still open");
+    let seen = browser.get("/schedules").await.is(200).has("the grant of the previous tick was still open");
     seen.has("&lt;b&gt;run&lt;/b&gt;").has("number 1, still open");
 }

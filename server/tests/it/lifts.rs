@@ -74,11 +74,11 @@ async fn a_model_hears_of_the_lift_and_the_human_of_the_commands() {
     let (refused, error) = tool(&world, "kilo", "send_agent_message", asked).await;
     assert!(error && refused["code"] == "depth_cap", "{refused}");
     let hint = id(&refused, "hint");
-    assert!(hint.contains("ask with escalate_to_user. A human gives the work of T-1 2 more rounds."), "{hint}");
+    assert!(hint.contains("ask with escalate_to_user. A human extends T-1: 2 more rounds."), "{hint}");
     done(&world, "kilo", "escalate_to_user", json!({"message": "go on?"})).await;
     let told = world.take("operator").await;
     let body = id(&told["message"], "body");
-    assert!(body.contains("never extended") && body.contains("Words extend nothing"), "{body}");
+    assert!(body.contains("never extended") && body.contains("A text answer extends nothing"), "{body}");
     assert!(body.contains("lift-1: 2 more rounds (`lastword answer esc-1 --lift lift-1`)"), "{body}");
 }
 
@@ -97,7 +97,7 @@ async fn a_human_at_the_agents_client_chooses_a_lift_there() {
     };
     let asked = result(offering(&world, "kilo", &forms, "tools/call", call(json!({})))).await;
     let question = &asked["inputRequests"]["answer"]["params"];
-    assert!(id(question, "message").contains("Words extend nothing"), "{question}");
+    assert!(id(question, "message").contains("A text answer extends nothing"), "{question}");
     assert_eq!(question["requestedSchema"]["properties"]["lift"]["enum"], json!(["lift-1: 2 more rounds"]));
     let chosen = json!({ "action": "accept", "content": { "lift": "lift-1: 2 more rounds" } });
     let brought = json!({ "requestState": asked["requestState"], "inputResponses": { "answer": chosen } });
@@ -114,12 +114,17 @@ async fn a_human_chooses_a_lift_in_the_consoles_inbox() {
         world.post("kilo", "/v1/escalations", json!({ "message": message })).await.is(201);
     }
     let browser = Browser::signed_in(&world).await;
-    let inbox = browser.get("/").await.is(200).has("never extended").has("Words extend nothing; choose what to give:");
+    let inbox =
+        browser.get("/").await.is(200).has("never extended").has("A text answer extends nothing; choose a lift:");
     inbox.has("name=\"lift\" value=\"lift-1\" data-key=\"l\">2 more rounds</button>");
     browser.post("/escalations/esc-1/answer", &[("answer", "sure, go on")]).await.is(200);
     world.send("kilo", "hive", "T-1", "again").await.refused(422, "depth_cap");
     browser.post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-9")]).await.is(404);
-    browser.post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-1")]).await.is(200).has("kilo goes on");
+    browser
+        .post("/escalations/esc-2/answer", &[("answer", ""), ("lift", "lift-1")])
+        .await
+        .is(200)
+        .has("kilo continues");
     world.send("kilo", "hive", "T-1", "again").await.is(201);
 }
 

@@ -79,7 +79,7 @@ async fn the_giver_hears_that_most_of_the_time_is_over_and_what_extends_it() {
     machine.run(401 * SECOND);
     say(&world, "kilo", "info", "operator", "still here").await;
     let told = inbox(&world, "operator").await.join("\n");
-    assert!(told.contains("80 % of the time of grant-1 is over"), "{told}");
+    assert!(told.contains("80 % of the time of grant-1 is used up"), "{told}");
     assert!(told.contains("`lastword grant T-1 --time 24h`"), "{told}");
 }
 
@@ -95,7 +95,7 @@ async fn humans_hear_of_incidents_that_hold_nothing_and_of_their_own_absence() {
     machine.run(501 * SECOND);
     say(&world, "kilo", "info", "operator", "hello?").await;
     let told = inbox(&world, "operator").await.join("\n");
-    assert!(told.contains("inc-1: kilo met a limit again and again"), "{told}");
+    assert!(told.contains("inc-1: kilo met a limit repeatedly"), "{told}");
     assert!(told.contains("No human has acted here for 50 %"), "{told}");
     let incidents = world.get("operator", "/v1/incidents").await.is(200);
     assert_eq!((id(&incidents["items"][0], "scope"), id(&incidents["items"][0], "on")), ("agent", "kilo"));
@@ -117,11 +117,11 @@ async fn an_agent_that_may_decide_hears_of_the_whole_call_and_decides_without_it
     let held = hold(&world, json!({"path": "/tmp/x"})).await;
     let approve = json!({"approval_id": held["id"], "decision": "approve"});
     let (refused, error) = tool(&world, "boss", "resolve_agent_approval", approve.clone()).await;
-    assert!(error && id(&refused, "detail").contains("Look at all of apr-1 first"), "{refused}");
+    assert!(error && id(&refused, "detail").contains("Read all of apr-1 first"), "{refused}");
     world.send("operator", "boss", "T-1", "go").await.is(201);
     let delivery = done(&world, "boss", "next_message", json!({})).await;
     let notice = id(&delivery["notices"][0], "body");
-    for part in ["apr-1: kilo wants to call rm", r#"{"path":"/tmp/x"}"#, "Reason: old", id(&held, "digest")] {
+    for part in ["apr-1: kilo asks to call rm", r#"{"path":"/tmp/x"}"#, "Reason: old", id(&held, "digest")] {
         assert!(notice.contains(part), "{part}: {notice}");
     }
     let decided = done(&world, "boss", "resolve_agent_approval", approve).await;
@@ -136,7 +136,7 @@ async fn a_decider_lists_what_waits_and_what_was_cut_was_not_shown() {
     let listed = done(&world, "boss", "check_request", json!({})).await;
     let ids: Vec<_> = listed["items"].as_array().unwrap().iter().map(|item| id(item, "id")).collect();
     assert_eq!(ids, ["apr-1", "apr-2"], "{listed}");
-    assert!(listed["items"][1]["arguments"].as_str().unwrap().contains("left out here"), "{listed}");
+    assert!(listed["items"][1]["arguments"].as_str().unwrap().contains("omitted here"), "{listed}");
     assert_eq!(done(&world, "spy", "check_request", json!({})).await["items"], json!([]));
     let approve = |call: &str| json!({"approval_id": call, "decision": "approve"});
     done(&world, "boss", "resolve_agent_approval", approve("apr-1")).await;
@@ -144,7 +144,7 @@ async fn a_decider_lists_what_waits_and_what_was_cut_was_not_shown() {
     world.send("operator", "boss", "T-1", "go").await.is(201);
     let delivery = done(&world, "boss", "next_message", json!({})).await;
     assert!(
-        id(&delivery["notices"][0], "body").ends_with("look at apr-2 with check_request before you decide"),
+        id(&delivery["notices"][0], "body").ends_with("read apr-2 with check_request before you decide"),
         "{delivery}"
     );
     let (_, error) = tool(&world, "boss", "resolve_agent_approval", approve("apr-2")).await;

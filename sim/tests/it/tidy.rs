@@ -169,13 +169,13 @@ fn the_witness_knows_nothing_of_the_state_the_fold_or_the_guards() {
 #[test]
 fn the_limits_document_is_the_table_in_the_code() {
     let mut text = String::from(
-        "# Limits\n\nEvery number of the protocol, made from the table in `proto/src/limits.rs`. Set them in `lastword.toml`,\n\
-         section `[limits]`; the unit is the last word of the name.\n\n| limit | default | rule | what it bounds |\n|---|---|---|---|\n",
+        "# Limits\n\nThe limits of the protocol, generated from the table in `proto/src/limits.rs`. Set them in `lastword.toml`, section\n\
+         `[limits]`; the last word of a name is its unit.\n\n| limit | default | rule | what it bounds |\n|---|---|---|---|\n",
     );
     for row in LIMITS {
         writeln!(text, "| `{}` | {} | {} | {} |", row.name, row.default, row.rule, row.meaning).unwrap();
     }
-    writeln!(text, "\n## Guards\n\nIn the order in which they are asked. One that can be observed may be listed in `observe`: it then records what it\nwould have refused and refuses nothing.\n\n| guard | rule | can be observed | holds for humans too |\n|---|---|---|---|").unwrap();
+    writeln!(text, "\n## Guards\n\nIn the order in which they are checked. A guard that can be observed may be listed in `observe`: it then records the\nmessages that it would have refused, and admits them.\n\n| guard | rule | can be observed | applies to humans |\n|---|---|---|---|").unwrap();
     for guard in GUARDS {
         let yes = |b: bool| if b { "yes" } else { "no" };
         writeln!(text, "| `{}` | {} | {} | {} |", guard.name, guard.rule, yes(guard.observable), yes(guard.humans))
@@ -187,7 +187,7 @@ fn the_limits_document_is_the_table_in_the_code() {
 #[test]
 fn the_codes_document_is_the_table_in_the_code() {
     let mut text = String::from(
-        "# Refusals\n\nEvery code, the same on every surface. `hint` is what a model is told to do next.\n\n| code | HTTP | rule | what | hint |\n|---|---|---|---|---|\n",
+        "# Refusals\n\nEvery refusal code; the same on every surface. `hint` tells a model what to do next.\n\n| code | HTTP | rule | meaning | hint |\n|---|---|---|---|---|\n",
     );
     for code in Code::ALL {
         writeln!(text, "| `{code}` | {} | {} | {} | {} |", code.http_status(), code.rule(), code.title(), code.hint())

@@ -22,7 +22,7 @@ use crate::error::ApiError;
 const FIELDS: [(&str, &str, u64); 7] = [
     ("pair_messages_max", "To one recipient in a window", 1),
     ("sender_messages_max", "Messages in a window", 1),
-    ("roots_per_hour_max", "Work of its own in an hour", 1),
+    ("roots_per_hour_max", "Roots in an hour", 1),
     ("agent_turns_max", "Turns at once", 1),
     ("ack_ms", "Time to acknowledge, in seconds", 1_000),
     ("agent_day_tokens_max", "Tokens a day", 1),
@@ -34,15 +34,15 @@ pub(super) fn own(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Mar
     let own = FIELDS.iter().filter_map(|(name, label, _)| Some((name, label, *view.limits.get(*name)?)));
     html! {
         @if view.limits.is_empty() {
-            p #own { "It has no limits of its own: the workspace's hold." }
+            p #own { "No per-agent limits; the workspace's limits apply." }
         } @else {
-            h3 { "Of its own" }
+            h3 { "Per-agent limits" }
             ul #own.lines {
                 @for (name, label, value) in own { li { (label.split(',').next().unwrap_or(label)) ": " b { (quantity(name, value)) } } }
             }
         }
-        (viewer.allowed(Role::Owner, "Setting limits of its own", || limits_form(viewer, limits, view)))
-        (viewer.allowed(Role::Operator, "Giving it more for today", || grant_form(viewer, &view.name)))
+        (viewer.allowed(Role::Owner, "Setting per-agent limits", || limits_form(viewer, limits, view)))
+        (viewer.allowed(Role::Operator, "Extending today's budget", || grant_form(viewer, &view.name)))
     }
 }
 
@@ -51,7 +51,7 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
     let action = format!("/agents/{}/limits", encoded(&view.name));
     html! {
         details #own-limits.fold {
-            summary { "Set limits of its own" }
+            summary { "Set per-agent limits" }
             (viewer.fill_in("limits-form", &action, &html! {
                 div.fields.wide {
                     @for (name, label, unit) in FIELDS {
@@ -64,7 +64,7 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
                         }
                     }
                 }
-                p.faint { "Empty or 0 takes one away; then the workspace's limit holds, which stands in the empty field." }
+                p.faint { "Empty or 0 removes a limit; the workspace's limit, shown in the empty field, then applies." }
                 button.main type="submit" { "Set" }
             }))
         }
@@ -74,13 +74,13 @@ fn limits_form(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup
 fn grant_form(viewer: &Viewer, name: &str) -> Markup {
     html! {
         details #more-today.fold {
-            summary { "Give it more for today" }
+            summary { "Extend today's budget" }
             (viewer.fill_in("grant-form", &format!("/agents/{}/grant", encoded(name)), &html! {
                 div.fields {
                     label { span { "Tokens" } input type="text" name="tokens" inputmode="numeric" autocomplete="off" placeholder="0"; }
                     label { span { "Dollars" } input type="text" name="cost_usd" inputmode="decimal" autocomplete="off" placeholder="0"; }
                 }
-                p.faint { "It is added to the limits of its day until midnight UTC. An agent that rests goes on." }
+                p.faint { "Added to today's limits until midnight UTC. An agent whose day budget is used up resumes if this is enough." }
                 button.main type="submit" { "Give" }
             }))
         }
@@ -110,10 +110,10 @@ pub(super) fn role(viewer: &Viewer, name: &str, role: Role) -> Markup {
 
 const fn may(role: Role) -> &'static str {
     match role {
-        Role::Owner => "do everything: register, set limits and roles, and what an operator may",
-        Role::Operator => "stop, pause, resume, grant, schedule and ask agents, and what an approver may",
-        Role::Approver => "answer questions, decide held calls, and look",
-        Role::Viewer => "look",
+        Role::Owner => "do everything: register, set limits and roles, and everything an operator may",
+        Role::Operator => "stop, pause, resume, grant, schedule and ask agents, and everything an approver may",
+        Role::Approver => "answer questions, decide held calls, and read",
+        Role::Viewer => "read",
     }
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn limit(
         }
     }
     if changed.is_empty() {
-        return Err(ApiError::new(Code::Malformed, "These are its limits already").into());
+        return Err(ApiError::new(Code::Malformed, "These limits are already set").into());
     }
     let patch = AgentPatch { actions: None, groups: None, turns_max: None, limits: Some(changed) };
     agents::amend(&ctx, viewer.caller, &name, patch).await?;
@@ -163,7 +163,7 @@ pub(super) async fn grant(
     };
     let more = AgentGrant { tokens: units("tokens", &fields.tokens, 1)?, cost_usd };
     agents::grant(&ctx, viewer.caller, &name, more).await?;
-    let words = html! { (foreign_line(&name)) " has more for today." };
+    let words = html! { (foreign_line(&name)) " has a larger budget for today." };
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }
 

@@ -26,7 +26,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         (heading("Agents", &html! { span.faint { (plural(agents.len() as u64, "agent", "agents")) } }))
         @if agents.is_empty() {
             (empty("No agent is registered.", &html! {
-                code { "lastword agent add NAME" } " gives one its token; " code { "lastword init" } " sets up a team."
+                code { "lastword agent add NAME" } " registers one and prints its token; " code { "lastword init" } " sets up a team."
             }))
         }
         @if !agents.is_empty() {
@@ -61,7 +61,7 @@ fn row(moment: &Moment, member: &Member) -> Markup {
                 @if member.turns.is_empty() { span.faint { "idle" } }
             }
             div.counts {
-                @if view.queued > 0 { (plural(view.queued, "request waits", "requests wait")) } @else { "nothing waits" }
+                @if view.queued > 0 { (plural(view.queued, "request queued", "requests queued")) } @else { "inbox empty" }
                 @if view.notices > 0 { " · " (plural(view.notices, "notice", "notices")) }
             }
             div.limit { @if let Some(nearest) = fullest(view.windows.iter().chain(&member.day)) { (bar(nearest)) } }
@@ -105,31 +105,31 @@ pub(super) async fn one(
             (connected(&member))
         }))
         p.facts {
-            @if agent { span { (plural(view.queued, "request waits", "requests wait")) " in its inbox" } }
+            @if agent { span { (plural(view.queued, "request queued", "requests queued")) " in its inbox" } }
             @if agent { span { (plural(view.notices, "notice", "notices")) " for its next turn" } }
             @if agent { span { (plural(member.turns.len() as u64, "turn", "turns")) " open, at most " (view.turns_max) } }
-            @if let Some(until) = &view.rests_until { span { "its day is used up, it rests until " (time(until, moment.now)) } }
+            @if let Some(until) = &view.rests_until { span { "day budget used up until " (time(until, moment.now)) } }
             @if !view.actions.is_empty() { span { "serves " (foreign_line(&view.actions.join(", "))) } }
             @if !view.groups.is_empty() { span { "in " (foreign_line(&view.groups.join(", "))) } }
-            span { a href={ "/conversations?from=" (encoded(&name)) } { "what it said" } }
-            span { a href={ "/conversations?to=" (encoded(&name)) } { "what was said to it" } }
+            span { a href={ "/conversations?from=" (encoded(&name)) } { "sent messages" } }
+            span { a href={ "/conversations?to=" (encoded(&name)) } { "received messages" } }
         }
         @if agent {
             (viewer.allowed(Role::Operator, "Pausing or stopping an agent", || controls(&viewer, &name, view.state)))
         }
         @if let Some(role) = view.role { (agent_forms::role(&viewer, &name, role)) }
         @if agent {
-            h2 { "At work" }
-            @if member.turns.is_empty() { p.faint { "It has no turn open." } }
+            h2 { "Open turns" }
+            @if member.turns.is_empty() { p.faint { "No open turns." } }
             ul.lines { @for turn in &member.turns { li { (at_work(&moment, turn)) } } }
-            h2 { "Its limits" }
+            h2 { "Limits" }
             div.bars {
                 @for distance in view.windows.iter().chain(&member.day) { (bar(distance)) }
             }
-            p.faint { "The first count what it sent and started lately, the others what it used up since midnight UTC. "
+            p.faint { "Rates count the current windows; budgets count usage since midnight UTC. "
                 a href="/limits" { "All limits" } }
             (agent_forms::own(&viewer, &limits, view))
-            h2 #compose { "A message to it" }
+            h2 #compose { "Send a request" }
             (compose::form(&viewer, Some(&name)))
         }
     };
@@ -141,9 +141,9 @@ fn at_work(moment: &Moment, turn: &OpenTurn) -> Markup {
     html! {
         code { (turn.id) } " in " (conversation(&turn.reference))
         @if let Some(asker) = &turn.asker { " for " (name_link(asker)) }
-        ", since " (time(&turn.opened_at, moment.now)) ", its lease ends " (time(&turn.lease_until, moment.now))
+        ", since " (time(&turn.opened_at, moment.now)) ", lease expires " (time(&turn.lease_until, moment.now))
         @if turn.attempt > 1 { ", attempt " (turn.attempt) }
-        @if let Some(message) = &turn.message { ". " a href={ "/messages/" (message) } { "What is asked" } }
+        @if let Some(message) = &turn.message { ". " a href={ "/messages/" (message) } { "Show the request" } }
     }
 }
 
@@ -158,8 +158,8 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
         div.controls {
             @match state {
                 Running::Active => {
-                    (button("pause", "Pause", &format!("Pause {name}? It gets nothing new and can send nothing until it is resumed. What waits for it is kept.")))
-                    (button("stop", "Stop", &format!("Stop {name}? What it works on and what waits for it is cancelled, and its askers are told.")))
+                    (button("pause", "Pause", &format!("Pause {name}? Until it is resumed it receives nothing new and can't send. Its inbox is kept.")))
+                    (button("stop", "Stop", &format!("Stop {name}? Its open and queued requests are cancelled, and their requesters are notified.")))
                 }
                 Running::Paused | Running::Stopped => { (button("resume", "Resume", &format!("Resume {name}?"))) }
             }

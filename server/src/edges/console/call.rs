@@ -20,7 +20,7 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
     html! {
         article.card id=(id) tabindex="-1" data-row aria-labelledby={ (id) "-title" } {
             header {
-                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " wants to call " code { (foreign_line(&held.tool)) } }
+                h2 id={ (id) "-title" } { b { (foreign_line(&held.agent)) } " asks to call " code { (foreign_line(&held.tool)) } }
                 (urgency(decision.priority))
                 @if let Some(tier) = &held.tier { span.badge.plain { (foreign_line(tier)) } }
                 span.grow {}
@@ -31,9 +31,9 @@ pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: 
             div.call { @for part in &parts { (argument(part)) } }
             @if let Some(reason) = &held.reason { div.reason { span.faint { "Reason" } (foreign(reason)) } }
             p.facts {
-                span { "denied by itself " (time(&held.expires_at, moment.now)) }
+                span { "denied automatically " (time(&held.expires_at, moment.now)) }
                 @if let Some(policy) = &held.policy { span { "rule " code { (foreign_line(policy)) } } }
-                span.digest title="SHA-256 of this call: what you approve is exactly it" { "digest " code { (held.digest) } }
+                span.digest title="SHA-256 of this call; your approval is for exactly this call" { "digest " code { (held.digest) } }
             }
             (viewer.allowed(Role::Approver, "Deciding a call", || html! {
                 (decide(viewer, held, parts.iter().map(|part| fold(part).lines_unseen(&part.text)).sum()))
@@ -74,8 +74,8 @@ fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
                 }
             }))
             (viewer.form(&format!("{id}-reject"), &format!("/approvals/{id}/reject"), &html! {
-                label.unseen for={ (id) "-reason" } { "Why " (id) " is rejected" }
-                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason, for the agent" data-key="r" autocomplete="off";
+                label.unseen for={ (id) "-reason" } { "Reason for rejecting " (id) }
+                input id={ (id) "-reason" } type="text" name="comment" placeholder="Reason for the agent" data-key="r" autocomplete="off";
                 button.danger type="submit" { "Reject" }
             }))
         }
@@ -90,17 +90,17 @@ fn otherwise(viewer: &Viewer, held: &ApprovalView) -> Markup {
         details id={ (id) "-more" } {
             summary { "Respond, edit or ignore" }
             (viewer.form(&format!("{id}-respond"), &to("respond"), &html! {
-                label for={ (id) "-words" } { "Reject it, and tell the agent what to do instead" }
+                label for={ (id) "-words" } { "Reject it with instructions for the agent" }
                 textarea id={ (id) "-words" } name="comment" rows="2" {}
                 button type="submit" { "Respond" }
             }))
             (viewer.form(&format!("{id}-edit"), &to("edit"), &html! {
-                label for={ (id) "-input" } { "Approve it with other arguments" }
+                label for={ (id) "-input" } { "Approve it with different arguments" }
                 textarea.code id={ (id) "-input" } name="input" rows=(arguments.lines().count().clamp(2, 16)) spellcheck="false" { (arguments) }
                 button type="submit" { "Approve the edited call" }
             }))
             (viewer.form(&format!("{id}-ignore"), &to("ignore"), &html! {
-                button type="submit" { "Ignore" } " " span.faint { "The agent is told that nobody decided." }
+                button type="submit" { "Ignore" } " " span.faint { "The agent is told that the call was not decided." }
             }))
         }
     }

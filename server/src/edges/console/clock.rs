@@ -23,7 +23,7 @@ pub(super) async fn standing(State(ctx): State<Context>, viewer: Viewer) -> Resp
 pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     calls::accept(&ctx, viewer.caller).await?;
-    let words = html! { "The broker's clock is the system clock's." };
+    let words = html! { "The broker's clock now matches the system clock." };
     Ok(viewer.done(&words, "/", &[Topic::All]))
 }
 

@@ -35,12 +35,12 @@ pub(super) async fn page(
     let members = agents::members(&ctx, viewer.caller).await?;
     let names = members.iter().filter(|member| member.view.kind == Kind::Agent).map(|member| &member.view.name);
     let main = html! {
-        (heading("A message to an agent", &html! {}))
+        (heading("Send a request", &html! {}))
         (form(&viewer, Some(params.to.as_str()).filter(|to| !to.is_empty())))
         // What is written goes to one of these, or to a group or an action.
         datalist #agents { @for name in names { option value=(name) {} } }
     };
-    let page = Page { title: "A message", place: Place::Agents, topics: &[Topic::Agents], main };
+    let page = Page { title: "Send a request", place: Place::Agents, topics: &[Topic::Agents], main };
     viewer.page(&ctx, &moment, page).await
 }
 
@@ -57,18 +57,18 @@ fn fields(viewer: &Viewer, to: Option<&str>) -> Markup {
                 input type="text" name="to" list="agents" autocomplete="off" spellcheck="false" required autofocus
                     placeholder="An agent, @group or #action"; }
         }
-        label { span { "What you ask for" }
+        label { span { "Request" }
             textarea name="body" rows="5" required data-compose {} }
         div.fields {
-            label { span { "REF, the work item" } input type="text" name="reference" autocomplete="off" spellcheck="false" placeholder="a new one"; }
+            label { span { "REF of the work item" } input type="text" name="reference" autocomplete="off" spellcheck="false" placeholder="a new one"; }
             label { span { "Priority" } select name="priority" {
                 @for priority in [Priority::Normal, Priority::Urgent, Priority::High, Priority::Low] {
                     option value=(priority.word()) { (priority.word()) }
                 }
             } }
         }
-        p.faint { "This is a request. It is also a grant: the agent may work and ask others, as far as the "
-            a href="/limits" { "limits of a grant" } " go. Its answer comes to your inbox." }
+        p.faint { "A human's request is a grant: the agent may work and send requests within the "
+            a href="/limits" { "limits of a grant" } ". Its answer arrives in your inbox." }
         p { button.main type="submit" { "Send" } }
     })
 }
@@ -88,14 +88,14 @@ pub(super) struct Composed {
 /// `POST /compose`: the request, and then its conversation.
 pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
-    let missing = |what: &str| ApiError::new(Code::Malformed, format!("Say {what}"));
-    let to = filled(&fields.to).ok_or_else(|| missing("to whom"))?;
-    let body = filled(&fields.body).ok_or_else(|| missing("what you ask for"))?;
+    let missing = |what: &str| ApiError::new(Code::Malformed, format!("Enter {what}"));
+    let to = filled(&fields.to).ok_or_else(|| missing("a recipient"))?;
+    let body = filled(&fields.body).ok_or_else(|| missing("a request"))?;
     let mut envelope = Envelope::new(MessageType::Request, to.trim(), &body);
     envelope.reference = filled(&fields.reference).map(|reference| reference.trim().to_owned());
     let mut draft = envelope.draft()?;
     if let Some(word) = filled(&fields.priority) {
-        let wrong = || ApiError::new(Code::Malformed, format!("{word:?} is no priority"));
+        let wrong = || ApiError::new(Code::Malformed, format!("{word:?} isn't a priority"));
         draft.priority = Priority::from_word(&word).ok_or_else(wrong)?;
     }
     let next = match messages::send(&ctx, viewer.caller, draft, None).await? {

@@ -59,7 +59,7 @@ pub(super) async fn page(
                 a href={ "?view=" (word) } aria-current=[(view == params.view).then_some("page")] { (name) }
             }
         }
-        @if history.cut { p.faint { "Only the end of it is shown; " code { "lastword audit" } " finds what came before." } }
+        @if history.cut { p.faint { "Only the latest part is shown; " code { "lastword audit" } " finds earlier messages." } }
         @match params.view {
             View::Tree => (tree::view(&moment, &history)),
             View::Timeline => (timeline::view(&history)),
@@ -86,7 +86,7 @@ fn facts(moment: &Moment, view: &ConversationView) -> Markup {
             @for distance in &view.limits { (bar(distance)) }
         }
         @for granted in &view.grants { (grant(moment, granted)) }
-        @if !view.grants.is_empty() { p.faint { "A grant counts all that it caused, in any conversation." } }
+        @if !view.grants.is_empty() { p.faint { "A grant counts everything that it caused, in every conversation." } }
     }
 }
 
@@ -134,9 +134,9 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
             @match view.summary.state {
                 Running::Active => {
                     (button("pause", "Pause", &format!("Pause {reference}? Nothing new is delivered in it until it is resumed.")))
-                    (button("stop", "Stop", &format!("Stop {reference}? What is open in it is cancelled, and its askers are told.")))
+                    (button("stop", "Stop", &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified.")))
                     @if view.summary.latched {
-                        (button("resume", "Resume", &format!("Resume {reference}? What a limit holds goes on.")))
+                        (button("resume", "Resume", &format!("Resume {reference}? Work held by a limit continues.")))
                     }
                 }
                 Running::Paused | Running::Stopped => {
@@ -152,7 +152,7 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
                                 @for grant in open {
                                     option value=(grant.id) selected[grant.latched.is_some()] { (grant.id) " of " (foreign_line(&grant.giver)) @if grant.latched.is_some() { ", latched" } }
                                 }
-                                option value="" { "each of them" }
+                                option value="" { "every open grant" }
                             } }
                         }
                         (amounts(|_| None))
@@ -203,7 +203,7 @@ pub(super) async fn control(
     let conv = conversations::find(&ctx, viewer.caller, &reference).await?;
     let words = if verb == "grant" {
         grants::extend(&ctx, viewer.caller, conv, more(&fields)?).await?;
-        html! { "More was granted to " (foreign_line(&reference)) "." }
+        html! { "Extended the budget of " (foreign_line(&reference)) "." }
     } else {
         let control = Control::from_word(&verb).ok_or_else(|| ApiError::unknown(&verb))?;
         control::control(&ctx, viewer.caller, Scope::Conversation(conv), control).await?;
@@ -221,7 +221,7 @@ fn more(fields: &More) -> Result<Extend, ApiError> {
         "" => Ok(0),
         text => text
             .parse::<u64>()
-            .map_err(|_| ApiError::new(Code::Malformed, format!("`{name}` is no whole number: {text}"))),
+            .map_err(|_| ApiError::new(Code::Malformed, format!("`{name}` isn't a whole number: {text}"))),
     };
     let hours = read("hours", &fields.hours)?;
     let grant = Some(fields.grant.trim()).filter(|id| !id.is_empty()).map(str::to_owned);
@@ -236,7 +236,10 @@ fn more(fields: &More) -> Result<Extend, ApiError> {
     };
     let amounts = [more.messages, more.turns, more.agents, more.tokens, more.time_ms];
     if amounts.iter().all(|amount| *amount == 0) {
-        return Err(ApiError::new(Code::Malformed, "Say how much more: of messages, turns, agents, tokens or hours"));
+        return Err(ApiError::new(
+            Code::Malformed,
+            "Enter at least one amount: messages, turns, agents, tokens or hours",
+        ));
     }
     Ok(more)
 }

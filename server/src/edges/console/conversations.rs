@@ -34,7 +34,7 @@ pub(super) async fn page(
             }
         }
         p.paging {
-            @if !params.cursor.is_empty() { a.button href={ "/conversations?" (filtered) } { "To the newest" } }
+            @if !params.cursor.is_empty() { a.button href={ "/conversations?" (filtered) } { "Newest" } }
             @if let Some(next) = &listed.next {
                 a.button href={ "/conversations?" (query(&ListParams { cursor: next.clone(), ..params.clone() })) } { "Older" }
             }
@@ -46,13 +46,13 @@ pub(super) async fn page(
 
 fn nothing(filtered: bool) -> Markup {
     if filtered {
-        let words = html! { a href="/conversations" { "Take the filters away" } " to see all of them." };
-        return empty("No conversation passes these filters.", &words);
+        let words = html! { a href="/conversations" { "Clear the filters" } " to see all conversations." };
+        return empty("No conversation matches these filters.", &words);
     }
     empty(
-        "Nobody has said anything yet.",
+        "No conversations yet.",
         &html! {
-            "A conversation begins with " code { "lastword ask AGENT \"…\" --ref REF" } ", or with an agent's own request."
+            "Start one with " code { "lastword ask AGENT \"…\" --ref REF" } ", or let an agent send a request."
         },
     )
 }

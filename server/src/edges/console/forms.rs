@@ -47,7 +47,7 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
         // Another site can't know it, so how long a comparison takes tells it nothing: it never gets to see an answer.
         if forms != viewer.forms {
             ctx.handle.metrics().refuse(Code::Forbidden);
-            let text = "This form was not made in your session. Load the page again and repeat it";
+            let text = "This form is from another session. Reload the page and submit it again";
             return Err(told(ApiError::new(Code::Forbidden, text)));
         }
         Ok(Self { viewer, fields: fields(&bytes).map_err(told)? })

@@ -111,7 +111,7 @@ pub(super) async fn around(
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
     let mut response = if !reads && is_cross_site(request.headers()) {
         ctx.handle.metrics().refuse(Code::Forbidden);
-        ApiError::new(Code::Forbidden, "The form was sent by a page of another site").told()
+        ApiError::new(Code::Forbidden, "The form was submitted by another site").told()
     } else {
         next.run(request).await
     };
@@ -136,14 +136,14 @@ pub(in crate::edges) fn nowhere(fault: &ApiError) -> Response {
     let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::NOT_FOUND);
     let main = html! {
         section.empty {
-            h1 { "There is no such page" }
+            h1 { "Page not found" }
             p { (foreign_line(&fault.0.detail)) "." }
-            p { "The console has these:" }
+            p { "The console has these pages:" }
             ul.places { @for (_, path, name, _) in layout::PLACES { li { a href=(path) { (name) } } } }
             p.faint { "A conversation is at " code { "/conversations/REF" } ", an agent at " code { "/agents/NAME" } ", a message at " code { "/messages/msg-9" } "." }
         }
     };
-    with_headers((status, Html(layout::bare("No such page", &main).into_string())).into_response())
+    with_headers((status, Html(layout::bare("Page not found", &main).into_string())).into_response())
 }
 
 /// By what the browser says of where a form was; the session's cookie and the form's own secret hold without it.
@@ -168,14 +168,15 @@ fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
             h1 { (foreign_line(&title)) }
             p { (foreign_line(&detail)) }
             @if detail != hint { p.faint { (foreign_line(&hint)) } }
-            p { a href="/" { "To the inbox" } }
+            p { a href="/" { "Go to the inbox" } }
         }
     };
     (status, Html(layout::bare(&title, &main).into_string())).into_response()
 }
 
 fn signed_out_words() -> Response {
-    let words = html! { "You are signed out. " a href="/sign-in" target="_blank" { "Sign in" } " and send it again." };
+    let words =
+        html! { "You are signed out. " a href="/sign-in" target="_blank" { "Sign in" } " and submit it again." };
     let flash = layout::flash(layout::Tone::Bad, &words);
     (StatusCode::UNAUTHORIZED, layout::INTO_FLASH, Html(flash.into_string())).into_response()
 }

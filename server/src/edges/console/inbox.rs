@@ -28,10 +28,10 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let lists = decisions::list(&ctx, viewer.caller).await?;
     let waiting = lists.waiting.len() as u64;
     let main = html! {
-        (heading("Inbox", &html! { span.faint { (plural(waiting, "decision waits", "decisions wait")) } }))
+        (heading("Inbox", &html! { span.faint { (plural(waiting, "pending decision", "pending decisions")) } }))
         @if lists.waiting.is_empty() {
-            (empty("Nothing waits for you.", &html! {
-                "Questions of agents and calls that they may not make by themselves come here, by themselves."
+            (empty("No pending decisions.", &html! {
+                "Agents' questions and held tool calls appear here as they arrive."
             }))
         }
         div.cards {
@@ -41,7 +41,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
             details #unread.fold {
                 summary { "Unread messages for you " span.count { (lists.unread.len()) } }
                 (viewer.form("mark-read", "/unread/read", &html! {
-                    p { button type="submit" { "Mark as read" } " " span.faint { "Until then, " code { "lastword inbox" } " gives them to you, too." } }
+                    p { button type="submit" { "Mark as read" } " " span.faint { "Until then " code { "lastword inbox" } " returns them, too." } }
                 }))
                 ul.lines {
                     @for message in &lists.unread {
@@ -53,7 +53,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         }
         @if !lists.settled.is_empty() {
             details #settled.fold {
-                summary { "Settled lately " span.count { (lists.settled.len()) } }
+                summary { "Recently settled " span.count { (lists.settled.len()) } }
                 ul.lines { @for decision in &lists.settled { (settled(&moment, decision)) } }
             }
         }
@@ -94,15 +94,15 @@ fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
         &format!("/escalations/{id}/answer"),
         &html! {
             @if !asked.options.is_empty() {
-                div.buttons role="group" aria-label="Answers that were offered" {
+                div.buttons role="group" aria-label="Offered answers" {
                     @for option in &asked.options {
                         button type="submit" name="option" value=(option) data-key="a" { (excerpt(option, 120)) }
                     }
                 }
             }
             @if let Some(limit) = &asked.limit {
-                p { (limit) " Words extend nothing; choose what to give:" }
-                (viewer.allowed(Role::Operator, "Giving more", || html! {
+                p { (limit) " A text answer extends nothing; choose a lift:" }
+                (viewer.allowed(Role::Operator, "Choosing a lift", || html! {
                     div.buttons role="group" aria-label="What the broker offers" {
                         @for lift in &asked.lifts {
                             button.main type="submit" name="lift" value=(lift.id) data-key="l" { (lift.text) }
@@ -200,19 +200,19 @@ pub(super) async fn answer(
     let wanted = EscalationId::parse(&id).ok_or_else(|| ApiError::unknown(&id))?;
     let text = fields.option.or_else(|| filled(&fields.answer));
     if text.is_none() && fields.lift.is_none() {
-        return Err(ApiError::new(Code::Malformed, "Write an answer, or choose one").into());
+        return Err(ApiError::new(Code::Malformed, "Enter an answer, or choose one").into());
     }
     let chosen = EscalationAnswer { answer: text.unwrap_or_default(), lift: fields.lift };
     match escalations::answer(&ctx, viewer.caller, wanted, &chosen).await {
         Ok(view) => {
-            let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " goes on." };
+            let words = html! { "Answered " code { (view.id) } ": " (foreign_line(&view.agent)) " continues." };
             Ok(viewer.done(&words, "/", &[Topic::Inbox]))
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
             let view = escalations::show(&ctx, wanted).await?;
-            let by = view.answered_by.as_deref().unwrap_or("the end of its work");
-            let answer = view.answer.as_deref().unwrap_or("no answer is wanted any more");
-            Err(already(&fault, format!("{} was settled meanwhile, by {by}: {answer}", view.id)))
+            let by = view.answered_by.as_deref().unwrap_or("the end of its task");
+            let answer = view.answer.as_deref().unwrap_or("the question was withdrawn");
+            Err(already(&fault, format!("{} was already settled by {by}: {answer}", view.id)))
         }
         Err(fault) => Err(fault.into()),
     }
@@ -255,10 +255,10 @@ pub(super) async fn decide(
         }
         Err(fault) if fault.0.code == Code::AlreadySettled => {
             let view = approvals::show(&ctx, viewer.caller, wanted, Duration::ZERO).await?;
-            let by = view.by.as_deref().unwrap_or("nobody");
+            let by = view.by.as_deref().unwrap_or("the broker");
             let comment = view.comment.as_deref().map(|words| format!(": {words}")).unwrap_or_default();
             let state = approval_word(view.state);
-            Err(already(&fault, format!("{} was settled meanwhile: {state} by {by}{comment}", view.id)))
+            Err(already(&fault, format!("{} was already settled: {state} by {by}{comment}", view.id)))
         }
         Err(fault) => Err(fault.into()),
     }
@@ -266,7 +266,7 @@ pub(super) async fn decide(
 
 fn parsed(text: &str) -> Result<serde_json::Value, ApiError> {
     let wrong =
-        |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the arguments are no JSON: {error}"));
+        |error: serde_json::Error| ApiError::new(Code::Malformed, format!("the arguments aren't valid JSON: {error}"));
     serde_json::from_str(text).map_err(wrong)
 }
 
@@ -283,6 +283,6 @@ pub(super) async fn mark_read(State(ctx): State<Context>, form: Form<Nothing>) -
     while turns::take(&ctx, viewer.caller, Duration::ZERO).await?.is_some() {
         read += 1;
     }
-    let words = html! { (plural(read, "message is", "messages are")) " read." };
+    let words = html! { (plural(read, "message", "messages")) " marked as read." };
     Ok(viewer.done(&words, "/", &[Topic::Inbox]))
 }

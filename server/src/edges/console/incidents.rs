@@ -29,18 +29,18 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let (noted, incidents): (Vec<_>, Vec<_>) = incidents.iter().partition(|incident| incident.scope == "agent");
     let (lifted, open): (Vec<_>, Vec<_>) = incidents.into_iter().partition(|incident| incident.lifted_at.is_some());
     let main = html! {
-        (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "holds", "hold")) " something" } }))
+        (heading("Incidents", &html! { span.faint { (plural(open.len() as u64, "open incident", "open incidents")) } }))
         @if open.is_empty() {
-            (empty("No limit holds anything.", &html! {
-                "When a conversation or a grant reaches one of its totals, it is held and stands here, until a human says how it goes on."
+            (empty("No open incidents.", &html! {
+                "A conversation or grant that reaches one of its totals is held and listed here until a human lifts it."
             }))
         }
         div.cards { @for incident in &open { (card(&viewer, &moment, &limits, incident)) } }
         @if !noted.is_empty() {
             details #noted.fold open {
-                summary { "To know; nothing is held " span.count { (noted.len()) } }
+                summary { "For information; nothing is held " span.count { (noted.len()) } }
                 ul.lines { @for incident in noted.iter().take(LIFTED_MAX) { li { (note(&moment, incident)) } } }
-                @if noted.len() > LIFTED_MAX { p.faint { "and " (noted.len() - LIFTED_MAX) " before them" } }
+                @if noted.len() > LIFTED_MAX { p.faint { "and " (noted.len() - LIFTED_MAX) " earlier ones" } }
             }
         }
         @if !lifted.is_empty() {
@@ -49,7 +49,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
                 ul.lines {
                     @for incident in lifted.iter().take(LIFTED_MAX) { li { (line(&moment, incident)) } }
                 }
-                @if lifted.len() > LIFTED_MAX { p.faint { "and " (lifted.len() - LIFTED_MAX) " before them" } }
+                @if lifted.len() > LIFTED_MAX { p.faint { "and " (lifted.len() - LIFTED_MAX) " earlier ones" } }
             }
         }
     };
@@ -67,7 +67,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
                 span.grow {}
                 code.faint { (id) } (time(&incident.at, moment.now))
             }
-            p { "It holds " (held(incident)) "." }
+            p { "Holds " (held(incident)) "." }
             dl.about {
                 dt { "Rule" } dd { (incident.code.rule()) ", " code { (incident.code) } }
                 dt { "Limit" } dd { (number(incident.limit)) }
@@ -78,7 +78,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
                 Some(reference) => {
                     (viewer.allowed(Role::Operator, "Resuming, stopping or granting more", || decisions(viewer, limits, incident, reference)))
                 }
-                None => p.faint { "A room goes on as soon as a human posts in it." }
+                None => p.faint { "A room is released when a human posts in it." }
             }
         }
     }
@@ -88,7 +88,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these three codes refuse what would pass a total")]
 const fn reached(code: Code) -> &'static str {
     match code {
-        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Next would make",
+        Code::GrantMessages | Code::GrantTurns | Code::GrantAgents => "Would reach",
         _ => "Reached",
     }
 }
@@ -96,7 +96,7 @@ const fn reached(code: Code) -> &'static str {
 fn held(incident: &IncidentView) -> Markup {
     match &incident.reference {
         Some(reference) if incident.scope == "grant" => {
-            html! { "all work of " code { (foreign_line(&incident.on)) } ", which began in " (conversation(reference)) }
+            html! { "all work of " code { (foreign_line(&incident.on)) } ", started in " (conversation(reference)) }
         }
         Some(reference) => html! { "the conversation " (conversation(reference)) },
         None => html! { "the room " b { (foreign_line(&incident.on)) } },
@@ -137,17 +137,19 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
     };
     let offered = |name: &str| more.filter(|(field, _)| *field == name).map(|(_, limit)| value(limit).div_ceil(2));
     let question = match more {
-        Some(_) if incident.code == Code::Budget => format!("Resume {reference}? It gets its budget once more."),
-        Some((field, limit)) => format!("Resume {reference}? It gets {} more {field}, as at the start.", value(limit)),
-        None => format!("Resume {reference}? The count of agent messages starts again."),
+        Some(_) if incident.code == Code::Budget => format!("Resume {reference}? It gets its full budget again."),
+        Some((field, limit)) => {
+            format!("Resume {reference}? It gets {} more {field}, the same as at the start.", value(limit))
+        }
+        None => format!("Resume {reference}? The count of agent messages restarts."),
     };
     html! {
         div.decide {
             (viewer.confirmed(&format!("{id}-resume"), &to("resume"), &question, &html! {
                 button.main type="submit" data-key="a" { "Resume" }
             }))
-            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? What is open in it is cancelled, and its askers are told."), &html! {
-                button.danger type="submit" { "Stop it" }
+            (viewer.confirmed(&format!("{id}-stop"), &to("stop"), &format!("Stop {reference}? Its open requests are cancelled, and their requesters are notified."), &html! {
+                button.danger type="submit" { "Stop" }
             }))
         }
         @if more.is_some() {
@@ -156,7 +158,7 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
                 (viewer.form(&format!("{id}-grant"), &to("grant"), &html! {
                     input type="hidden" name="grant" value=(incident.on);
                     (amounts(offered))
-                    p.faint { "Tokens and hours count from what is used. What is held goes on where that is enough." }
+                    p.faint { "Tokens and hours count from the amount used. Held work continues if the extension is enough." }
                     button type="submit" { "Grant" }
                 }))
             }

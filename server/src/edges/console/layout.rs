@@ -125,7 +125,7 @@ impl Viewer {
                     button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
                     // The script shows it where the browser can.
                     button.quiet type="button" data-notify aria-pressed="false" hidden
-                        title="Notify me of what waits while this page is hidden" { "Notify: off" }
+                        title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
                     button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
                     (self.form("sign-out", "/sign-out", &html! { button.quiet type="submit" { "Sign out" } }))
                     a.button.danger href="/workspace" role="button" data-open="workspace" { "Stop…" }
@@ -222,8 +222,8 @@ fn count(waiting: usize, again: bool) -> Markup {
 /// The same in words, which a screen reader says when they change. It asks anew on whatever page it stands.
 fn announcement(waiting: usize) -> Markup {
     let words = match waiting {
-        0 => "Nothing waits for you".to_owned(),
-        n => format!("{} for you", plural(n as u64, "decision waits", "decisions wait")),
+        0 => "No pending decisions".to_owned(),
+        n => format!("{} for you", plural(n as u64, "pending decision", "pending decisions")),
     };
     html! {
         p #announcement.unseen role="status" hx-get="/waiting" hx-trigger="lw-inbox from:body, lw-all from:body"
@@ -239,16 +239,19 @@ pub(super) fn waiting(waiting: usize) -> Markup {
 fn help() -> Markup {
     let keys: &[(&str, &str)] = &[
         ("j k", "next and previous entry"),
-        ("Enter", "open the entry, or press what has the focus"),
-        ("a", "unfold what is unseen of the call; then go to Approve, where Enter does it; or to the answer"),
-        ("Ctrl Enter", "send what is typed"),
-        ("r", "go to the reason for a rejection; Enter sends it"),
-        ("l", "go to what the broker offers where a limit caused a question; Enter gives it"),
+        ("Enter", "open the entry, or press the focused control"),
+        (
+            "a",
+            "unfold the unseen part of a call, then focus Approve (Enter approves); for a question, focus the answer",
+        ),
+        ("Ctrl Enter", "submit the form being edited"),
+        ("r", "focus the rejection reason; Enter submits it"),
+        ("l", "focus the lift offered for a limit; Enter chooses it"),
         ("c", "write a message to an agent"),
         ("/", "search"),
         ("Ctrl K", "find a page, an agent or a conversation"),
         ("?", "this help"),
-        ("Esc", "leave a field or a window"),
+        ("Esc", "leave a field or close a dialog"),
     ];
     html! {
         dialog #help aria-labelledby="help-title" {
@@ -280,7 +283,7 @@ fn stop() -> Markup {
         dialog #workspace aria-labelledby="workspace-title" {
             h2 #workspace-title { "The whole workspace" }
             div #workspace-question hx-get="/workspace/question" hx-trigger="lw-open" hx-target="this" hx-swap="innerMorph" {}
-            form method="dialog" { button type="submit" autofocus { "Leave it as it is" } }
+            form method="dialog" { button type="submit" autofocus { "Cancel" } }
         }
     }
 }

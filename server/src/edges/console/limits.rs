@@ -24,10 +24,10 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let week = figures::week(&ctx, viewer.caller).await?;
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {
-        (heading("Limits", &html! { span.faint { (plural(changed, "differs", "differ")) " from the default" } }))
-        p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. They are set in "
-            code { "lastword.toml" } " and hold from the next start of the server on; "
-            code { "lastword limits diff" } " says what that would change." }
+        (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
+        p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. Limits are set in "
+            code { "lastword.toml" } " and take effect at the next server start; "
+            code { "lastword limits diff" } " shows what a restart would change." }
         h2 { "The last seven days " span.faint { "since " (rfc3339(week.since).get(..10).unwrap_or_default()) } }
         (nearest(&limits, &week))
         (refused(&week))
@@ -63,7 +63,7 @@ fn row(ctx: &Context, limit: &LimitView) -> Markup {
 
 /// The file's name and line, as the server read it when it started.
 fn set_at(ctx: &Context, name: &str) -> Markup {
-    let Some(at) = ctx.set_at.get(name) else { return html! { "set at the start" } };
+    let Some(at) = ctx.set_at.get(name) else { return html! { "set at startup" } };
     let file = Path::new(at).file_name().map_or(at.as_str().into(), std::ffi::OsStr::to_string_lossy);
     html! { "set in " code title=(at) { (foreign_line(&file)) } }
 }
@@ -74,7 +74,7 @@ fn nearest(limits: &LimitsView, week: &Week) -> Markup {
         limits.items.iter().filter_map(|limit| Some((limit, week.reached.get(limit.name.as_str())?))).collect();
     all.sort_by_key(|(_, reached)| std::cmp::Reverse(permille(reached)));
     html! {
-        @if all.is_empty() { p.faint { "Nothing was said, so nothing came near a limit." } }
+        @if all.is_empty() { p.faint { "No messages, so no limit was approached." } }
         ul.lines.shares {
             @for (limit, reached) in &all {
                 li {
@@ -88,7 +88,7 @@ fn nearest(limits: &LimitsView, week: &Week) -> Markup {
             }
         }
         @if !all.is_empty() {
-            p.faint { "The highest of each, by day from midnight UTC on, against what is in force now. Of limits in a window, of times and of sizes no peak is kept: for them, what was refused tells most." }
+            p.faint { "The highest value of each, per UTC day, compared with the limits in force now. Peaks are not recorded for windows, times and sizes; see their refusals instead." }
         }
     }
 }
@@ -105,7 +105,7 @@ fn refused(week: &Week) -> Markup {
         ul.lines {
             @for code in recent {
                 li { b { (number(code.count.since)) } " " (code.code.title()) ", " span.faint { "rule " (code.code.rule()) ", " code { (code.code) } }
-                    " " a href={ "/messages/msg-" (code.last.0) } { "the last one" } }
+                    " " a href={ "/messages/msg-" (code.last.0) } { "latest" } }
             }
         }
     }
@@ -116,8 +116,8 @@ fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
     html! {
         h2 { "Guards" }
         p.faint {
-            @if observed == 0 { "All of them refuse what they find." }
-            @else { (plural(observed as u64, "guard only records", "guards only record")) " what would be refused, " (set_at(ctx, "observe")) ". The others refuse." }
+            @if observed == 0 { "All guards enforce." }
+            @else { (plural(observed as u64, "guard observes", "guards observe")) " instead of refusing, " (set_at(ctx, "observe")) ". The others enforce." }
         }
         p.tags { @for (name, mode) in &limits.guards {
             @if mode == "observe" { (badge("observe")) " " }
@@ -129,10 +129,10 @@ fn guards(ctx: &Context, limits: &LimitsView) -> Markup {
 fn policy(limits: &LimitsView) -> Markup {
     html! {
         h2 { "Held calls" }
-        p.faint { "Of these rules the first that is about a call holds." }
+        p.faint { "The first rule that matches a call applies." }
         div.table tabindex="0" role="region" aria-label="The policy of held calls" {
             table {
-                thead { tr { th scope="col" { "Call" } th scope="col" { "Whose" } th scope="col" { "What happens" } th scope="col" { "Who decides" } th scope="col" { "Time" } } }
+                thead { tr { th scope="col" { "Call" } th scope="col" { "Agents" } th scope="col" { "Decision" } th scope="col" { "Who decides" } th scope="col" { "Time" } } }
                 tbody { @for rule in &limits.approvals { (held(rule)) } }
             }
         }
@@ -154,8 +154,8 @@ fn held(rule: &ApprovalRuleView) -> Markup {
 
 const fn ruled(ruling: Ruling) -> &'static str {
     match ruling {
-        Ruling::Ask => "somebody is asked",
-        Ruling::Allow => "it is allowed",
-        Ruling::Deny => "it is denied",
+        Ruling::Ask => "ask",
+        Ruling::Allow => "allow",
+        Ruling::Deny => "deny",
     }
 }

@@ -53,7 +53,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
             @if !message.failed.is_empty() { dt { "ErrorPage" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
-        @if message.body.is_empty() { p.faint { "It has no text." } } @else { (foreign(&message.body)) }
+        @if message.body.is_empty() { p.faint { "No text." } } @else { (foreign(&message.body)) }
         @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }
         @if let Some(metadata) = &message.metadata { h2 { "Metadata" } (code(metadata)) }
     }
@@ -63,8 +63,8 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
     let event = &line.event;
     let member = |name: &str| event.data.get(name).and_then(serde_json::Value::as_str).unwrap_or_default().to_owned();
     html! {
-        (heading("A refused message", &badge("refused")))
-        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " wanted to send a " (member("type")) " to "
+        (heading("Refused message", &badge("refused")))
+        p { b { (foreign_line(event.agent.as_deref().unwrap_or_default())) } " tried to send a " (member("type")) " to "
             b { (foreign_line(&member("to"))) } @if !member("ref").is_empty() { " on " code { (foreign_line(&member("ref"))) } } "." }
         dl.about {
             dt { "Why" } dd { (foreign_line(&problem.detail)) }
@@ -72,11 +72,11 @@ fn refused(moment: &Moment, line: &HistoryEntry, problem: &Problem) -> Markup {
             dt { "Code" } dd { code { (problem.code) } }
             @if let Some(limit) = problem.limit { dt { "Limit" } dd { (limit) } }
             @if let Some(current) = problem.current { dt { "Would be" } dd { (current) } }
-            dt { "It was told" } dd { (foreign_line(&problem.hint)) }
+            dt { "Hint" } dd { (foreign_line(&problem.hint)) }
             @if !line.chain.is_empty() { dt { "Chain" } dd { (links(&line.chain)) } }
             dt { "When" } dd { (time(&event.at, moment.now)) }
         }
-        p.faint { "Its text was not kept: what is refused is recorded by who, to whom, on what and why." }
+        p.faint { "The text was not kept: a refusal records sender, recipient, REF and reason only." }
     }
 }
 

@@ -26,9 +26,9 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
         div.tiles {
             (tile("/conversations", "Messages", sums.messages.all, &format!("{} in the last 24 h", number(sums.messages.since))))
             (tile("/limits", "Refused", refused.all, &format!("{} in the last 24 h", number(refused.since))))
-            (tile("/", "Decisions wait", now.waiting, "for a human"))
-            (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} at work", number(now.agents), number(now.turns))))
-            (tile("/incidents", "Held by a limit", now.holding, &format!("{} tripped in all", number(now.incidents))))
+            (tile("/", "Pending decisions", now.waiting, "for a human"))
+            (tile("/agents", "Agents connected", now.connected, &format!("of {}, {} open turns", number(now.agents), number(now.turns))))
+            (tile("/incidents", "Held by a limit", now.holding, &format!("{} in total", number(now.incidents))))
         }
         section.panels {
             (hours(&figures))
@@ -72,7 +72,7 @@ fn hours(figures: &Figures) -> Markup {
                     @if index % 6 == 0 { text x=(index * BAR.1) y=(CHART_HEIGHT + 14) { (clock(*at)) } }
                 }
             }
-            p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the hour that is not over." }
+            p.faint { "UTC; at most " (number(most)) " in one hour. The last bar is the current hour." }
         }
     }
 }
@@ -101,7 +101,7 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
             ul.measures {
                 @for code in codes.iter().take(RULES_MAX) {
                     li {
-                        a href={ "/messages/msg-" (code.last.0) } title="The last one" { (code.code.title()) }
+                        a href={ "/messages/msg-" (code.last.0) } title="Latest" { (code.code.title()) }
                         b { (number(code.count.all)) }
                         progress max=(most) value=(code.count.all) aria-label={ (code.code.title()) ", of the most frequent" } {}
                     }
@@ -115,8 +115,8 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
 fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
-        ("Work is open", "/conversations?state=open", now.open, "good"),
-        ("Came to an end", "/conversations", now.ended, "plain"),
+        ("Open", "/conversations?state=open", now.open, "good"),
+        ("Ended", "/conversations", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
         ("Stopped by a human", "/conversations?state=stopped", now.stopped, "bad"),
@@ -130,7 +130,7 @@ fn conversations(figures: &Figures) -> Markup {
                     li { a href=(to) { (name) } b { (number(n)) } progress class=(class) max=(most) value=(n) aria-label=(name) {} }
                 }
             }
-            p.faint { "Those remembered: a conversation at rest is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
+            p.faint { "Conversations in memory: one without open work is forgotten after " (quantity("retention_ms", now.retention_ms)) " and stays in the log." }
         }
     }
 }
@@ -142,11 +142,11 @@ fn spent(tokens: Count, cost: Count) -> Markup {
             dl.about {
                 dt { "Tokens" } dd { b { (number(tokens.all)) } span.faint { ", " (number(tokens.since)) " in the last 24 h" } }
                 @if cost.all > 0 {
-                    dt { "Money" } dd { b { (quantity("microusd", cost.all)) } span.faint { ", " (quantity("microusd", cost.since)) " in the last 24 h" } }
+                    dt { "Cost" } dd { b { (quantity("microusd", cost.all)) } span.faint { ", " (quantity("microusd", cost.since)) " in the last 24 h" } }
                 }
             }
-            p.faint { "By turns that ended, as they report it; where they don't, by the length of their texts." }
-            @if cost.all == 0 { p.faint { "No turn has reported money." } }
+            p.faint { "From ended turns: their reported usage, or an estimate from the length of their texts." }
+            @if cost.all == 0 { p.faint { "No turn has reported a cost." } }
         }
     }
 }
@@ -156,13 +156,13 @@ fn cut(figures: &Figures) -> Markup {
     let (refused, observed) = (total(&figures.sums.refused), total(&figures.sums.observed));
     html! {
         article.card {
-            h2 { "What was cut" }
+            h2 { "Refused and held" }
             dl.about {
                 dt { "Refused messages" } dd { b { (number(refused.all)) } }
-                dt { "Latches that tripped" } dd { b { (number(figures.standing.incidents)) } }
-                dt { "Let through, to observe" } dd { b { (number(observed.all)) } }
+                dt { "Latches" } dd { b { (number(figures.standing.incidents)) } }
+                dt { "Observed" } dd { b { (number(observed.all)) } }
             }
-            p.faint { "A refused message woke nobody and cost nothing further. What it would have led to is not known, so no sum of money or tokens saved is given. \"Let through\" counts what a guard in observation would have refused." }
+            p.faint { "A refused message woke no agent and cost nothing further. The work that it would have caused is unknown, so no saved tokens or cost are shown. \"Observed\" counts the messages that a guard in observation would have refused." }
         }
     }
 }

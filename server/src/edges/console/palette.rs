@@ -40,7 +40,7 @@ pub(super) async fn list(
             }
         }
         @if places.is_empty() && found.people.is_empty() && found.references.is_empty() {
-            p.faint { "Nothing here is called so." }
+            p.faint { "No matches." }
         }
     };
     Ok(Html(markup.into_string()).into_response())

@@ -27,9 +27,9 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let main = html! {
         (heading("Schedules", &html! { span.faint { (plural(schedules.len() as u64, "schedule", "schedules")) } }))
         @if schedules.is_empty() {
-            (empty("Nothing begins by the clock.", &html! {
-                "A schedule asks an agent again and again, in the name of the human who set it. "
-                code { "[[schedule]]" } " in " code { "lastword.toml" } " sets one at the start."
+            (empty("No schedules.", &html! {
+                "A schedule sends a recurring request in the name of the human who set it. "
+                code { "[[schedule]]" } " in " code { "lastword.toml" } " sets one at startup."
             }))
         }
         div.cards { @for schedule in &schedules { (card(&viewer, &moment, schedule)) } }
@@ -100,7 +100,7 @@ fn skipped(schedule: &ScheduleView) -> Markup {
     html! {
         @match schedule.skipped {
             Some(code) => { (code.title()) ", " code { (code) } }
-            None => { "the work of the tick before it was still open" }
+            None => { "the grant of the previous tick was still open" }
         }
     }
 }
@@ -115,7 +115,7 @@ fn controls(viewer: &Viewer, schedule: &ScheduleView) -> Markup {
             (viewer.confirmed(
                 &id("remove"),
                 &action("remove"),
-                &format!("Remove {name}? It asks {to} no more. What its last tick began goes on."),
+                &format!("Remove {name}? It sends no further requests to {to}. Work started by its last tick continues."),
                 &html! { button.danger type="submit" { "Remove" } },
             ))
         }
@@ -137,9 +137,9 @@ fn form(viewer: &Viewer) -> Markup {
             (text("to", "To an agent or #action", "tester", Some("agents")))
             (text("reference", "REF of each tick; {date} and {n} are filled in", "NAME-{n}", None))
         }
-        label { span { "What is asked at each tick" } textarea name="body" rows="3" {} }
-        p.faint { "Each tick is a request in your name, and a grant of its own. A tick makes none while the one before is open. "
-            "A schedule that has this name is replaced." }
+        label { span { "Request of each tick" } textarea name="body" rows="3" {} }
+        p.faint { "Each tick is a request in your name with its own grant. A tick is skipped while the previous one's grant is open. "
+            "A schedule with the same name is replaced." }
         p { button.main type="submit" { "Set" } }
     })
 }
@@ -188,7 +188,7 @@ pub(super) async fn act(
     let words = match verb.as_str() {
         "run" => {
             let ran = calls::run(&ctx, viewer.caller, &name).await?;
-            html! { (foreign_line(&ran.to)) " was asked." }
+            html! { "Sent a request to " (foreign_line(&ran.to)) "." }
         }
         "remove" => {
             calls::remove(&ctx, viewer.caller, &name).await?;

@@ -82,13 +82,13 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
         return Err(ApiError::new(Code::Unauthenticated, text));
     }
     let human = humans::operator(ctx).await?;
-    human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "There is no human in this workspace"))
+    human.ok_or_else(|| ApiError::new(Code::Unauthenticated, "No human is registered in this workspace"))
 }
 
 fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
     let Some(principal) = ctx.handle.prove(token) else {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
-        return Err(ApiError::new(Code::Unauthenticated, "Nobody here has this token"));
+        return Err(ApiError::new(Code::Unauthenticated, "Unknown token"));
     };
     if !principal.is_human() {
         ctx.handle.metrics().refuse(Code::Forbidden);

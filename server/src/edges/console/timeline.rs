@@ -31,19 +31,19 @@ pub(super) fn view(history: &History) -> Markup {
     let all = history.lines.iter();
     let mut steps: Vec<Step<'_>> = all.filter_map(|line| step(line, &mut lanes)).collect();
     if steps.is_empty() {
-        return empty("Nothing happened in it yet.", &html! {});
+        return empty("No activity yet.", &html! {});
     }
     let left_out = steps.len().saturating_sub(STEPS_MAX);
     steps.drain(..left_out);
     let (width, height) = (lanes.len() * LANE + 70, HEAD + steps.len() * ROW + 10);
     html! {
-        @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; the log has them." } }
+        @if left_out > 0 { p.faint { (left_out) " earlier steps are not drawn; see the log." } }
         p.legend {
             span.request { "request" } " " span.answer { "answer" } " " span.note { "other message" } " "
             span.bad { "✕ refused" } " " span.warn { "! warning" } " " span.warn { "↻ delivered again" } " " span { "? question or held call" }
         }
         div.diagram tabindex="0" role="region" aria-label="Timeline" {
-            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Who sent what to whom, from above to below" {
+            svg width=(width) height=(height) viewBox={ "0 0 " (width) " " (height) } role="group" aria-label="Messages between agents, top to bottom" {
                 @for (index, name) in lanes.iter().enumerate() {
                     line.lane x1=(x(index)) y1=(HEAD - 8) x2=(x(index)) y2=(height) {}
                     text.name x=(x(index)) y="20" text-anchor="middle" { (escape(&short(name, 20))) }
@@ -83,14 +83,14 @@ fn step<'a>(line: &'a HistoryEntry, lanes: &mut Vec<String>) -> Option<Step<'a>>
         (_, Some(problem)) => ("✕", "bad", problem.code.to_string().replace('_', " ")),
         ("warned" | "budget_warned", None) => ("!", "warn", words("warned")),
         ("latch_set", None) => ("!", "bad", words("held by a limit")),
-        ("latch_lifted", None) => ("!", "good", words("goes on")),
+        ("latch_lifted", None) => ("!", "good", words("lifted")),
         ("requeued", None) => ("↻", "warn", words("handed back")),
-        ("late", None) => ("!", "warn", words("too late")),
+        ("late", None) => ("!", "warn", words("late answer")),
         ("turn_opened", None) if attempt > 1 => ("↻", "warn", format!("attempt {attempt}")),
         ("escalation_opened", None) => ("?", "note", words("asks a human")),
         ("approval_asked", None) => ("?", "note", words("a call is held")),
         ("approval_decided", None) => ("?", "good", words("decided")),
-        ("controlled", None) => ("!", "warn", words("a human's word")),
+        ("controlled", None) => ("!", "warn", words("control by a human")),
         (_, None) => return None,
     };
     let name = event.agent.as_deref().or_else(|| event.data.get("by").and_then(serde_json::Value::as_str));

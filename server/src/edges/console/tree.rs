@@ -21,7 +21,7 @@ pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     let nodes = views::tree(messages);
     let refused: Vec<&HistoryEntry> = history.lines.iter().filter(|line| line.refusal.is_some()).collect();
     if nodes.is_empty() && refused.is_empty() {
-        return empty("No message is in it yet.", &html! {});
+        return empty("No messages yet.", &html! {});
     }
     html! {
         (branch(moment, &works, &nodes, &history.view.summary.reference))
@@ -62,7 +62,7 @@ fn message(moment: &Moment, work: Option<&Work>, message: &StoredMessage, refere
                 " " (time(&message.created_at, moment.now))
             }
             p { a.plain data-open-row href={ "/messages/" (message.id) } {
-                @if message.body.is_empty() { span.faint { "without a text" } } @else { (excerpt(&message.body, 240)) }
+                @if message.body.is_empty() { span.faint { "no text" } } @else { (excerpt(&message.body, 240)) }
             } }
         }
     }

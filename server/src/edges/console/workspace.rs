@@ -48,16 +48,16 @@ fn choices(viewer: &Viewer, workspace: &Workspace) -> Markup {
             @match workspace.running {
                 Running::Active | Running::Paused => {
                     dt { (form("stop", html! { button.danger.filled type="submit" { "Stop everything" } })) }
-                    dd { "Cancels all of it and tells those who asked. Nothing is delivered or sent until a human resumes. What is cancelled does not come back." }
+                    dd { "Cancels all open work and notifies the requesters. Nothing is delivered or sent until a human resumes. Cancelled work is not restored." }
                 }
                 Running::Stopped => {}
             }
             @if workspace.running == Running::Active {
                 dt { (form("pause", html! { button type="submit" { "Pause" } })) }
-                dd { "Nothing new is delivered or sent. All is kept, and goes on when a human resumes." }
+                dd { "Nothing new is delivered or sent. Open work is kept and continues when a human resumes." }
             } @else {
                 dt { (form("resume", html! { button.main type="submit" { "Resume" } })) }
-                dd { "Agents get what waits for them, and can send again." }
+                dd { "Agents receive their queued deliveries and can send again." }
             }
         }
     }

@@ -94,7 +94,7 @@ impl WaitParams {
 
 /// Reads `30s`, `500ms`, `2m` or plain seconds.
 fn parse_wait(text: &str) -> Result<Duration, FieldError> {
-    let wrong = || FieldError::new("wait", format!("{text:?} is no time such as 30s, 500ms or 2m"));
+    let wrong = || FieldError::new("wait", format!("{text:?} isn't a duration such as 30s, 500ms or 2m"));
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let number: u64 = text[..digits].parse().map_err(|_| wrong())?;
     let wait = match &text[digits..] {

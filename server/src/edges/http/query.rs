@@ -17,7 +17,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
         let Some(known) = known(request.method(), path) else { return next.run(request).await };
         let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
         if let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) {
-            let text = format!("there is no query parameter `{unknown}` here; there are: {}", known.join(", "));
+            let text = format!("unknown query parameter `{unknown}`; known: {}", known.join(", "));
             return ApiError::new(Code::Malformed, text).into_response();
         }
     }

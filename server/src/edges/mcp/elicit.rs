@@ -75,10 +75,10 @@ fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
     let mut schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
     let mut message = format!("{} asks: {}", asked.agent, asked.message);
     if let Some(limit) = &asked.limit {
-        message.push_str(&format!("\n{limit} Words extend nothing; choose what to give."));
+        message.push_str(&format!("\n{limit} A text answer extends nothing; choose a lift."));
         let lifts: Vec<String> = asked.lifts.iter().map(choice).collect();
         schema["properties"][LIFT] =
-            json!({ "type": "string", "enum": lifts, "description": "What you give; leave it out to give nothing" });
+            json!({ "type": "string", "enum": lifts, "description": "The lift to choose; omit it to choose none" });
         schema["required"] = json!([]);
     }
     let params = json!({ "mode": "form", "message": message, "requestedSchema": schema });

@@ -49,7 +49,7 @@ pub(super) async fn remote(
 ) -> CallToolResult {
     match telling(context, remote.call(TOOL, arguments, trace)).await {
         Ok(result) if result.is_error != Some(true) && !result.content.is_empty() => result,
-        Ok(_) => deny("Not allowed: the Lastword server refused to look at this call."),
+        Ok(_) => deny("Not allowed: the Lastword server refused to hold this call."),
         Err(error) => deny(&format!("Not allowed: {}", error.message)),
     }
 }
@@ -75,9 +75,9 @@ async fn telling<T>(context: &RequestContext<RoleServer>, answer: impl Future<Ou
 fn answer(permission: Permission, asked: &Value) -> CallToolResult {
     match permission {
         // That program takes no arguments at all for "as they were": it would make the call that was not approved.
-        Permission::Allow(input) if input != *asked && input.as_object().is_none_or(serde_json::Map::is_empty) => {
-            deny("The call was approved with other arguments, which this program can't be given. Do without it.")
-        }
+        Permission::Allow(input) if input != *asked && input.as_object().is_none_or(serde_json::Map::is_empty) => deny(
+            "The call was approved with different arguments, which this program doesn't accept. Continue without it.",
+        ),
         Permission::Allow(input) => said(&json!({ "behavior": "allow", "updatedInput": input })),
         Permission::Deny(message) => deny(&message),
     }

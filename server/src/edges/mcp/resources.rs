@@ -20,7 +20,7 @@ pub(super) fn all() -> Vec<Resource> {
     let resource =
         |uri: &str, name: &str, told: &str| Resource::new(uri, name).with_description(told).with_mime_type(JSON);
     vec![
-        resource(INBOX, "inbox", "What waits for you, to be taken with next_message. Can be subscribed to"),
+        resource(INBOX, "inbox", "Your inbox, to be taken with next_message. Supports subscriptions"),
         resource(LIMITS, "limits", "The numbers in force"),
     ]
 }
@@ -28,7 +28,7 @@ pub(super) fn all() -> Vec<Resource> {
 /// The resources by name.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     let template = ResourceTemplate::new(format!("{CONVERSATIONS}{{ref}}"), "conversation");
-    let told = "A conversation as a tree, with what is left of every limit; a slash in its name is %2F";
+    let told = "A conversation as a tree, with the remainder of every limit; write a slash in its name as %2F";
     vec![template.with_description(told).with_mime_type(JSON)]
 }
 

@@ -252,5 +252,5 @@ fn is_stream(response: &Response) -> bool {
 }
 
 fn no_such_session() -> Response {
-    ApiError::new(Code::UnknownRequest, "There is no such session: begin a new one with `initialize`").into_response()
+    ApiError::new(Code::UnknownRequest, "Unknown session: start a new one with `initialize`").into_response()
 }
