@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod call_table;
 mod claims;
 mod clock;
 mod conversations;
@@ -9,6 +10,7 @@ mod escalations;
 mod events;
 mod explanations;
 mod extract;
+#[cfg(test)]
 mod grammar;
 mod humans;
 mod inbox;
@@ -16,6 +18,7 @@ mod incidents;
 mod limits;
 pub(crate) mod listen;
 mod messages;
+#[cfg(test)]
 mod openapi;
 mod origins;
 mod problem;
@@ -37,8 +40,8 @@ use crate::calls::Context;
 use crate::error::ApiError;
 use lastword_proto::Code;
 
+pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::extract::{caller, read};
-pub use self::openapi::{message_schema, openapi};
 
 /// Most bytes of a request: a body and a payload of the largest size, and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;

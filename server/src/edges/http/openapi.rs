@@ -1,91 +1,12 @@
-//! The description of the surface: OpenAPI 3.1, and a JSON Schema of a message.
-//!
-//! Schemas come from the wire types; the calls from the table below, whose paths a test compares with the
-//! router.
+//! Makes the documents of the surface (OpenAPI 3.1, and a JSON Schema of a message) from the wire types and the table of
+//! calls. Compiled for tests only: the program serves the documents as `docs/` has them, and a test here compares.
 
 use lastword_proto::wire;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
+use super::call_table::{CALLS, Row};
 use super::grammar;
-
-/// One call: method, path, what it does, query parameters, body, status, response.
-pub(super) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
-
-/// Every call of `/v1`.
-pub(super) const CALLS: &[Row] = &[
-    ("post", "/messages", "Send a message", "wait", "Envelope", 201, "StoredMessage"),
-    (
-        "get",
-        "/messages",
-        "Search messages, newest first",
-        "ref from to type depth since until q limit cursor",
-        "",
-        200,
-        "Page_StoredMessage",
-    ),
-    ("get", "/messages/{id}", "Get a message", "", "", 200, "StoredMessage"),
-    ("get", "/inbox", "Take the next delivery; 204 if there is none", "wait", "", 200, "Delivery"),
-    ("post", "/turns/{id}/finish", "End a turn with its answer", "", "Finish", 200, "Finished"),
-    ("post", "/turns/{id}/progress", "Report progress, which renews the lease", "", "Progress", 200, "Renewed"),
-    ("get", "/conversations", "List conversations, newest first", "limit cursor", "", 200, "Page_ConversationSummary"),
-    ("get", "/conversations/{ref}", "Get a conversation as a tree", "", "", 200, "ConversationView"),
-    ("post", "/conversations/{ref}/pause", "Pause a conversation", "", "", 204, ""),
-    ("post", "/conversations/{ref}/resume", "Resume a conversation and lift its latches", "", "", 204, ""),
-    ("post", "/conversations/{ref}/stop", "Stop a conversation", "", "", 204, ""),
-    ("post", "/conversations/{ref}/grant", "Extend a conversation's budget", "", "Extend", 204, ""),
-    ("post", "/agents/{name}/pause", "Pause an agent", "", "", 204, ""),
-    ("post", "/agents/{name}/resume", "Resume an agent", "", "", 204, ""),
-    ("post", "/agents/{name}/stop", "Stop an agent", "", "", 204, ""),
-    ("post", "/workspace/pause", "Pause everything", "", "", 204, ""),
-    ("post", "/workspace/resume", "Resume everything", "", "", 204, ""),
-    ("post", "/workspace/stop", "Stop everything", "", "", 204, ""),
-    ("get", "/agents", "List agents and humans", "", "", 200, "Page_AgentView"),
-    ("post", "/agents", "Register an agent or human; returns its token, once", "", "NewAgent", 201, "AgentToken"),
-    ("get", "/agents/{name}", "Get an agent; `me` is the caller", "", "", 200, "AgentView"),
-    ("patch", "/agents/{name}", "Change an agent's actions, groups and limits", "", "AgentPatch", 200, "AgentView"),
-    ("delete", "/agents/{name}", "Remove an agent", "", "", 204, ""),
-    ("post", "/agents/{name}/grant", "Extend an agent's budget for today", "", "AgentGrant", 200, "AgentView"),
-    ("get", "/humans", "List humans and their roles", "", "", 200, "Page_AgentView"),
-    ("post", "/humans", "Register a human; returns the token, once", "", "NewHuman", 201, "AgentToken"),
-    ("patch", "/humans/{name}", "Set a human's role", "", "HumanPatch", 200, "AgentView"),
-    ("post", "/agents/{name}/token", "Replace an agent's token", "", "", 201, "AgentToken"),
-    ("get", "/requests/{id}", "Get a request", "", "", 200, "RequestView"),
-    ("post", "/requests/{id}/cancel", "Cancel a request", "", "", 200, "RequestView"),
-    ("get", "/escalations", "List escalations, newest first", "", "", 200, "Page_EscalationView"),
-    ("post", "/escalations", "Ask a human", "", "NewEscalation", 201, "EscalationView"),
-    ("get", "/escalations/{id}", "Get an escalation", "", "", 200, "EscalationView"),
-    ("post", "/escalations/{id}/answer", "Answer an escalation", "", "EscalationAnswer", 200, "EscalationView"),
-    ("get", "/approvals", "List approvals, newest first", "", "", 200, "Page_ApprovalView"),
-    ("post", "/approvals", "Hold a tool call for a decision", "", "HeldCall", 201, "ApprovalView"),
-    ("get", "/approvals/{id}", "Get an approval; with `wait`, once it is decided", "wait", "", 200, "ApprovalView"),
-    ("post", "/approvals/{id}/decision", "Decide an approval", "", "DecideApproval", 200, "ApprovalView"),
-    ("post", "/approvals/{id}/use", "Use an approval for exactly that call", "", "UseApproval", 200, "ApprovalView"),
-    ("get", "/explanations/{id}", "Explain a message, refusal, approval or escalation", "", "", 200, "Explanation"),
-    ("get", "/incidents", "List incidents, newest first", "", "", 200, "Page_IncidentView"),
-    ("get", "/rooms", "List rooms", "", "", 200, "Page_RoomView"),
-    ("post", "/rooms", "Open a room, or set its members", "", "NewRoom", 201, "RoomView"),
-    ("post", "/rooms/{room}/messages", "Post to a room", "", "Post", 201, "Posted"),
-    ("get", "/claims", "List claims", "", "", 200, "Page_ClaimView"),
-    ("post", "/claims", "Claim a resource", "", "NewClaim", 201, "ClaimView"),
-    ("delete", "/claims/{id}", "Release a claim", "", "", 204, ""),
-    ("get", "/schedules", "List schedules", "", "", 200, "Page_ScheduleView"),
-    (
-        "post",
-        "/schedules",
-        "Set a schedule, which sends a request at each tick",
-        "",
-        "NewSchedule",
-        201,
-        "ScheduleView",
-    ),
-    ("delete", "/schedules/{id}", "Remove a schedule", "", "", 204, ""),
-    ("post", "/schedules/{id}/run", "Run a schedule now", "", "", 200, "ScheduleView"),
-    ("get", "/events", "Stream events as server-sent events", "after until", "", 200, "Event"),
-    ("get", "/limits", "List the limits in force", "", "", 200, "LimitsView"),
-    ("get", "/clock", "Get the broker's time and the wall clock's", "", "", 200, "ClockView"),
-    ("post", "/clock/accept", "Accept the wall clock", "", "", 200, "ClockView"),
-];
 
 #[derive(utoipa::OpenApi)]
 #[openapi(
@@ -146,8 +67,7 @@ const LINKS: &[(&str, &str, &str, &[&str])] = &[
 ];
 
 /// The OpenAPI document, pretty and the same every time.
-#[must_use]
-pub fn openapi() -> String {
+fn openapi() -> String {
     let mut document = serde_json::to_value(Components::openapi()).unwrap_or_default();
     let mut schemas = schemas();
     grammar::extend(&mut schemas);
@@ -291,8 +211,7 @@ fn schema(name: &str) -> Value {
 }
 
 /// The JSON Schema of the envelope (E2).
-#[must_use]
-pub fn message_schema() -> String {
+fn message_schema() -> String {
     let mut known = schemas();
     grammar::extend(&mut known);
     let mut root = known.get("Envelope").cloned().unwrap_or_default();
@@ -325,7 +244,25 @@ fn sorted(value: &Value) -> Value {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::path::Path;
+
     use super::*;
+
+    fn check(name: &str, now: &str) {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs").join(name);
+        if std::env::var_os("UPDATE").is_some() {
+            fs::write(&path, now).unwrap();
+        }
+        let kept = fs::read_to_string(&path).unwrap_or_default();
+        assert!(kept == now, "{} is out of date: run this test with UPDATE=1", path.display());
+    }
+
+    #[test]
+    fn the_documents_are_up_to_date() {
+        check("openapi.json", &openapi());
+        check("message.schema.json", &message_schema());
+    }
 
     fn references(value: &Value, found: &mut Vec<String>) {
         match value {

@@ -7,7 +7,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::Code;
 
-use super::openapi::CALLS;
+use super::call_table::CALLS;
 use crate::error::ApiError;
 
 pub(super) async fn check(request: Request, next: Next) -> Response {

@@ -34,9 +34,9 @@ pub(super) async fn metrics(State(ctx): State<Context>) -> Response {
 }
 
 pub(super) async fn openapi() -> Response {
-    ([(CONTENT_TYPE, "application/json")], super::openapi()).into_response()
+    ([(CONTENT_TYPE, "application/json")], super::OPENAPI).into_response()
 }
 
 pub(super) async fn message_schema() -> Response {
-    ([(CONTENT_TYPE, "application/schema+json")], super::message_schema()).into_response()
+    ([(CONTENT_TYPE, "application/schema+json")], super::MESSAGE_SCHEMA).into_response()
 }
