@@ -11,6 +11,8 @@ import requests
 ROOT = Path(__file__).resolve().parents[2]
 TARGET = Path(os.environ.get("CARGO_TARGET_DIR") or "target")
 BINARY = ROOT / TARGET / "debug" / "lastword"
+# The server with the surface that the conformance suite calls: an example, which `cargo test` builds.
+FIXTURES = [ROOT / TARGET / "debug" / "examples" / "mcp_fixtures"]
 STOP_SECONDS_MAX = 20
 CALL_SECONDS_MAX = 30
 
@@ -23,9 +25,9 @@ def surroundings():
 class Broker:
     """A running server; ends when the block does, and has to end well."""
 
-    def __init__(self, config="", *flags):
+    def __init__(self, config="", *flags, program=None):
         self._config = config
-        self._flags = flags
+        self._command = program or [BINARY, "serve", "--listen", "127.0.0.1:0", "--json", *flags]
 
     def __enter__(self):
         self._directory = tempfile.TemporaryDirectory(prefix="lastword-peers-")
@@ -33,7 +35,7 @@ class Broker:
         (self.directory / "lastword.toml").write_text(self._config)
         self._errors = open(self.directory / "errors.log", "w+")
         self.process = subprocess.Popen(
-            [BINARY, "serve", "--listen", "127.0.0.1:0", "--json", *self._flags],
+            self._command,
             cwd=self.directory,
             env=surroundings(),
             stdout=subprocess.PIPE,

@@ -4,7 +4,7 @@ own tools and texts once more, against the surface that agents have."""
 import re
 import tempfile
 
-from broker import Broker
+from broker import Broker, FIXTURES
 from node import run
 from passage import Passage
 
@@ -72,7 +72,7 @@ def own(revision, url):
     print(f"{revision}, the agents' surface: {len(OWN[revision])} scenarios, {checks} checks passed")
 
 
-with Broker("", "--conformance-fixtures") as broker:
+with Broker(program=FIXTURES) as broker:
     for revision in REQUIRED:
         whole(revision, f"{broker.url}/mcp")
 with Broker() as broker, Passage(broker.url, broker.agent("kilo")) as passage:

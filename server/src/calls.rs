@@ -77,8 +77,6 @@ pub struct Context {
     pub(crate) shown: Arc<shown::ShownCalls>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
-    /// Whether callers without a token reach what the MCP conformance suite calls.
-    pub(crate) conformance_fixtures: bool,
 }
 
 /// Who calls, and in which turn.

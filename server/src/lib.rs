@@ -23,4 +23,5 @@ mod views;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
+pub use crate::edges::mcp::AnonymousMcp;
 pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};

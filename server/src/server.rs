@@ -26,6 +26,7 @@ use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::listen;
+use crate::edges::mcp::AnonymousMcp;
 use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
 use crate::origins::Origins;
@@ -58,8 +59,8 @@ pub struct Config {
     pub seats: BTreeMap<String, String>,
     /// Where limits and guards were set, as `FILE:LINE` by name, for humans to read; `observe` stands for all guards.
     pub set_at: BTreeMap<String, String>,
-    /// Serves what the MCP conformance suite calls to callers without a token; on the loopback interface only.
-    pub conformance_fixtures: bool,
+    /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
+    pub anonymous_mcp: Option<AnonymousMcp>,
     /// Where people are told of what waits for them.
     pub notify: Vec<Channel>,
     /// The schedules of the configuration.
@@ -81,7 +82,7 @@ impl Config {
             renew_operator_token: false,
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
-            conformance_fixtures: false,
+            anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
             clocks: Source::machine(),
@@ -115,9 +116,9 @@ pub enum StartError {
         /// What the system said.
         source: io::Error,
     },
-    /// The fixtures of the conformance suite are for this machine only.
-    #[error("the conformance fixtures are served on the loopback interface only, and {address} is not on it")]
-    Fixtures {
+    /// The anonymous MCP surface is for this machine only.
+    #[error("the anonymous MCP surface is served on the loopback interface only, and {address} isn't on it")]
+    AnonymousMcp {
         /// Where it was to listen.
         address: SocketAddr,
     },
@@ -179,12 +180,12 @@ impl Server {
             renew_operator_token,
             seats,
             set_at,
-            conformance_fixtures,
+            anonymous_mcp,
             notify,
             schedules: configured,
             clocks,
         } = config;
-        if conformance_fixtures {
+        if anonymous_mcp.is_some() {
             for_this_machine(address)?;
         }
         let log = Store::sqlite(&data_dir).open()?;
@@ -222,13 +223,12 @@ impl Server {
             scheduled: Arc::default(),
             shown: Arc::default(),
             sign_in: Arc::default(),
-            conformance_fixtures,
         };
         let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
-        tasks.spawn(listen::serve(listener, ctx.clone()));
+        tasks.spawn(listen::serve(listener, ctx.clone(), anonymous_mcp));
         tasks.spawn(schedules::tick(ctx.clone()));
         if !notify.is_empty() {
             let console = format!("{}/", reachable(addr));
@@ -327,12 +327,12 @@ pub fn reachable(addr: SocketAddr) -> String {
     format!("http://{}", SocketAddr::new(ip, addr.port()))
 }
 
-/// The fixtures of the conformance suite want no token, and so no caller from elsewhere.
+/// The anonymous MCP surface needs no token, so it accepts no caller from another machine.
 fn for_this_machine(address: SocketAddr) -> Result<(), StartError> {
     if !address.ip().is_loopback() {
-        return Err(StartError::Fixtures { address });
+        return Err(StartError::AnonymousMcp { address });
     }
-    tracing::warn!("callers without a token reach the fixtures of the MCP conformance suite");
+    tracing::warn!("callers without a token reach the anonymous MCP surface");
     Ok(())
 }
 

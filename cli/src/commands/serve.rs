@@ -35,9 +35,6 @@ pub(crate) struct Args {
     /// Replace the operator's token, after it was lost or exposed.
     #[arg(long)]
     renew_operator_token: bool,
-    /// Serve what the MCP conformance suite calls to callers without a token; for testing this program.
-    #[arg(long, hide = true)]
-    conformance_fixtures: bool,
     /// Also run each [[agent]] of lastword.toml.
     #[arg(long)]
     with_agents: bool,
@@ -75,7 +72,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),
         set_at: cx.settings.set_at.clone(),
-        conformance_fixtures: args.conformance_fixtures,
+        anonymous_mcp: None,
         notify: notify::channels(&cx.settings.notify)?,
         schedules: cx.settings.schedules.clone(),
         clocks: Source::machine(),
@@ -194,7 +191,7 @@ impl From<StartError> for Failure {
                 .hint("another server may use the port; --listen 127.0.0.1:0 picks a free one"),
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
             StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
-            StartError::Fixtures { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
+            StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` checks the data directory")

@@ -181,15 +181,3 @@ fn an_error_is_json_where_json_is_wanted() {
     assert!(error["error"]["hint"].is_string(), "{error}");
     assert_eq!((ended.code, ended.stdout.as_str()), (3, ""));
 }
-
-#[test]
-fn the_conformance_fixtures_are_hidden_and_for_this_machine_only() {
-    let dir = tempfile::tempdir().unwrap();
-    for told in [&["serve", "--help"][..], &["man"]] {
-        assert!(!run(dir.path(), told).ok().contains("conformance"), "{told:?}");
-    }
-    let open = ["serve", "--listen", "0.0.0.0:0", "--insecure-http", "--conformance-fixtures"];
-    let refused = run(dir.path(), &open);
-    assert_eq!(refused.code, 2, "{refused:?}");
-    assert!(refused.stderr.contains("loopback"), "{refused:?}");
-}

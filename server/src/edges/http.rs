@@ -37,6 +37,7 @@ use axum::routing::{delete, get, patch, post};
 use tower_http::catch_panic::CatchPanicLayer;
 
 use crate::calls::Context;
+use crate::edges::mcp::AnonymousMcp;
 use crate::error::ApiError;
 use lastword_proto::Code;
 
@@ -47,7 +48,7 @@ pub(crate) use self::extract::{caller, read};
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
 
 /// The whole surface, without a socket.
-pub fn app(ctx: Context) -> Router {
+pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
     let v1 = Router::new()
         .merge(work())
         .merge(people())
@@ -72,7 +73,7 @@ pub fn app(ctx: Context) -> Router {
         .nest("/v1", v1.merge(system))
         .merge(outside)
         .merge(described)
-        .route("/mcp", super::mcp::route(&ctx))
+        .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))
         .layer(middleware::from_fn(query::check))
         .merge(super::console::routes(&ctx))
         .fallback(nothing)

@@ -4,7 +4,6 @@
 mod args;
 mod door;
 mod elicit;
-mod fixtures;
 mod inbox;
 mod permit;
 mod prompts;
@@ -37,6 +36,7 @@ use super::http::caller;
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
+pub use self::door::AnonymousMcp;
 pub(crate) use self::door::{METADATA_PATHS, metadata, route};
 pub use self::prompts::PRIMER;
 pub use self::remote::Remote;

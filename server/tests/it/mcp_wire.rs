@@ -4,13 +4,34 @@ use std::time::Duration;
 
 use lastword_server::edges::mcp::{PRIMER, Remote, serve_pipe};
 use lastword_server::identity::Secret;
-use lastword_server::{Config, Server, StartError};
+use lastword_server::{AnonymousMcp, Config, Server, StartError};
 use reqwest::{Method, RequestBuilder, Response};
-use serde_json::{Value, json};
+use rmcp::ServerHandler;
+use rmcp::model::{ErrorData, ListToolsResult, PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
 use crate::world::{Answer, World};
+
+/// A surface of one tool, for callers without a token.
+#[derive(Clone)]
+struct Suite;
+
+impl ServerHandler for Suite {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+    }
+
+    async fn list_tools(
+        &self,
+        _request: Option<PaginatedRequestParams>,
+        _context: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(vec![Tool::new("test_simple_text", "For tests", Map::new())]))
+    }
+}
 
 const NEWEST: &str = "2026-07-28";
 const OLDER: &str = "2025-11-25";
@@ -157,7 +178,7 @@ async fn who_has_no_token_is_told_where_to_look() {
 
 #[tokio::test]
 async fn other_hosts_and_origins_reach_no_method_of_the_endpoint() {
-    let world = World::set(&["kilo"], |config| config.conformance_fixtures = true).await;
+    let world = World::set(&["kilo"], |config| config.anonymous_mcp = Some(AnonymousMcp::new(|_| Suite))).await;
     for (name, value) in [("host", "evil.example"), ("origin", "https://evil.example"), ("origin", "null")] {
         for method in [Method::GET, Method::POST, Method::DELETE] {
             let named = world.request("kilo", method.clone(), "/mcp").header(name, value);
@@ -407,8 +428,8 @@ async fn a_client_on_a_pipe_reads_and_is_told() {
 }
 
 #[tokio::test]
-async fn the_conformance_fixtures_are_apart_from_the_broker() {
-    let world = World::set(&["kilo"], |config| config.conformance_fixtures = true).await;
+async fn an_anonymous_surface_is_apart_from_the_broker() {
+    let world = World::set(&["kilo"], |config| config.anonymous_mcp = Some(AnonymousMcp::new(|_| Suite))).await;
     let list = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
     let accept = "application/json, text/event-stream";
     let anonymous = |body: &Value| world.http.post(world.url("/mcp")).header("accept", accept).json(body);
@@ -425,6 +446,10 @@ async fn the_conformance_fixtures_are_apart_from_the_broker() {
     answer(world.http.get(world.url("/v1/agents"))).await.refused(401, "unauthenticated");
 
     let dir = tempfile::tempdir().unwrap();
-    let open = Config { listen: ([0, 0, 0, 0], 0).into(), conformance_fixtures: true, ..Config::local(dir.path()) };
-    assert!(matches!(Server::start(open).await, Err(StartError::Fixtures { .. })));
+    let open = Config {
+        listen: ([0, 0, 0, 0], 0).into(),
+        anonymous_mcp: Some(AnonymousMcp::new(|_| Suite)),
+        ..Config::local(dir.path())
+    };
+    assert!(matches!(Server::start(open).await, Err(StartError::AnonymousMcp { .. })));
 }

@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 
 use super::app;
 use crate::calls::{Context, ended};
+use crate::edges::mcp::AnonymousMcp;
 
 /// Open connections; more wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
@@ -23,9 +24,9 @@ const HEADER_TIME_MAX: Duration = Duration::from_secs(75);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until the server is to stop, then lets every connection end its request.
-pub(crate) async fn serve(listener: TcpListener, ctx: Context) -> io::Result<()> {
+pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> io::Result<()> {
     let mut stopping = ctx.stopping.clone();
-    let service = TowerToHyperService::new(app(ctx));
+    let service = TowerToHyperService::new(app(ctx, anonymous_mcp));
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();

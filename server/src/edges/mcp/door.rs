@@ -1,5 +1,6 @@
 //! The way in over HTTP: who reaches which surface, and where a client without a token learns how to come by one.
 
+use std::fmt;
 use std::sync::Arc;
 
 use axum::Json;
@@ -9,10 +10,12 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any};
+use futures_util::future::BoxFuture;
+use rmcp::ServerHandler;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::Surface;
-use super::fixtures::Fixtures;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
 use crate::calls::Context;
@@ -24,42 +27,73 @@ pub(crate) const METADATA_PATHS: [&str; 2] =
     ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 
 /// The route of `/mcp`. Hosts and origins are checked before it, as for every other route.
-pub(crate) fn route(ctx: &Context) -> MethodRouter<Context> {
-    let door = Arc::new(Door::new(ctx.clone()));
+pub(crate) fn route(ctx: &Context, anonymous: Option<AnonymousMcp>) -> MethodRouter<Context> {
+    let door = Arc::new(Door::new(ctx.clone(), anonymous));
     any(move |request: Request| async move { door.enter(request).await })
+}
+
+/// A surface for callers without a token, on the loopback interface only. For conformance suites: it gets nothing of the
+/// broker but the signal that the server stops.
+#[derive(Clone)]
+pub struct AnonymousMcp(Arc<MakeSurface>);
+
+/// Makes the surface once the server has its signal to stop.
+type MakeSurface = dyn Fn(watch::Receiver<bool>) -> Arc<dyn Serves> + Send + Sync;
+
+impl AnonymousMcp {
+    /// Serves the handler that `make` returns; it gets a receiver that turns `true` when the server stops.
+    pub fn new<H: ServerHandler + Clone>(make: impl Fn(watch::Receiver<bool>) -> H + Send + Sync + 'static) -> Self {
+        Self(Arc::new(move |stopping| {
+            let handler = make(stopping.clone());
+            Arc::new(Wire::new(Arc::default(), Within::Calls, stopping, move || handler.clone()))
+        }))
+    }
+}
+
+impl fmt::Debug for AnonymousMcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnonymousMcp(…)")
+    }
+}
+
+/// A surface on the wire, whatever handles it.
+trait Serves: Send + Sync {
+    fn serve(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response>;
+}
+
+impl<H: ServerHandler> Serves for Wire<H> {
+    fn serve(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response> {
+        Box::pin(async move { self.handle(None, request).await })
+    }
 }
 
 struct Door {
     ctx: Context,
     agents: Wire<Surface>,
-    fixtures: Option<Wire<Fixtures>>,
+    anonymous: Option<Arc<dyn Serves>>,
 }
 
 impl Door {
-    fn new(ctx: Context) -> Self {
+    fn new(ctx: Context, anonymous: Option<AnonymousMcp>) -> Self {
         let stopping = ctx.stopping.clone();
         let sessions = Arc::new(Sessions::default());
         let local = (ctx.clone(), Arc::clone(&sessions));
         let agents = Wire::new(sessions, Within::Changes, stopping.clone(), move || {
             Surface::local(local.0.clone(), local.1.clone())
         });
-        let fixtures = ctx.conformance_fixtures.then(|| {
-            let fixtures = Fixtures { stopping: stopping.clone() };
-            Wire::new(Arc::default(), Within::Calls, stopping, move || fixtures.clone())
-        });
-        Self { ctx, agents, fixtures }
+        let anonymous = anonymous.map(|AnonymousMcp(make)| make(stopping));
+        Self { ctx, agents, anonymous }
     }
 
-    /// Nobody reaches the agents' surface without a token; without any, one reaches the fixtures, where there are
-    /// some.
+    /// Routes a caller with a token to the agents' surface, and one without to the anonymous surface, if there is one.
     async fn enter(&self, mut request: Request) -> Response {
         for (_, value) in request.headers_mut().iter_mut().filter(|(name, _)| *name == AUTHORIZATION) {
             // What logs a request then leaves this out.
             value.set_sensitive(true);
         }
         let presented = request.headers().contains_key(AUTHORIZATION);
-        if let Some(fixtures) = self.fixtures.as_ref().filter(|_| !presented) {
-            return fixtures.handle(None, request).await;
+        if let Some(anonymous) = self.anonymous.as_ref().filter(|_| !presented) {
+            return Arc::clone(anonymous).serve(request).await;
         }
         match caller(&self.ctx, request.headers()) {
             Ok(caller) => self.agents.handle(Some(caller.principal.agent()), request).await,

@@ -12,7 +12,7 @@ const SESSIONS_MAX: usize = 16;
 /// Ended sessions that are remembered, so that whoever still names one is told.
 const ENDED_MAX: usize = 4_096;
 
-/// Whose a session is; nobody's is that of an anonymous caller, who reaches the fixtures only.
+/// The agent that a session belongs to; `None` for an anonymous caller, who reaches the anonymous surface only.
 pub(super) type Owner = Option<AgentId>;
 
 /// What a session's name is worth to a caller.

@@ -1,12 +1,4 @@
-//! What the MCP conformance suite calls: tools, resources and prompts that a broker has no use for. They are
-//! served on request only (`--conformance-fixtures`), on the loopback interface, to callers without a token, and
-//! reach nothing of the broker.
-#![expect(deprecated, reason = "the suite covers logging, sampling and roots, which later revisions give up")]
-
-mod calls;
-mod inputs;
-mod texts;
-
+//! The tools, resources and prompts of the suite. They reach nothing of the broker.
 use std::time::Duration;
 
 use rmcp::ServerHandler;
@@ -20,15 +12,15 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use tokio::sync::watch;
 
-use crate::calls::ended;
+use crate::{calls, inputs, texts};
 
 /// Pause between two notifications of a tool that sends several.
-const PAUSE: Duration = Duration::from_millis(50);
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
 
 /// The surface that the suite sees.
 #[derive(Clone)]
-pub(super) struct Fixtures {
-    pub(super) stopping: watch::Receiver<bool>,
+pub(crate) struct Fixtures {
+    pub(crate) stopping: watch::Receiver<bool>,
 }
 
 impl ServerHandler for Fixtures {
@@ -116,7 +108,7 @@ impl ServerHandler for Fixtures {
         let mut stopping = self.stopping.clone();
         tokio::select! {
             () = context.cancelled() => {}
-            () = ended(&mut stopping) => {}
+            _ended = stopping.wait_for(|stopping| *stopping) => {}
         }
         Ok(())
     }
@@ -155,6 +147,6 @@ impl ServerHandler for Fixtures {
 }
 
 /// What the client says it can do.
-fn offered(context: &RequestContext<RoleServer>) -> ClientCapabilities {
+pub(crate) fn offered(context: &RequestContext<RoleServer>) -> ClientCapabilities {
     context.client_capabilities().unwrap_or_default()
 }
