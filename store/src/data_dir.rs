@@ -30,8 +30,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x4c57_7264;
 const MODE_DIR: u32 = 0o700;
 const MODE_FILE: u32 = 0o600;
 
-/// The right to write in a data directory, held until it is dropped; the system takes it from a process
-/// that dies.
+/// The exclusive right to write to a data directory, until dropped. The system releases it when the process dies.
 #[derive(Debug)]
 pub(crate) struct DirLock {
     dir: PathBuf,
@@ -39,7 +38,7 @@ pub(crate) struct DirLock {
 }
 
 impl DirLock {
-    /// Makes `dir` (mode 0700) where it is missing and takes its lock.
+    /// Takes the lock of `dir`, and creates `dir` (mode 0700) if it is missing.
     ///
     /// # Errors
     /// Another process holds it, or the file system refuses.
@@ -52,7 +51,7 @@ impl DirLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut pid = String::new();
-                // Who holds it is told as far as it can be read; the refusal stands without it.
+                // The holder's id is informative: without it the refusal is the same.
                 let pid = match file.read_to_string(&mut pid) {
                     Ok(read) if read > 0 => pid.trim().to_owned(),
                     Ok(_) | Err(_) => "unknown".to_owned(),
@@ -66,7 +65,7 @@ impl DirLock {
         Ok(Self { dir: dir.to_owned(), _file: file })
     }
 
-    /// The directory.
+    /// The locked data directory.
     pub(crate) fn dir(&self) -> &Path {
         &self.dir
     }
@@ -83,17 +82,17 @@ fn make_dir(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes the names in `dir` durable.
+/// Syncs `dir`, so that file names in it are durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
 }
 
-/// Opens or makes a file that only its owner reads.
+/// Opens or creates a file with mode 0600.
 pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE_FILE).open(path)
 }
 
-/// Replaces a file in one step, durably: a crash leaves the old one or the new one.
+/// Replaces a file atomically and durably: a crash leaves the old content or the new.
 pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let draft = path.with_extension("new");
     let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE_FILE).open(&draft)?;
@@ -105,8 +104,8 @@ pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_dir)
 }
 
-/// The note of what was acknowledged last. Written behind each commit and never synced: it is never ahead
-/// of what is durable, and where it is, the log lost its end.
+/// The last acknowledged position and its hash. Written after each commit and never synced, so it is never ahead of the
+/// durable log; if it is, the log lost its end.
 #[derive(Debug)]
 pub(crate) struct Head(File);
 
@@ -131,7 +130,7 @@ impl Head {
     }
 }
 
-/// What `DIR/lastword.head` says, if there is one.
+/// Reads `lastword.head` in `dir`, if there is one.
 pub(crate) fn head_of(dir: &Path) -> Option<(Seq, Hash)> {
     parse_head(&fs::read(dir.join(FILE_HEAD)).ok()?)
 }

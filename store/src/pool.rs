@@ -1,4 +1,4 @@
-//! Read-only connections to one SQLite file, handed from thread to thread.
+//! Read-only connections to one SQLite file, shared by threads.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
 
-/// Connections kept open while nobody reads.
+/// Idle connections that stay open.
 const IDLE_CONNECTIONS_MAX: usize = 8;
-/// Page cache of a connection, in KiB; the system's cache holds the file anyway.
+/// Page cache of a connection, in KiB. Small, because the system caches the file.
 const CACHE_KIB: i64 = 512;
-/// How long to wait for another program that holds the file.
+/// Wait for another program that has locked the file.
 pub(crate) const BUSY: Duration = Duration::from_secs(5);
 
-/// A set of read-only connections that grows with the number of readers at one time.
+/// A set of read-only connections that grows with the number of concurrent readers.
 #[derive(Clone)]
 pub(crate) struct Pool {
     path: Arc<Path>,
@@ -25,7 +25,7 @@ impl Pool {
         Self { path: path.into(), idle: Arc::default() }
     }
 
-    /// Runs `read` on a connection of its own.
+    /// Runs `read` on a connection that no other thread uses meanwhile.
     pub(crate) fn with<T, E: From<rusqlite::Error>>(
         &self,
         read: impl FnOnce(&Connection) -> Result<T, E>,

@@ -3,10 +3,10 @@
 use lastword_proto::Seq;
 use sha2::{Digest as _, Sha256};
 
-/// A link of the chain.
+/// The hash of a row, which covers all rows before it.
 pub(crate) type Hash = [u8; 32];
 
-/// What comes before the first row.
+/// The hash before the first row.
 pub(crate) const GENESIS: Hash = [0; 32];
 
 /// One row of the log without its hash.
@@ -14,16 +14,16 @@ pub(crate) const GENESIS: Hash = [0; 32];
 pub(crate) struct Row<'a> {
     /// The position of its first entry.
     pub(crate) first: Seq,
-    /// How many entries it has.
+    /// The number of entries in it.
     pub(crate) count: u64,
     /// The epoch of the leader that wrote it.
     pub(crate) epoch: u64,
-    /// The entries, framed.
+    /// The framed entries.
     pub(crate) blob: &'a [u8],
 }
 
 impl Row<'_> {
-    /// The link behind `previous`: every field of the row goes into it, so that none can be changed.
+    /// Returns the row's hash. It covers `previous` and every field, so that a change to any of them shows.
     pub(crate) fn hash(&self, previous: &Hash) -> Hash {
         let mut hash = Sha256::new();
         hash.update(previous);

@@ -6,13 +6,13 @@ use lastword_proto::Entry;
 
 const LENGTH_BYTES: usize = size_of::<u32>();
 
-/// Why bytes are no batch of entries.
+/// The reason why bytes aren't a batch of entries.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
     /// The bytes end within an entry.
     #[error("it ends within an entry")]
     Short,
-    /// The bytes of an entry are none of an entry.
+    /// An entry doesn't decode.
     #[error("an entry can't be decoded ({0})")]
     Entry(postcard::Error),
     /// An entry has bytes left over.
@@ -20,14 +20,14 @@ pub enum FrameError {
     Long(usize),
 }
 
-/// Puts `entry` behind what is in `buffer`.
+/// Appends the framed `entry` to `buffer`.
 ///
 /// # Errors
-/// The entry can't be encoded, or is longer than a `u32` can say; `buffer` is not to be used then.
+/// The entry can't be encoded, or is longer than `u32::MAX` bytes; discard `buffer` then.
 pub fn encode(buffer: &mut Vec<u8>, entry: &Entry) -> Result<(), postcard::Error> {
     let start = buffer.len();
     buffer.extend_from_slice(&[0; LENGTH_BYTES]);
-    // Encoding takes the buffer and gives it back, unless it fails: an entry always can be encoded.
+    // `to_extend` returns the buffer unless it fails, and no entry fails to encode.
     *buffer = postcard::to_extend(entry, std::mem::take(buffer))?;
     let Ok(length) = u32::try_from(buffer.len() - start - LENGTH_BYTES) else {
         buffer.truncate(start);
@@ -37,7 +37,7 @@ pub fn encode(buffer: &mut Vec<u8>, entry: &Entry) -> Result<(), postcard::Error
     Ok(())
 }
 
-/// Takes the next entry's bytes off `batch`; `None` at its end.
+/// Splits the next entry's bytes off `batch`; `None` at its end.
 pub(crate) fn next<'a>(batch: &mut &'a [u8]) -> Option<Result<&'a [u8], FrameError>> {
     if batch.is_empty() {
         return None;
@@ -57,7 +57,7 @@ pub(crate) fn next<'a>(batch: &mut &'a [u8]) -> Option<Result<&'a [u8], FrameErr
 /// Decodes the bytes of one entry, without the length before it.
 ///
 /// # Errors
-/// What is wrong with them.
+/// The bytes aren't one entry.
 pub fn decode(bytes: &[u8]) -> Result<Entry, FrameError> {
     match postcard::take_from_bytes(bytes) {
         Ok((entry, [])) => Ok(entry),

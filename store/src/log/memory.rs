@@ -36,7 +36,7 @@ struct MemoryEntries {
 }
 
 impl MemoryLog {
-    /// An empty log.
+    /// Creates an empty log.
     #[must_use]
     pub fn new() -> Self {
         Self::default()

@@ -14,17 +14,17 @@ use crate::log::sqlite_reader::SqliteReader;
 use crate::log::{AppendError, Log, LogReader, OpenError, Snapshots, frame};
 use crate::pool::{BUSY, Pool};
 
-/// A batch is split into rows of about this size, so that reading one entry never loads much more. An
-/// append of several rows is still one transaction.
+/// A batch is split into rows of about this size, which bounds the cost of reading a single entry. An append of several
+/// rows is still one transaction.
 const ROW_BYTES_TARGET: usize = 1 << 17;
-/// Size of the WAL at which it is copied into the database file: two syncs each time, so rarely enough to be
-/// cheap, and often enough that no append waits long for it.
+/// Bytes in the WAL that trigger a checkpoint. Each costs two syncs: rare enough to be cheap, frequent enough that no
+/// append waits long for one.
 const CHECKPOINT_BYTES: usize = 2 << 20;
-/// Pages of a new file. Larger than usual: a batch fills several, and each costs two writes.
+/// Page size of a new file. Larger than SQLite's default: a batch fills several pages, and each costs two writes.
 const PAGE_BYTES: usize = 16 << 10;
-/// What an append writes besides its blob: the leaf's rest and an inner page.
+/// Pages that an append writes besides its blob: the rest of the leaf and an inner page.
 const PAGES_PER_APPEND: usize = 2;
-/// The encode buffer is given back when a large batch has blown it up.
+/// Capacity above which the encode buffer is freed after an append.
 const BUFFER_BYTES_KEPT: usize = 4 << 20;
 
 const SCHEMA: &str = "
@@ -49,17 +49,17 @@ pub(crate) struct SqliteLog {
     hash: Hash,
     buffer: Vec<u8>,
     wal_bytes: usize,
-    /// Why no append is taken any more.
+    /// The failure after which every append is refused.
     failed: Option<String>,
 }
 
 impl SqliteLog {
-    /// Opens the log of `dir`, which is made where it is missing.
+    /// Opens the log of `dir`, and creates it if it is missing.
     pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir)?;
         let path = dir.join(FILE_DATABASE);
         let failed = |source| OpenError::io(&path, &source);
-        // The file is made here and not by SQLite, so that it and its WAL are private from the start.
+        // SQLite would create the file with the umask's mode; created here, it and its WAL are private from the start.
         data_dir::open_private(&path).and_then(|_| data_dir::sync_dir(dir)).map_err(failed)?;
         let unopened = |error: rusqlite::Error| unopened(&path, &error);
         let db = open_database(&path).map_err(unopened)?;
@@ -87,12 +87,12 @@ impl SqliteLog {
         Ok(())
     }
 
-    /// Writes the batch in one transaction; gives the new end and its hash.
+    /// Writes the batch in one transaction; returns the new last position and its hash.
     fn write(&mut self, epoch: u64, entries: &[Arc<Entry>]) -> Result<(Seq, Hash), Failure> {
         self.buffer.clear();
         let mut rest = self.fill(entries)?;
         if rest.is_empty() {
-            // One statement is its own transaction, which spares BEGIN and COMMIT.
+            // A single statement is its own transaction and needs no BEGIN and COMMIT.
             return self.insert(epoch, self.last, &self.hash, entries.len());
         }
         self.db.execute_batch("BEGIN IMMEDIATE")?;
@@ -112,7 +112,7 @@ impl SqliteLog {
         Ok(end)
     }
 
-    /// Encodes entries until a row is full; gives those that are left.
+    /// Encodes entries until a row is full; returns the rest.
     fn fill<'a>(&mut self, entries: &'a [Arc<Entry>]) -> Result<&'a [Arc<Entry>], Failure> {
         for (i, entry) in entries.iter().enumerate() {
             if self.buffer.len() >= ROW_BYTES_TARGET {
@@ -140,8 +140,8 @@ impl SqliteLog {
         Ok((Seq(behind.0 + count), hash))
     }
 
-    /// Copies the WAL into the database. SQLite's own checkpoint would hide a failed sync from us, and the
-    /// next one would believe pages to be on disk that the system has dropped.
+    /// Copies the WAL into the database. SQLite's automatic checkpoint would swallow a failed sync, and the next
+    /// checkpoint would assume pages to be on disk that the system has dropped.
     fn checkpoint(&mut self) {
         self.wal_bytes = 0;
         let result = self.db.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
@@ -152,8 +152,8 @@ impl SqliteLog {
         }
     }
 
-    /// Undoes what a failed append began. What can't be undone, or failed for another reason than lack of
-    /// room, ends the writing for good: only a restart knows what is on disk.
+    /// Rolls back a failed append. If the rollback fails, or the cause isn't a full disk, no further append is
+    /// accepted: only a restart can find out what is on disk.
     fn fail(&mut self, failure: Failure) -> AppendError {
         let undone = self.db.is_autocommit() || self.db.execute_batch("ROLLBACK").is_ok();
         match failure {
@@ -195,7 +195,7 @@ impl Log for SqliteLog {
         };
         (self.last, self.hash) = (last, hash);
         if let Err(error) = self.head.note(last, &hash) {
-            // The batch is durable; only the next one is refused.
+            // The batch itself is durable, so it is acknowledged; the next one is refused.
             self.failed = Some(format!("{}: {error}", data_dir::FILE_HEAD));
         }
         self.wal_bytes += self.buffer.len() + PAGES_PER_APPEND * PAGE_BYTES;
@@ -240,7 +240,7 @@ fn explain(error: &rusqlite::Error) -> String {
         Some(ErrorCode::ReadOnly) => "the data directory is read-only; check its mount and its owner",
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another program holds lastword.db; end it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the file is damaged; run `lastword verify`",
-        // SQLite's codes are its own and grow; what is left has no better advice than its own words.
+        // SQLite's list of codes is open; for the others its own message is the best advice.
         Some(_) | None => "look at the disk and the room on it, then restart; what was acknowledged is safe",
     };
     format!("{error} ({advice})")
@@ -260,7 +260,7 @@ fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
 }
 
-/// Makes the tables of a new file; checks those of another.
+/// Creates the tables of a new file; checks the format of an existing one.
 fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let unopened = |error: rusqlite::Error| unopened(path, &error);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unopened)?;
@@ -272,7 +272,8 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
         return db.execute_batch(&schema).map_err(unopened);
     }
     check_format(db, path)?;
-    // What is written from here on an earlier version can't read: it says so, and doesn't take it for damage.
+    // Earlier versions can't read entries written from here on. The raised version makes them say so instead of
+    // reporting damage.
     let (_, found) = format_of(db).map_err(unopened)?;
     if found < LOG_VERSION {
         db.execute_batch(&format!("PRAGMA user_version = {LOG_VERSION}")).map_err(unopened)?;
@@ -280,7 +281,7 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     Ok(())
 }
 
-/// Refuses a file that is not ours or newer than we are.
+/// Refuses a file of another program or of a newer version.
 pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let place = path.display().to_string();
     match format_of(db) {
@@ -295,13 +296,13 @@ pub(crate) fn check_format(db: &Connection, path: &Path) -> Result<(), OpenError
     }
 }
 
-/// Why a file can't be opened: a disk that fails is no reason to restore or move anything.
+/// Classifies a failed open: a failing disk isn't a damaged file, and its advice differs.
 pub(crate) fn unopened(path: &Path, error: &rusqlite::Error) -> OpenError {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::SystemIoFailure) => io::ErrorKind::Other,
         Some(ErrorCode::DiskFull) => io::ErrorKind::StorageFull,
         Some(ErrorCode::ReadOnly | ErrorCode::CannotOpen) => io::ErrorKind::PermissionDenied,
-        // SQLite's codes are its own and grow; what is left is about what stands in the file.
+        // SQLite's list of codes is open; the others concern the file's content.
         Some(_) | None => return OpenError::NotALog { place: path.display().to_string(), problem: error.to_string() },
     };
     OpenError::io(path, &io::Error::new(kind, error.to_string()))
@@ -326,7 +327,7 @@ fn epoch_of(db: &Connection) -> rusqlite::Result<u64> {
     db.query_row("SELECT epoch FROM leader WHERE id = 1", [], |row| row.get(0)).map(i64::cast_unsigned)
 }
 
-/// Compares the log's end with the note of what was acknowledged, and brings a note that is behind up.
+/// Compares the log's end with the noted head; updates a head that is behind, as after a crash between the two writes.
 fn check_head(head: &Head, last: Seq, hash: &Hash, path: &Path) -> Result<(), OpenError> {
     if let Some((acknowledged, noted)) = head.read()
         && (acknowledged > last || (acknowledged == last && noted != *hash))

@@ -49,7 +49,7 @@ impl LogReader for SqliteReader {
     }
 }
 
-/// Carries an [`OpenError`] through the pool, whose own failures are SQLite's.
+/// Carries an [`OpenError`] through the pool, whose own errors are SQLite's.
 struct Unopened(OpenError);
 
 impl From<rusqlite::Error> for Unopened {

@@ -1,4 +1,4 @@
-//! Proof that nothing in the log was altered or removed (L5): the chain of hashes, walked from the start.
+//! Proof that nothing in the log was altered or removed (L5): a walk over the hash chain from its start.
 
 use std::path::Path;
 
@@ -12,10 +12,10 @@ use crate::log::frame::{self, FrameError};
 use crate::log::sqlite;
 use crate::pool::Pool;
 
-/// Rows read in one go: a longer read would keep a running server from recycling its WAL.
+/// Rows per read: a longer read transaction would keep a running server from recycling its WAL.
 const ROWS_PER_READ: i64 = 64;
 
-/// A position and its hash, from an earlier verification or a witness.
+/// A position and its hash, noted at an earlier verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anchor {
     /// The last entry of a row.
@@ -24,45 +24,45 @@ pub struct Anchor {
     pub hash: [u8; 32],
 }
 
-/// What a walk over a sound log found.
+/// The result of a walk over an intact log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
-    /// Entries walked.
+    /// The number of entries in the log.
     pub entries: u64,
-    /// Rows walked.
+    /// The number of rows in the log.
     pub rows: u64,
-    /// The end of the log and its hash: write it down elsewhere, and pass it in next time.
+    /// The log's end and its hash: store it elsewhere and pass it to the next verification.
     pub end: Anchor,
 }
 
-/// The first place at which the log is not what was written.
+/// The first position at which the log differs from what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("position {}: {problem}", at.0)]
 pub struct Broken {
     /// The first position that can't be trusted.
     pub at: Seq,
-    /// What is wrong there.
+    /// The mismatch found there.
     pub problem: Problem,
 }
 
-/// What is wrong with the log.
+/// A mismatch between the log and what was written.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Problem {
     /// Rows are missing, doubled or out of order.
     #[error("the next row starts at {}: rows were removed or inserted", found.0)]
     Gap {
-        /// Where the row found there starts.
+        /// The first position of the row found there.
         found: Seq,
     },
-    /// The row is not the one that was written.
+    /// The row's hash doesn't match its content.
     #[error("the hash of the row does not match: it was altered, or a row before it was replaced")]
     Hash,
-    /// The row has another number of entries than it says.
+    /// The row holds another number of entries than it states.
     #[error("the row holds {found} entries and says {stated}")]
     Count {
-        /// Entries in it.
+        /// The number of entries in the row.
         found: u64,
-        /// Entries that it says it has.
+        /// The number that the row states.
         stated: u64,
     },
     /// An entry can't be decoded.
@@ -71,9 +71,9 @@ pub enum Problem {
     /// A later row has an earlier epoch: a leader that was replaced wrote it.
     #[error("epoch {found} stands behind epoch {before}")]
     Epoch {
-        /// The row's.
+        /// The epoch of this row.
         found: u64,
-        /// That of the row before it.
+        /// The epoch of the row before it.
         before: u64,
     },
     /// The row at a known position has another hash: the history was replaced.
@@ -82,10 +82,10 @@ pub enum Problem {
     /// The log ends before a position that was acknowledged.
     #[error("the log ends here, but {} was acknowledged", acknowledged.0)]
     Truncated {
-        /// What was acknowledged.
+        /// The last acknowledged position.
         acknowledged: Seq,
     },
-    /// The file can't be read there.
+    /// The file can't be read at this position.
     #[error("the file can't be read: {0}")]
     File(String),
     /// The caller's own check failed.
@@ -93,13 +93,13 @@ pub enum Problem {
     Check(String),
 }
 
-/// Why a log was not verified.
+/// The reason why a verification failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VerifyError {
-    /// There is nothing to verify.
+    /// The log can't be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
-    /// The log is not what was written.
+    /// The log differs from what was written.
     #[error(transparent)]
     Broken(#[from] Broken),
 }
@@ -115,7 +115,7 @@ pub(crate) fn verify(
     if !path.exists() {
         return Err(OpenError::Missing { place: path.display().to_string() }.into());
     }
-    // Noted before the walk begins: what a running server appends meanwhile is none of its business.
+    // Read before the walk, so that appends of a running server during the walk don't count.
     let head = head_of(dir).map(|(at, hash)| Anchor { at, hash });
     let pool = Pool::new(path.clone());
     pool.with(|db| {
@@ -150,7 +150,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// Walks some rows; `false` when there are no more.
+    /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end.
     fn chunk(&mut self, db: &Connection) -> Result<bool, Broken> {
         self.rows(db).map_err(|stop| match stop {
             Stop::Broken(broken) => broken,
@@ -159,7 +159,7 @@ impl Walk<'_> {
     }
 
     fn rows(&mut self, db: &Connection) -> Result<bool, Stop> {
-        // From the start a row numbered 0 or less would be one that was slipped in.
+        // The first read starts below 0, so that an inserted row with a position of 0 or less is found.
         let behind = if self.state.rows == 0 { i64::MIN } else { self.state.end.at.0.cast_signed() };
         let mut statement = db.prepare_cached(
             "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq > ?1 ORDER BY first_seq LIMIT ?2",
@@ -198,7 +198,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Known positions are ends of rows: one within a row is of another history.
+    /// Anchors are ends of rows; an anchor inside a row belongs to another history.
     fn anchored(&self, first: Seq, end: Anchor) -> Result<(), Broken> {
         let mut here = self.anchors.iter().flatten().filter(|anchor| (first..=end.at).contains(&anchor.at));
         if here.all(|anchor| *anchor == end) { Ok(()) } else { Err(self.broken(Problem::Anchor)) }
@@ -223,7 +223,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The fault right behind what was walked so far.
+    /// The mismatch at the position behind the rows walked so far.
     const fn broken(&self, problem: Problem) -> Broken {
         Broken { at: Seq(self.state.end.at.0 + 1), problem }
     }

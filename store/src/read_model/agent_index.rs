@@ -1,8 +1,7 @@
-//! Who sent which messages, and to whom: a list for each agent.
+//! The messages that each agent sent and received, as lists of positions.
 //!
-//! An entry for each message would change the end of every agent's list with every few messages, and each such end is a page
-//! that is written twice. So the lists are brought up to date rarely, and what came since is found by looking at each of
-//! those messages.
+//! Updating the lists with every message would dirty the last page of every agent's list every few messages, and each
+//! page is written twice. So the lists are updated rarely, and a query scans the messages that came since.
 
 use std::collections::BTreeMap;
 
@@ -32,18 +31,18 @@ CREATE TABLE received (
 CREATE TABLE listed (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
 INSERT INTO listed VALUES (1, 0);";
 
-/// Deletes what [`SCHEMA`]'s tables hold.
+/// Empties the tables of [`SCHEMA`].
 pub(crate) const CLEAR: &str = "DELETE FROM sent; DELETE FROM received; UPDATE listed SET last = 0;";
 
-/// Facts between two times at which the lists are brought up to date, and from the first position of a row to its last.
+/// Facts between two updates of the lists; also the most positions that one row spans.
 const SPAN: i64 = 32_768;
 
-/// A list of messages of an agent.
+/// One of an agent's two lists.
 #[derive(Clone, Copy)]
 pub(crate) enum MessageList {
-    /// Those it sent.
+    /// The messages that it sent.
     Sender(AgentId),
-    /// Those it was sent.
+    /// The messages addressed to it.
     Recipient(AgentId),
 }
 
@@ -62,7 +61,7 @@ impl MessageList {
     }
 }
 
-/// Brings the lists up to date if there is enough to add, in the transaction that indexed the messages up to `reached`.
+/// Updates the lists if [`SPAN`] facts have passed, in the transaction that indexed the messages up to `reached`.
 pub(crate) fn list(db: &Connection, reached: i64) -> rusqlite::Result<()> {
     let mut last: i64 = db.prepare_cached("SELECT last FROM listed")?.query_row([], |row| row.get(0))?;
     while reached - last >= SPAN {
@@ -95,26 +94,26 @@ fn add(db: &Connection, after: i64, until: i64) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Is shown a message and its conversation; whether it wants more.
+/// Receives a message and its conversation; returns whether it wants more.
 pub(crate) type Show<'a> = dyn FnMut(Seq, ConvId) -> bool + 'a;
 
-/// Walks through the messages of a list in order. What stands in the list, and what does not yet, is of one moment: there is
-/// to be a transaction.
+/// Walks over the messages of a list in order. Runs in a transaction, so that the list and the messages that came since
+/// are of one moment.
 pub(crate) struct Walk<'a> {
     pub(crate) db: &'a Connection,
     pub(crate) party: MessageList,
-    /// What the messages must be, the party's included: ` AND …`.
+    /// SQL conditions on the messages, each starting with ` AND `.
     pub(crate) conditions: &'a str,
     pub(crate) values: &'a [Value],
-    /// The window; its limit is of no account.
+    /// The window; its `limit` is ignored.
     pub(crate) cursor: Cursor,
 }
 
 impl Walk<'_> {
-    /// Shows each message and its conversation as long as `show` wants more; gives whether it still does.
+    /// Passes each message to `show` until it wants no more; returns whether it still wants more.
     pub(crate) fn run(&self, show: &mut Show<'_>) -> rusqlite::Result<bool> {
         let listed: i64 = self.db.prepare_cached("SELECT last FROM listed")?.query_row([], |row| row.get(0))?;
-        // What stands in the list is earlier than what does not.
+        // Listed messages are older than unlisted ones, so the order of the window decides which part comes first.
         for in_list in [self.cursor.ascending, !self.cursor.ascending] {
             let more = if in_list { self.listed(show)? } else { self.unlisted(listed, show)? };
             if !more {
@@ -136,7 +135,7 @@ impl Walk<'_> {
             self.order()
         );
         let mut lists = self.db.prepare_cached(&sql)?;
-        // A row may end behind the window and begin in it.
+        // A row that starts inside the window may end behind it.
         let mut rows = lists.query((self.party.agent(), after, before.saturating_add(SPAN)))?;
         let at = self.values.len() + 1;
         let sql = format!("SELECT conv FROM messages WHERE seq = ?{at}{}", self.conditions);
@@ -193,7 +192,7 @@ mod tests {
     /// A message: its position, sender, recipient, conversation and depth.
     type Message = (i64, u32, u32, u32, u8);
 
-    /// Some messages; some of them are in lists, some came since.
+    /// Writes random messages: some are in lists, some came since.
     fn messages(db: &Connection, rng: &mut StdRng) -> Vec<Message> {
         db.execute_batch("CREATE TABLE messages (seq INTEGER PRIMARY KEY, from_id, to_id, conv, depth);").unwrap();
         db.execute_batch(SCHEMA).unwrap();

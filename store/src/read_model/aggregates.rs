@@ -1,4 +1,4 @@
-//! What the read model adds up: how much was said, spent and refused, and how near things came to a limit.
+//! Sums over the log: messages, spending, refusals, and the daily peak of each limit.
 
 use std::collections::HashMap;
 
@@ -6,9 +6,10 @@ use lastword_proto::fact::Place;
 use lastword_proto::{Code, Fact, Seq, Time};
 use rusqlite::{CachedStatement, Connection};
 
+use crate::log::ReadError;
 use crate::read_model::query::{IndexReader, first_at};
 
-/// Tables of their own; a peak is one row a day and name, however much happens.
+/// A peak is one row per day and limit, however much happens.
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE observations (
   seq INTEGER PRIMARY KEY,
@@ -28,14 +29,14 @@ pub(crate) const CLEAR: &str = "DELETE FROM observations; DELETE FROM peaks;";
 
 const HOUR_MS: u64 = 3_600_000;
 
-/// The highest values of each day that are known to be written.
+/// The day's peaks that are known to be written, so that lower values need no query.
 #[derive(Default)]
 pub(crate) struct Written(HashMap<(&'static str, u64), u64>);
 
-/// Most of them; beyond it all are forgotten, and written once more.
+/// Entries of [`Written`]; at the maximum it is cleared and peaks are written once more.
 const WRITTEN_MAX: usize = 1_000;
 
-/// Adds facts to the sums, in one transaction.
+/// Adds facts to the sums within one transaction.
 pub(crate) struct Adding<'a> {
     observation: CachedStatement<'a>,
     peak: CachedStatement<'a>,
@@ -83,43 +84,43 @@ impl<'a> Adding<'a> {
     }
 }
 
-/// How much there was of something, in all and since a moment.
+/// A sum over the whole log and over its part since a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
-    /// In all.
+    /// Over the whole log.
     pub all: u64,
-    /// Since the moment that was asked for.
+    /// Since the requested moment.
     pub since: u64,
 }
 
-/// How often a code was given.
+/// The number of refusals with one code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CodeCount {
-    /// The code.
+    /// The code of these refusals.
     pub code: Code,
-    /// How often.
+    /// Their number.
     pub count: Count,
-    /// Where it was given last.
+    /// The position of the last one.
     pub last: Seq,
 }
 
-/// The highest value that something reached.
+/// The highest value that the usage of a limit reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peak {
-    /// The limit to which it belongs.
+    /// The limit's name.
     pub name: String,
-    /// How high.
+    /// The value, in the limit's unit.
     pub value: u64,
-    /// Where it was reached first.
+    /// The position at which it was first reached.
     pub seq: Seq,
 }
 
 /// Sums of the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Messages.
+    /// Accepted messages.
     pub messages: Count,
-    /// Messages of each hour since that moment which had any: the start of the hour, and how many.
+    /// Messages per hour since that moment, as the hour's start and a count; hours without messages are left out.
     pub hours: Vec<(Time, u64)>,
     /// Tokens that turns spent.
     pub tokens: Count,
@@ -127,16 +128,16 @@ pub struct Sums {
     pub cost_microusd: Count,
     /// Refusals by their code, the most frequent first.
     pub refused: Vec<CodeCount>,
-    /// What guards that only observe would have refused, by code.
+    /// Refusals that guards in observe mode would have given, by code.
     pub observed: Vec<CodeCount>,
 }
 
 impl IndexReader {
-    /// Everything that is added up, and how much of it is not before `since`.
+    /// Returns all sums, with the part since `since`.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn sums(&self, since: Time) -> Result<Sums, rusqlite::Error> {
+    pub fn sums(&self, since: Time) -> Result<Sums, ReadError> {
         self.with(|db| {
             let from = first_at(db, "messages", since)?;
             let all = number(db, "SELECT count(*) FROM messages", [])?;
@@ -153,19 +154,19 @@ impl IndexReader {
         })
     }
 
-    /// Refusals by their code, the most frequent since then first.
+    /// Returns refusals by code, the most frequent since `since` first.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn refused(&self, since: Time) -> Result<Vec<CodeCount>, rusqlite::Error> {
+    pub fn refused(&self, since: Time) -> Result<Vec<CodeCount>, ReadError> {
         self.with(|db| codes(db, "refusals", since))
     }
 
-    /// The highest values since the beginning of the day of `since`.
+    /// Returns the peaks since the start of the day of `since`.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn peaks(&self, since: Time) -> Result<Vec<Peak>, rusqlite::Error> {
+    pub fn peaks(&self, since: Time) -> Result<Vec<Peak>, ReadError> {
         self.with(|db| {
             // With max(), SQLite takes the other columns from the row that has it.
             let sql = "SELECT name, max(value), seq FROM peaks WHERE day >= ?1 GROUP BY name";
@@ -201,7 +202,7 @@ fn spent(db: &Connection, since: Time) -> rusqlite::Result<(Count, Count)> {
     db.prepare_cached(sql)?.query_row([moment], |row| Ok((count(row, 0)?, count(row, 2)?)))
 }
 
-/// Codes that nobody knows any longer are passed over.
+/// Codes that this version doesn't know are skipped.
 fn codes(db: &Connection, table: &'static str, since: Time) -> rusqlite::Result<Vec<CodeCount>> {
     let from = first_at(db, table, since)?;
     let sql = format!(

@@ -1,6 +1,7 @@
-//! Which facts belong to which conversation: what its history shows beside its messages.
+//! The facts of each conversation, for its history.
 //!
-//! A fact names what it is about by its number (a turn, a task, a grant), so the numbers' conversations are kept, too.
+//! Most facts name a turn, a task or a grant instead of a conversation, so the index also maps those ids to
+//! conversations.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +13,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension as _};
 use crate::read_model::packed;
 use crate::read_model::query::Cursor;
 
-/// Tables of their own, so that the messages' stay as small as they are.
+/// Separate tables, which keep the message table small.
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE lines (
   conv INTEGER NOT NULL,
@@ -37,10 +38,10 @@ CREATE UNIQUE INDEX refs_by_conv ON refs (conv);";
 /// Deletes what [`SCHEMA`]'s tables hold.
 pub(crate) const CLEAR: &str = "DELETE FROM lines; DELETE FROM places; DELETE FROM refs;";
 
-/// From the first line of a row to its last there are fewer facts than this.
+/// The most facts that one row of lines spans.
 const SPAN: i64 = 4096;
 
-/// What a number counts.
+/// The kind of an id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Kind {
     Task,
@@ -50,23 +51,23 @@ enum Kind {
     Approval,
 }
 
-/// What the writer knows without looking.
+/// The writer's cache.
 #[derive(Default)]
 pub(crate) struct Lately {
-    /// Where numbers belong that came lately, so that their facts are not looked up again.
+    /// The conversations of recent ids, which saves a lookup for each of their facts.
     places: HashMap<(Kind, u64), i64>,
-    /// Those of them that are not written yet.
+    /// The entries of `places` that aren't written yet.
     unwritten: BTreeMap<(Kind, u64), i64>,
-    /// Lines that are not written yet, in order, by their conversation.
+    /// Lines that aren't written yet, ascending, by conversation.
     lines: BTreeMap<i64, Vec<i64>>,
-    /// The first of them.
+    /// The position of the first unwritten line.
     first: i64,
 }
 
-/// Most places; beyond it all are forgotten, and looked up.
+/// Entries of `places`; at the maximum the cache is cleared and ids are looked up again.
 const LATELY_MAX: usize = 50_000;
 
-/// Writes lines, in one transaction. What it was given is written only with [`Lines::flush`].
+/// Collects lines within one transaction; [`Lines::flush`] writes them.
 pub(crate) struct Lines<'a> {
     line: CachedStatement<'a>,
     remember: CachedStatement<'a>,
@@ -81,7 +82,7 @@ impl<'a> Lines<'a> {
         Ok(Self {
             line: db.prepare_cached("INSERT INTO lines VALUES (?1, ?2, ?3)")?,
             remember: db.prepare_cached("INSERT OR IGNORE INTO places VALUES (?1, ?2, ?3)")?,
-            // Numbers are minted and remembered in order, so the rows of a kind don't overlap.
+            // Ids of a kind ascend and are stored in order, so their rows don't overlap.
             find: db.prepare_cached(
                 "SELECT last, convs FROM places WHERE kind = ?1 AND last >= ?2 ORDER BY last LIMIT 1",
             )?,
@@ -91,7 +92,7 @@ impl<'a> Lines<'a> {
         })
     }
 
-    /// Remembers where the numbers of `fact` belong, and lists it where it belongs itself, which it gives.
+    /// Records the ids that `fact` introduces, adds it to its conversation's lines, and returns that conversation.
     pub(crate) fn index(&mut self, seq: i64, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         if let Fact::Accepted { message } = fact {
             self.index_message(message)?;
@@ -115,7 +116,7 @@ impl<'a> Lines<'a> {
         Ok(())
     }
 
-    /// Writes what waits for it: rows for each conversation, and rows of numbers.
+    /// Writes the collected lines and ids.
     pub(crate) fn flush(&mut self) -> rusqlite::Result<()> {
         for (conv, seqs) in std::mem::take(&mut self.lately.lines) {
             for (last, earlier) in packed::rows(&seqs, SPAN) {
@@ -168,7 +169,7 @@ impl<'a> Lines<'a> {
         self.referred.query_row([reference], |row| row.get(0)).optional()
     }
 
-    /// The conversation, where it is to be known from then on.
+    /// Records the conversation of an id, and returns it.
     fn known(&mut self, kind: Kind, id: u64, conv: Option<i64>) -> rusqlite::Result<Option<i64>> {
         if let Some(conv) = conv {
             self.remember(kind, id, conv)?;
@@ -176,8 +177,8 @@ impl<'a> Lines<'a> {
         Ok(conv)
     }
 
-    /// The conversation to whose history a fact belongs. Those that come with every step and tell nobody anything are left
-    /// out, as is what is not about work.
+    /// Returns the conversation to whose history a fact belongs; `None` for bookkeeping facts and those outside of
+    /// work.
     #[expect(clippy::wildcard_enum_match_arm, reason = "`is_no_history` lists the others")]
     fn conversation(&mut self, fact: &Fact) -> rusqlite::Result<Option<i64>> {
         match fact {
@@ -239,7 +240,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether a fact belongs to the history of no conversation: it comes with every step, or is not about work.
+/// Returns whether a fact belongs to no conversation's history: bookkeeping of each step, or not about work.
 const fn is_no_history(fact: &Fact) -> bool {
     matches!(
         fact,
@@ -289,13 +290,13 @@ fn of(conv: ConvId) -> Option<i64> {
     Some(conv.0.into())
 }
 
-/// The lines of these conversations in a window, in its order.
+/// Returns the lines of these conversations in a window, in its order.
 pub(crate) fn of_conversations(db: &Connection, convs: &[ConvId], cursor: Cursor) -> rusqlite::Result<Vec<Seq>> {
     let list: Vec<String> = convs.iter().map(|conv| conv.0.to_string()).collect();
     let (after, before) = cursor.bounds();
     let order = if cursor.ascending { "ASC" } else { "DESC" };
-    // A row may begin before the window, end behind it, or have the next position behind many of its last: in all three
-    // cases by less than its span.
+    // Rows overlap the window's edges by less than their span, so reading two spans more than the limit finds every
+    // line.
     let limit = i64::try_from(cursor.limit).unwrap_or(i64::MAX).saturating_add(2 * SPAN);
     let sql = format!(
         "SELECT last, earlier FROM lines WHERE conv IN ({}) AND last > ?1 AND last < ?2 ORDER BY last {order} LIMIT {limit}",

@@ -1,7 +1,7 @@
-//! The read model: which messages there are, by conversation, sender, recipient and word.
+//! The writer of the read model: messages by conversation, sender, recipient and word.
 //!
-//! It follows the log outside the acknowledging transaction, holds no bodies, and can be deleted at any
-//! time: [`Index::catch_up`] builds it again from the log.
+//! It follows the log outside the acknowledging transaction, stores no bodies, and can be deleted at any time:
+//! [`Index::catch_up`] rebuilds it from the log.
 
 use std::fs;
 use std::io;
@@ -22,14 +22,14 @@ use crate::read_model::query::IndexReader;
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
-/// Entries in memory at once: few, so that they use the same memory again.
+/// Entries in memory at once: few, so that the allocator reuses the same memory.
 const ENTRIES_PER_READ: usize = 256;
-/// Pages in the index's WAL before they are copied: rarely, for each copying syncs beside the log.
+/// Pages in the WAL that trigger a checkpoint. High, because each checkpoint syncs the disk that the log uses.
 const CHECKPOINT_PAGES: i64 = 4000;
 
-/// Page cache of the writer, in KiB: the ends of its indexes are written again and again.
+/// Page cache of the writer, in KiB: it rewrites the last pages of its indexes all the time.
 const CACHE_KIB: i64 = 8 * 1024;
-/// Its statements, all of which are kept.
+/// Cached statements: all that the writer uses.
 const STATEMENTS: usize = 32;
 
 const SCHEMA: &str = "
@@ -69,7 +69,7 @@ CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
 INSERT INTO progress VALUES (1, 0);";
 
-/// What stands for [`Recipient::All`] in `to_id`; no agent has this number as a recipient.
+/// The value of `to_id` for [`Recipient::All`]; no recipient has this id.
 pub(crate) const TO_ALL: u32 = 0;
 
 /// The reason why the read model doesn't follow the log. The log is unaffected.
@@ -108,7 +108,7 @@ impl IndexError {
     }
 }
 
-/// The one writer of a read model.
+/// The only writer of a read model.
 pub struct Index {
     db: Connection,
     path: PathBuf,
@@ -117,7 +117,7 @@ pub struct Index {
     memory: Memory,
 }
 
-/// What the writer knows without looking: never more than the file has.
+/// The writer's caches: a subset of the file's content.
 #[derive(Default)]
 struct Memory {
     lately: Lately,
@@ -125,10 +125,10 @@ struct Memory {
 }
 
 impl Index {
-    /// Opens the read model of `dir`; makes an empty one where it is missing, damaged or of another format.
+    /// Opens the read model of `dir`; replaces a missing, damaged or outdated file by an empty one.
     ///
     /// # Errors
-    /// The file can't be made.
+    /// The file can't be created.
     pub fn open(dir: &Path) -> Result<Self, IndexError> {
         let path = dir.join(FILE_INDEX);
         let (db, last) = match open_existing(&path) {
@@ -138,19 +138,19 @@ impl Index {
         Ok(Self { readers: Pool::new(path.clone()), db, path, last, memory: Memory::default() })
     }
 
-    /// The position up to which the log is indexed.
+    /// Returns the position up to which the log is indexed.
     #[must_use]
     pub const fn last(&self) -> Seq {
         self.last
     }
 
-    /// A reader for other threads.
+    /// Returns a reader for other threads.
     #[must_use]
     pub fn reader(&self) -> IndexReader {
         IndexReader::new(self.readers.clone())
     }
 
-    /// Indexes the entries behind [`Index::last`], all or none; earlier ones are passed over.
+    /// Indexes the entries behind [`Index::last`], all or none; skips earlier ones.
     ///
     /// # Errors
     /// The file can't be written.
@@ -167,11 +167,11 @@ impl Index {
         })
     }
 
-    /// One transaction: what `work` writes up to the position that it gives.
+    /// Runs `work` in one transaction; it returns the position it reached.
     fn write(&mut self, work: impl FnOnce(&mut Writing<'_>) -> Result<Seq, IndexFailure>) -> Result<(), IndexError> {
         let done = write(&mut self.db, &mut self.memory, self.last, work);
         if done.is_err() {
-            // What it knows may not have been written.
+            // The caches may hold what the failed transaction didn't write.
             self.memory = Memory::default();
         }
         self.last = done.map_err(|failed| match failed {
@@ -181,8 +181,8 @@ impl Index {
         Ok(())
     }
 
-    /// Indexes what the log has beyond [`Index::last`] now. `progress` hears the position reached and the
-    /// log's end. An index that is ahead belongs to another log and is built anew.
+    /// Indexes all entries that the log has behind [`Index::last`] now. `progress` receives the position reached and
+    /// the log's end. An index that is ahead of the log belongs to another log and is rebuilt.
     ///
     /// # Errors
     /// The log can't be read or the file can't be written.
@@ -198,15 +198,15 @@ impl Index {
             if self.last > behind {
                 progress(self.last, end);
             }
-            // A step that was not full came to the end; what the log got meanwhile is for the next time, or a busy log
-            // would be followed in ever so small steps.
+            // A step that isn't full reached the end. Entries that came meanwhile are left for the next call: following
+            // a busy log to its very end would mean many tiny commits.
             if self.last.0 - behind.0 < ENTRIES_PER_COMMIT as u64 {
                 return Ok(());
             }
         }
     }
 
-    /// One commit of what the log has beyond [`Index::last`].
+    /// Indexes up to [`ENTRIES_PER_COMMIT`] entries in one transaction.
     fn step(&mut self, log: &dyn LogReader) -> Result<(), IndexError> {
         let mut last = self.last;
         self.write(|writing| {
@@ -224,7 +224,7 @@ impl Index {
         })
     }
 
-    /// Builds the read model of `dir` anew from the log.
+    /// Rebuilds the read model of `dir` from the log.
     ///
     /// # Errors
     /// The log can't be read or the file can't be written.
@@ -288,7 +288,7 @@ fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
 fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.busy_timeout(BUSY)?;
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
-    // Consistent after a power cut, and perhaps behind, which catching up mends.
+    // NORMAL leaves the file consistent after a power cut; it may be behind, and catches up.
     db.pragma_update(None, "synchronous", "NORMAL")?;
     db.set_prepared_statement_cache_capacity(STATEMENTS);
     db.pragma_update(None, "cache_size", -CACHE_KIB)?;
@@ -300,7 +300,7 @@ enum IndexFailure {
     Log(ReadError),
 }
 
-/// Does the work behind `last` in one transaction, and gives the position that it reached.
+/// Runs `work` in one transaction behind `last`; returns the position it reached.
 fn write(
     db: &mut Connection,
     memory: &mut Memory,
@@ -325,7 +325,7 @@ fn commit(transaction: Transaction<'_>, last: Seq) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-/// The statements of one transaction, so that none is looked for at each entry.
+/// The prepared statements of one transaction, so that no entry looks one up.
 struct Writing<'a> {
     lines: Lines<'a>,
     sums: Adding<'a>,
@@ -345,7 +345,8 @@ impl<'a> Writing<'a> {
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
-            // A turn closes once; a log that was written otherwise is `verify`'s to tell.
+            // A turn closes once. `REPLACE` keeps the read model working on a log that breaks this, which `verify`
+            // reports.
             spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?,
         })
     }

@@ -1,12 +1,12 @@
-//! Ascending numbers, some in one row: the last, and how far each of those before it is from the next.
+//! Ascending numbers packed into rows: the last one, and the distances between the others.
 
 use lastword_proto::Seq;
 use rusqlite::types::Type;
 
-/// Most positions of a row, so that it stays within a page.
+/// Positions per row, so that a row fits a page.
 const POSITIONS: usize = 400;
 
-/// Rows for these positions, which ascend; from the first of a row to its last there are fewer than `span`, at most 65,536.
+/// Packs ascending positions into rows, each spanning fewer than `span` positions (at most 65,536).
 pub(crate) fn rows(seqs: &[i64], span: i64) -> impl Iterator<Item = (i64, Option<Vec<u8>>)> {
     let mut rest = seqs;
     std::iter::from_fn(move || {
@@ -25,7 +25,7 @@ fn packed(seqs: &[i64]) -> Option<(i64, Option<Vec<u8>>)> {
     Some((last, (!back.is_empty()).then(|| postcard::to_allocvec(&back).unwrap_or_default())))
 }
 
-/// Adds the positions of a row to `seqs`, the last first.
+/// Appends the positions of a row to `seqs`, the last one first.
 pub(crate) fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> rusqlite::Result<()> {
     let back: Vec<u16> = earlier.map_or(Ok(Vec::new()), postcard::from_bytes).map_err(damaged)?;
     let mut seq = last;
@@ -37,10 +37,10 @@ pub(crate) fn unpack(last: i64, earlier: Option<&[u8]>, seqs: &mut Vec<Seq>) -> 
     Ok(())
 }
 
-/// Most numbers of a row of [`numbers`].
+/// Ids per row of [`numbers`].
 pub(crate) const NUMBERS: usize = 200;
 
-/// The row for these numbers, which ascend, and their conversations.
+/// Packs ascending ids and their conversations into one row.
 pub(crate) fn numbers(numbers: &[(u64, i64)]) -> Option<(i64, Vec<u8>)> {
     let (last, _) = *numbers.last()?;
     let mut next = last;
@@ -49,7 +49,7 @@ pub(crate) fn numbers(numbers: &[(u64, i64)]) -> Option<(i64, Vec<u8>)> {
     Some((last.cast_signed(), postcard::to_allocvec(&back).unwrap_or_default()))
 }
 
-/// The conversation of `id` in a row of [`numbers`].
+/// Returns the conversation of `id` in a row of [`numbers`].
 pub(crate) fn conversation(last: i64, convs: &[u8], id: u64) -> rusqlite::Result<Option<i64>> {
     let mut number = last.cast_unsigned();
     let back: Vec<(u64, i64)> = postcard::from_bytes(convs).map_err(damaged)?;

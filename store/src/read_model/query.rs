@@ -1,4 +1,4 @@
-//! Questions to the read model. They give positions; what stands there is read from the log.
+//! Queries to the read model. They return positions; the entries come from the log.
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
@@ -8,11 +8,12 @@ use lastword_proto::{Code, MessageType, Seq, Time};
 use rusqlite::types::Value;
 use rusqlite::{Connection, OptionalExtension as _, params_from_iter};
 
+use crate::log::ReadError;
 use crate::pool::Pool;
 use crate::read_model::agent_index::{MessageList, Show, Walk};
 use crate::read_model::conversation_index;
 
-/// A window on a list that is ordered by position.
+/// A window on a list ordered by position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cursor {
     /// Only positions behind this one.
@@ -21,30 +22,30 @@ pub struct Cursor {
     pub before: Option<Seq>,
     /// Oldest first; otherwise newest first.
     pub ascending: bool,
-    /// At most so many.
+    /// Most results; 0 returns none.
     pub limit: usize,
 }
 
 impl Cursor {
-    /// The window as numbers: behind the first, before the second.
+    /// Returns the window as exclusive bounds.
     pub(crate) fn bounds(self) -> (i64, i64) {
         let number = |seq: Seq| i64::try_from(seq.0).unwrap_or(i64::MAX);
         (self.after.map_or(-1, number), self.before.map_or(i64::MAX, number))
     }
 }
 
-/// Which messages; a member that is absent admits all.
+/// Selects messages; an absent member matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// In one of these conversations; an empty list admits nothing.
     pub convs: Option<Vec<ConvId>>,
-    /// Sent by.
+    /// The sender.
     pub from: Option<AgentId>,
-    /// Addressed to exactly this one.
+    /// The recipient; messages to all don't match.
     pub to: Option<AgentId>,
-    /// Of this type.
+    /// The message type.
     pub kind: Option<MessageType>,
-    /// At this depth.
+    /// The exact depth.
     pub depth: Option<u8>,
     /// Not before this moment.
     pub since: Option<Time>,
@@ -52,39 +53,39 @@ pub struct Filter {
     pub until: Option<Time>,
     /// With all these words in the body; any text is allowed.
     pub text: Option<String>,
-    /// The window.
+    /// The part of the list to return.
     pub cursor: Cursor,
 }
 
-/// Which posts in rooms.
+/// Selects posts in rooms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostFilter {
-    /// In this room.
+    /// The room.
     pub room: Option<RoomId>,
     /// With all these words in the body; any text is allowed.
     pub text: Option<String>,
-    /// The window.
+    /// The part of the list to return.
     pub cursor: Cursor,
 }
 
-/// Which refusals.
+/// Selects refusals.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusalFilter {
     /// In the history of any of these conversations.
     pub convs: Option<Vec<ConvId>>,
-    /// Whose message was refused.
+    /// The sender of the refused message.
     pub agent: Option<AgentId>,
-    /// Why.
+    /// The refusal's code.
     pub code: Option<Code>,
     /// Not before this moment.
     pub since: Option<Time>,
     /// Not after this moment.
     pub until: Option<Time>,
-    /// The window.
+    /// The part of the list to return.
     pub cursor: Cursor,
 }
 
-/// A reader of the read model. Clones share its connections, and any thread may use one.
+/// A reader of the read model for any thread. Clones share its connections.
 #[derive(Clone)]
 pub struct IndexReader(Pool);
 
@@ -93,30 +94,27 @@ impl IndexReader {
         Self(pool)
     }
 
-    pub(crate) fn with<T>(
-        &self,
-        read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>,
-    ) -> Result<T, rusqlite::Error> {
-        self.0.with(read)
+    pub(crate) fn with<T>(&self, read: impl FnOnce(&Connection) -> Result<T, rusqlite::Error>) -> Result<T, ReadError> {
+        Ok(self.0.with(read)?)
     }
 
     /// The position up to which the log is indexed.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn last(&self) -> Result<Seq, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn last(&self) -> Result<Seq, ReadError> {
+        self.with(|db| {
             let last: i64 = db.prepare_cached("SELECT last FROM progress")?.query_row([], |row| row.get(0))?;
             Ok(Seq(last.cast_unsigned()))
         })
     }
 
-    /// The positions of the messages that pass the filter.
+    /// Returns the positions of the messages that match the filter.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn messages(&self, filter: &Filter) -> Result<Vec<Seq>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn messages(&self, filter: &Filter) -> Result<Vec<Seq>, ReadError> {
+        self.with(|db| {
             let select = Select::filtered(db, filter)?;
             let Some(party) = select.party(filter) else { return select.run(db, filter.cursor) };
             let mut seqs = Vec::new();
@@ -128,13 +126,13 @@ impl IndexReader {
         })
     }
 
-    /// The conversations with messages that pass the filter, and the last such message of each, by which they are ordered.
-    /// The window of the filter is on those last messages.
+    /// Returns the conversations with matching messages and the last such message of each, ordered by that message. The
+    /// filter's window applies to those last messages.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn conversations(&self, filter: &Filter) -> Result<Vec<(ConvId, Seq)>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn conversations(&self, filter: &Filter) -> Result<Vec<(ConvId, Seq)>, ReadError> {
+        self.with(|db| {
             let select = Select::filtered(db, filter)?;
             if let Some(party) = select.party(filter) {
                 return select.conversations(db, party, filter.cursor);
@@ -153,13 +151,12 @@ impl IndexReader {
         })
     }
 
-    /// The positions of what belongs to the history of these conversations, messages and all else, in the order of the
-    /// log.
+    /// Returns the positions of all facts in the history of these conversations, messages included, in log order.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn history(&self, convs: &[ConvId], cursor: Cursor) -> Result<Vec<Seq>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn history(&self, convs: &[ConvId], cursor: Cursor) -> Result<Vec<Seq>, ReadError> {
+        self.with(|db| {
             let mut select = Select::new("messages");
             select.one_of("conv", convs.iter().map(|conv| conv.0));
             let mut seqs = select.run(db, cursor)?;
@@ -173,13 +170,13 @@ impl IndexReader {
         })
     }
 
-    /// All conversations that ever had this REF, or one below it, oldest first: those that the state forgot, too.
+    /// Returns all conversations that ever had this REF or one below it, oldest first, including forgotten ones.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn named(&self, reference: &str) -> Result<Vec<ConvId>, rusqlite::Error> {
-        self.0.with(|db| {
-            // What begins with `REF/` lies between that and `REF0`, the next character.
+    pub fn named(&self, reference: &str) -> Result<Vec<ConvId>, ReadError> {
+        self.with(|db| {
+            // `0` is the character after `/`, so this range is the REFs that start with `REF/`.
             let sql = "SELECT conv FROM refs WHERE ref = ?1 OR (ref > ?1 || '/' AND ref < ?1 || '0') ORDER BY conv";
             let mut statement = db.prepare_cached(sql)?;
             let rows = statement.query_map([reference], |row| row.get(0).map(ConvId))?;
@@ -187,12 +184,12 @@ impl IndexReader {
         })
     }
 
-    /// The REFs of these conversations, of those that the state forgot, too.
+    /// Returns the REFs of these conversations, including forgotten ones.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn refs(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, String)>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn refs(&self, convs: &[ConvId]) -> Result<Vec<(ConvId, String)>, ReadError> {
+        self.with(|db| {
             let mut statement = db.prepare_cached("SELECT ref FROM refs WHERE conv = ?1")?;
             let name = |conv: &ConvId| -> rusqlite::Result<Option<(ConvId, String)>> {
                 let found = statement.query_row([conv.0], |row| row.get(0)).optional()?;
@@ -202,12 +199,12 @@ impl IndexReader {
         })
     }
 
-    /// The positions of the posts that pass the filter.
+    /// Returns the positions of the posts that match the filter.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn posts(&self, filter: &PostFilter) -> Result<Vec<Seq>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn posts(&self, filter: &PostFilter) -> Result<Vec<Seq>, ReadError> {
+        self.with(|db| {
             let mut select = Select::new("posts");
             select.equal("room", filter.room.map(|room| room.0.into()));
             select.words(filter.text.as_deref());
@@ -215,12 +212,12 @@ impl IndexReader {
         })
     }
 
-    /// The tokens that those of the turns spent which have ended.
+    /// Returns the tokens that each of these turns spent; open turns are left out.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn spends(&self, turns: &[TurnId]) -> Result<Vec<(TurnId, u64)>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn spends(&self, turns: &[TurnId]) -> Result<Vec<(TurnId, u64)>, ReadError> {
+        self.with(|db| {
             let mut found = Vec::new();
             for some in turns.chunks(TURNS_PER_QUERY) {
                 found.extend(spends_of(db, some)?);
@@ -229,12 +226,12 @@ impl IndexReader {
         })
     }
 
-    /// The positions of the refusals that pass the filter.
+    /// Returns the positions of the refusals that match the filter.
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn refusals(&self, filter: &RefusalFilter) -> Result<Vec<Seq>, rusqlite::Error> {
-        self.0.with(|db| {
+    pub fn refusals(&self, filter: &RefusalFilter) -> Result<Vec<Seq>, ReadError> {
+        self.with(|db| {
             let mut select = Select::new("refusals");
             if let Some(convs) = &filter.convs {
                 select.one_of("conv", convs.iter().map(|conv| conv.0));
@@ -247,7 +244,7 @@ impl IndexReader {
     }
 }
 
-/// Turns that are asked for at once: SQLite bounds the length of a statement.
+/// Turns per statement: SQLite bounds its length.
 const TURNS_PER_QUERY: usize = 500;
 
 fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId, u64)>> {
@@ -266,7 +263,7 @@ struct Select {
     text: bool,
     conditions: String,
     values: Vec<Value>,
-    /// The positions between which the moments lie that the conditions name.
+    /// The positions that the time conditions translate to.
     after: Option<Seq>,
     before: Option<Seq>,
 }
@@ -276,7 +273,7 @@ impl Select {
         Self { table, text: false, conditions: String::new(), values: Vec::new(), after: None, before: None }
     }
 
-    /// Messages that pass the filter, but for its window.
+    /// Builds the query for the filter's conditions, without its window.
     fn filtered(db: &Connection, filter: &Filter) -> rusqlite::Result<Self> {
         let mut select = Self::new("messages");
         if let Some(convs) = &filter.convs {
@@ -316,7 +313,7 @@ impl Select {
         }
     }
 
-    /// Time only grows along the log, so a moment is a position, and needs no index of its own.
+    /// Translates moments into positions: time grows along the log, so it needs no index.
     fn between(&mut self, db: &Connection, since: Option<Time>, until: Option<Time>) -> rusqlite::Result<()> {
         if let Some(since) = since {
             let from = first_at(db, self.table, since)?;
@@ -331,7 +328,7 @@ impl Select {
         Ok(())
     }
 
-    /// The position's column: with a text search the one by which FTS5 walks.
+    /// Returns the position's column: in a text search the rowid, which FTS5 walks in order.
     const fn key(&self) -> &'static str {
         if self.text { "words.rowid" } else { "seq" }
     }
@@ -341,7 +338,7 @@ impl Select {
         if self.text { format!("words CROSS JOIN {table} ON seq = words.rowid") } else { table.to_owned() }
     }
 
-    /// The list in which all of these messages stand, where no other condition finds fewer of them.
+    /// Returns the agent's list that contains all matching messages, unless another condition is more selective.
     fn party(&self, filter: &Filter) -> Option<MessageList> {
         if self.text || filter.convs.is_some() || filter.cursor.limit == 0 {
             return None;
@@ -357,14 +354,14 @@ impl Select {
         show: &mut Show<'_>,
     ) -> rusqlite::Result<()> {
         let one = db.unchecked_transaction()?;
-        // What lies outside is not even looked up.
+        // Positions outside of the time window are skipped.
         cursor.after = cursor.after.max(self.after);
         cursor.before = cursor.before.into_iter().chain(self.before).min();
         let walk = Walk { db: &one, party, conditions: &self.conditions, values: &self.values, cursor };
         walk.run(show).map(|_| ())
     }
 
-    /// As [`IndexReader::conversations`]: the newest message of each is the first that is met.
+    /// See [`IndexReader::conversations`]: in descending order the first message of a conversation is its newest.
     fn conversations(
         &self,
         db: &Connection,
@@ -401,10 +398,10 @@ impl Select {
     }
 }
 
-/// The words of a text as an FTS5 query that asks for all of them; `None` when there are none.
+/// Returns an FTS5 query for all words of a text; `None` if it has no words.
 ///
-/// Everything is quoted, so that no text is an error and none is an operator. Characters that the
-/// tokenizer drops are left out here: a quoted word without a token would match nothing.
+/// Each word is quoted, so that no text is a syntax error or an operator. Characters that the tokenizer drops are
+/// removed: a quoted word without a token would match nothing.
 fn quote_words(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split(|c: char| !c.is_alphanumeric())
@@ -414,8 +411,7 @@ fn quote_words(text: &str) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" "))
 }
 
-/// The first position in `table` whose time is not before `time`, found by halving; behind the last one
-/// when there is none.
+/// Returns the first position in `table` at or after `time`, by binary search; the end of the table if there is none.
 pub(crate) fn first_at(db: &Connection, table: &str, time: Time) -> rusqlite::Result<i64> {
     let end: Option<i64> = db.query_row(&format!("SELECT max(seq) FROM {table}"), [], |row| row.get(0))?;
     let time = i64::try_from(time.0).unwrap_or(i64::MAX);

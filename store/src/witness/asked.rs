@@ -1,4 +1,4 @@
-//! What humans are asked: escalations (H1) and held calls (H2, H3). Each ends in exactly one state.
+//! Escalations (H1) and held calls (H2, H3): each ends in exactly one state.
 
 use lastword_proto::fact::{Decision, EscalationCause, Fact, Role, SYSTEM};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, TaskId, Time};
@@ -17,20 +17,20 @@ pub(super) struct Escalation {
 }
 
 impl Escalation {
-    /// Whether an agent asked it; what the broker tells of is forgotten some time after.
+    /// Returns whether an agent asked it. The broker's own notices are forgotten after a time.
     pub(super) fn is_waited_for(&self) -> bool {
         self.cause == EscalationCause::Asked
     }
 }
 
-/// A held call that was not decided, or may be made.
+/// A held call that is pending, or approved and unused.
 #[derive(Clone, Debug)]
 pub(super) struct HeldCall {
     agent: AgentId,
     pub(super) task: Option<TaskId>,
     expires_at: Time,
     rule: Option<Box<ApprovalRule>>,
-    /// When it was approved.
+    /// The time of the approval; `None` while pending.
     approved_at: Option<Time>,
 }
 
@@ -41,7 +41,7 @@ impl HeldCall {
         }
     }
 
-    /// Whether it was approved so long ago that it can't be used.
+    /// Returns whether the approval has expired.
     pub(super) fn is_past(&self, at: Time, use_ms: u64) -> bool {
         self.approved_at.is_some_and(|decided| at.since(decided) > use_ms)
     }
@@ -107,7 +107,7 @@ impl Witness {
         }
     }
 
-    /// A task asks humans so many questions in its life.
+    /// Counts a question against the task's limit.
     fn question(&mut self, task: Option<TaskId>) {
         let (max, second) = (self.limits.task_questions_max, self.second());
         let Some(task) = task.and_then(|task| self.tasks.get_mut(&task)) else { return };
@@ -116,7 +116,7 @@ impl Witness {
         self.expect(questions <= max || !second, "questions of a task", || format!("{questions} of {max}"));
     }
 
-    /// An escalation ends: it was open, and is no longer.
+    /// Ends an escalation, which must be open.
     pub(super) fn escalation_ended(&mut self, id: EscalationId) {
         let known = self.escalations.remove(&id);
         self.expect(known.is_some(), "each escalation ends once", || id.to_string());
@@ -131,7 +131,7 @@ impl Witness {
         }
     }
 
-    /// A task is over or begins anew: what it asked is withdrawn. With its end an approved call can't be made either.
+    /// Withdraws a task's questions when it ends or is run again; its end also voids approved calls.
     pub(super) fn withdraw(&mut self, task: TaskId, over: bool) {
         let asked: Vec<EscalationId> =
             self.escalations.iter().filter(|(_, e)| e.task == Some(task)).map(|(id, _)| *id).collect();
@@ -144,7 +144,7 @@ impl Witness {
         self.approvals.retain(|_, held| held.task != Some(task) || (held.approved_at.is_some() && !(over && second)));
     }
 
-    /// An agent left: what it asked for is asked for by nobody.
+    /// Withdraws the questions of an agent that was removed.
     pub(super) fn leaves(&mut self, agent: AgentId) {
         self.escalations.retain(|_, escalation| escalation.agent != agent);
         self.approvals.retain(|_, held| held.agent != agent);
@@ -170,7 +170,7 @@ impl Witness {
         }
     }
 
-    /// Whom a policy lets decide: never who asked, nor one that works for it (H3).
+    /// Returns whether an agent may decide a held call: never the asking agent nor one that works for it (H3).
     fn agent_may_decide(&self, by: AgentId, held: &HeldCall) -> bool {
         let who = held.rule.as_ref().and_then(|rule| rule.who.as_ref()).unwrap_or(&self.limits.approvers);
         let name = self.parties.get(&by).filter(|party| party.live).map(|party| &party.name);
@@ -182,7 +182,7 @@ impl Witness {
         by != held.agent && !below && (named || (who.asker && asker == Some(by)))
     }
 
-    /// Who caused a task, from its asker on.
+    /// Returns the agents above a task, its requester first.
     fn above(&self, task: TaskId) -> impl Iterator<Item = AgentId> + '_ {
         let mut next = self.tasks.get(&task).and_then(|task| task.asker);
         std::iter::from_fn(move || {

@@ -8,20 +8,20 @@ use lastword_proto::limits::Limits;
 
 use super::Witness;
 
-/// What follows from the limits.
+/// Bounds derived from the limits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Numbers {
-    /// V(h), for each hop up to the cap: what a task there can cause, itself included.
+    /// V(h) for each hop up to the cap: the waking messages that a task there can cause, itself included.
     caused: Vec<u64>,
-    /// Most turns of a grant, by the structure alone.
+    /// The most turns of a grant, by its structure.
     turns_max: u64,
-    /// The largest cap of depth that was ever in force: answers were reserved under it.
+    /// The largest depth cap that was ever in force: answers were reserved under it.
     pub(super) deepest_max: u64,
 }
 
 impl Numbers {
-    /// V(H) = 1 and V(h) = 1 + F (1 + V(h+1)); a grant has K tasks and 2K − 1 waking messages, and each task asks C
-    /// questions; each of these is run at most A times, and what was lost with a lease once more than not at all.
+    /// V(H) = 1 and V(h) = 1 + F (1 + V(h+1)). A grant has K tasks and 2K − 1 waking messages, and each task asks up to
+    /// C questions. Each of these wakes an agent at most A times, lost leases included.
     pub(super) fn of(limits: &Limits, deepest_max: u64) -> Self {
         let mut caused = vec![1_u64];
         for _ in 0..limits.hops_max {
@@ -40,19 +40,20 @@ impl Numbers {
         self.caused.first().copied().unwrap_or(1)
     }
 
-    /// What an open task can still cause: its answer, and each request that it has left.
+    /// Returns the waking messages that an open task can still cause: its answer, and those of each request it has
+    /// left.
     fn left(&self, task: &TaskCount) -> u64 {
         let below = usize::try_from(task.hop).ok().and_then(|hop| self.caused.get(hop + 1));
         below.map_or(1, |below| task.quota.saturating_mul(below.saturating_add(1)).saturating_add(1))
     }
 }
 
-/// A grant that is open, or has open tasks.
+/// A grant that is open or has open tasks.
 #[derive(Clone, Debug)]
 pub(super) struct GrantCount {
     pub(super) giver: AgentId,
     own_root: bool,
-    /// Whether it is of a tick of a schedule, which is no act of a human (D13).
+    /// Whether a schedule's tick opened it, which isn't a human's act (D13).
     pub(super) scheduled: bool,
     root: Option<TaskId>,
     pub(super) open: BTreeSet<TaskId>,
@@ -66,13 +67,13 @@ pub(super) struct GrantCount {
     spend: Spend,
     pub(super) latched: bool,
     pub(super) closed: bool,
-    /// Whether no human gave it more, and the numbers are those under which it was opened.
+    /// Whether it was never extended and the limits are those under which it was opened.
     pub(super) plain: bool,
     pub(super) phi: u64,
 }
 
 impl GrantCount {
-    /// Whether no task of it began yet.
+    /// Returns whether none of its tasks has begun.
     pub(super) const fn is_fresh(&self) -> bool {
         self.root.is_none()
     }
@@ -83,20 +84,20 @@ impl GrantCount {
 pub(super) struct TaskCount {
     pub(super) grant: GrantId,
     pub(super) hop: u64,
-    /// Requests that it may still send.
+    /// Requests that it may still send (D3).
     pub(super) quota: u64,
     pub(super) questions: u64,
     pub(super) agent: AgentId,
-    /// Who had it, the agent that serves it now included.
+    /// The agents that had it, the current one included.
     pub(super) tried: Vec<AgentId>,
-    /// Who waits for its answer, and in which task.
+    /// The requester, and the task that waits for the answer.
     pub(super) asker: Option<(AgentId, Option<TaskId>)>,
-    /// The position of its request; a root has none.
+    /// The position of its request; `None` for a root.
     pub(super) request: Option<Seq>,
     pub(super) conv: ConvId,
     /// The deepest waking message that it received in each conversation (D2).
     pub(super) received: BTreeMap<ConvId, u8>,
-    /// What is ready for it, and where and how deep that is.
+    /// Messages ready for it, with their conversation and depth.
     pub(super) ready: BTreeMap<Seq, Option<(ConvId, u8)>>,
     pub(super) turn: Option<lastword_proto::ids::TurnId>,
     pub(super) runs: u64,
@@ -122,7 +123,7 @@ impl Witness {
                 self.human_may(*by, fact);
                 let deeper = rounds.saturating_mul(2);
                 let spot = self.conv(*conv);
-                // A depth has eight bits.
+                // A depth fits 8 bits.
                 spot.deeper = spot.deeper.saturating_add(deeper).min(u8::MAX.into());
                 let more = Extension { messages: deeper, turns: deeper, requests: *rounds, ..Extension::default() };
                 self.extended(*grant, &more, *task);
@@ -203,7 +204,7 @@ impl Witness {
         }
     }
 
-    /// A task of this grant that nobody asked for yet.
+    /// Creates a task of this grant without a requester.
     pub(super) fn fresh(&self, grant: GrantId, agent: AgentId, conv: ConvId) -> TaskCount {
         TaskCount {
             grant,
@@ -235,7 +236,7 @@ impl Witness {
         self.tasks.insert(id, task);
     }
 
-    /// Ends a task, and drops its grant with the last of a closed one.
+    /// Ends a task; drops a closed grant with its last task.
     pub(super) fn end(&mut self, id: TaskId) -> Option<TaskCount> {
         let task = self.tasks.remove(&id)?;
         self.withdraw(id, true);
@@ -248,7 +249,7 @@ impl Witness {
         Some(task)
     }
 
-    /// A REQUEST charges its grant with itself and its answer; an agent's has to fit.
+    /// Charges a grant with a REQUEST and its answer; an agent's must fit the total.
     pub(super) fn charge(&mut self, id: GrantId, to: AgentId, by_agent: bool) {
         let limits = self.limits.clone();
         let Some(grant) = self.grants.get_mut(&id) else { return };
@@ -285,7 +286,7 @@ impl Witness {
         }
     }
 
-    /// A request goes to another agent: that one is woken, too.
+    /// Counts the agent that a reassigned request wakes.
     pub(super) fn wakes_another(&mut self, id: GrantId, agent: AgentId) {
         let (limit, second) = (self.limits.grant_agents_max, self.second());
         let Some(grant) = self.grants.get_mut(&id) else { return };
@@ -295,7 +296,7 @@ impl Witness {
         self.expect(within, "agents per grant <= bound", || format!("{agents} of {max}"));
     }
 
-    /// An answer was reserved with its request.
+    /// Uses the reservation that the request made for its answer.
     pub(super) fn answer_comes(&mut self, id: GrantId) {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.owed = grant.owed.saturating_sub(1);
@@ -327,7 +328,7 @@ impl Witness {
         }
     }
 
-    /// Φ: what its total leaves, and what its open tasks can still cause, whichever is less.
+    /// Returns Φ: the lesser of what its total leaves and what its open tasks can still cause.
     pub(super) fn phi(&self, grant: &GrantCount) -> u64 {
         if grant.closed {
             return 0;
@@ -345,7 +346,7 @@ impl Witness {
         by_total.min(structure)
     }
 
-    /// The grant that a fact is of, as far as it is open.
+    /// Returns the open grant that a fact belongs to.
     pub(super) fn grant_of(&self, fact: &Fact) -> Option<GrantId> {
         let of_task = |task: &TaskId| self.tasks.get(task).map(|task| task.grant);
         let of_turn = |turn| self.turns.get(turn).and_then(|turn| of_task(&turn.task));
@@ -375,8 +376,8 @@ impl Witness {
         .filter(|grant| self.grants.contains_key(grant) || matches!(fact, Fact::GrantOpened { .. }))
     }
 
-    /// The Φ that a fact records is what the facts amount to; nothing but a human's extension raises it, and every
-    /// waking message lowers it.
+    /// Checks the Φ that a fact records: it matches the recount, only a human's extension raises it, and every waking
+    /// message lowers it.
     pub(super) fn see_phi(&mut self, entry: &Entry, of: Option<GrantId>) {
         let of_one = of.is_none() || entry.grant.map(|(grant, _)| grant) == of;
         self.expect(of_one, "a fact of a grant records its phi", || format!("{:?}, of {of:?}", entry.grant));
@@ -399,7 +400,7 @@ impl Witness {
     }
 }
 
-/// Whether a fact is a grant, or gives one more.
+/// Returns whether a fact opens or extends a grant.
 const fn is_grant(fact: &Fact) -> bool {
     matches!(
         fact,
@@ -410,7 +411,7 @@ const fn is_grant(fact: &Fact) -> bool {
     )
 }
 
-/// Whether a fact is a waking message that something else caused: an agent's request, or an answer.
+/// Returns whether a fact is a caused waking message: an agent's request, or an answer.
 fn wakes(fact: &Fact) -> bool {
     let Fact::Accepted { message } = fact else { return false };
     let Message { part, sender_task, .. } = &**message;

@@ -1,4 +1,4 @@
-//! Messages: who may send what where, how deep they are (D2), and that each request has one answer (F6, Q7).
+//! Messages: permissions, depth (D2), and exactly one answer per request (F6, Q7).
 
 use lastword_proto::fact::{Answer, Message, Part, Recipient, Role, SYSTEM, Terms};
 use lastword_proto::ids::{EscalationId, Seq, TaskId};
@@ -32,7 +32,7 @@ impl Witness {
         }
     }
 
-    /// What an agent sends of its own accord.
+    /// Checks a message that an agent sends on its own initiative.
     fn admitted(&mut self, message: &Message, by_agent: bool) {
         if !by_agent {
             return;
@@ -47,11 +47,11 @@ impl Witness {
         self.see_window(message.from, target);
     }
 
-    /// A message is as deep as the deepest waking message that its task received in its conversation, and one more.
+    /// Checks the depth: one more than the deepest waking message that the task received in the conversation.
     fn see_depth(&mut self, message: &Message, deeper: u64) {
         let sender = message.sender_task.and_then(|task| self.tasks.get(&task));
         if sender.is_none() && matches!(message.part, Part::Answer(_)) {
-            // Its task has ended: that it answers again is what is wrong with it.
+            // Its task has ended; the duplicate answer itself is reported elsewhere.
             return;
         }
         let to_human = matches!(message.to, Recipient::One(to) if to == SYSTEM || self.is_human(to));
@@ -124,7 +124,7 @@ impl Witness {
         }
     }
 
-    /// Words of a human, or of the broker about a decision, for a task that waits.
+    /// Routes a human's reply, or the broker's message on a decision, to the task that waits for it.
     fn reply(&mut self, message: &Message, task: TaskId, escalation: Option<EscalationId>) {
         let seq = Seq(self.seq);
         match self.tasks.get_mut(&task) {

@@ -1,8 +1,8 @@
 //! The witness: a second, independent implementation of the rules, which recounts a log from its facts alone (L5).
 //!
-//! It shares the names of facts and limits with the broker, and none of its bookkeeping: no state, no fold, no guard. It
-//! counts naively, forgets what belongs to closed grants, and notes every promise that a fact breaks. Rules that joined
-//! with the second edition apply to what is recorded behind [`Fact::Upgraded`].
+//! It shares the names of facts and limits with the broker, and none of its bookkeeping: no state, no fold, no guard.
+//! It counts naively, forgets what belongs to closed grants, and notes every promise that a fact breaks. Rules that
+//! joined with the second edition apply to what is recorded behind [`Fact::Upgraded`].
 //!
 //! It doesn't recount: which agents may see what, keys of retries, times to acknowledge, leases, the clock of a grant,
 //! days' budgets of agents, and what is held by a pause of a conversation above.
@@ -29,9 +29,9 @@ use people::Party;
 use places::{Places, Spot};
 use turns::OpenTurn;
 
-/// Entries between two looks at what may be dropped.
+/// Entries between two sweeps.
 const SWEEP_EVERY: u64 = 4_096;
-/// The edition whose rules joined last.
+/// The newest edition of the rules.
 const SECOND_EDITION: u32 = 2;
 
 /// A promise that a fact of the log breaks.
@@ -41,7 +41,7 @@ pub struct BrokenPromise {
     pub promise: &'static str,
     /// The position of the fact.
     pub seq: Seq,
-    /// The numbers.
+    /// The numbers that break it.
     pub detail: String,
 }
 
@@ -51,18 +51,18 @@ impl std::fmt::Display for BrokenPromise {
     }
 }
 
-/// The most that any grant to which no human gave more came to.
+/// The maxima over all grants that no human extended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peaks {
     /// Waking messages as the termination proof counts them: the requests of agents, and the answers.
     pub waking: u64,
     /// Messages charged to its total: requests, and the answers reserved with them.
     pub charged: u64,
-    /// Turns.
+    /// Turns opened.
     pub turns: u64,
 }
 
-/// What the facts so far amount to, recounted.
+/// The recount of the facts so far.
 #[derive(Clone, Debug, Default)]
 pub struct Witness {
     seq: u64,
@@ -70,11 +70,11 @@ pub struct Witness {
     edition: u32,
     limits: Limits,
     numbers: Numbers,
-    /// A guard whose promise is looked at also where it only observes (G7).
+    /// A guard whose promise is checked even in observe mode (G7).
     looks_at: Option<&'static str>,
     parties: BTreeMap<AgentId, Party>,
     running: Running,
-    /// When a human acted last (D12).
+    /// The time of the last human act (D12).
     last_act: Time,
     grants: BTreeMap<GrantId, GrantCount>,
     tasks: BTreeMap<TaskId, TaskCount>,
@@ -82,14 +82,14 @@ pub struct Witness {
     places: Places,
     escalations: BTreeMap<EscalationId, Escalation>,
     approvals: BTreeMap<ApprovalId, HeldCall>,
-    /// The task whose turn was finished for good, until what comes of that is recorded (F2).
+    /// The task whose turn was finished, until the consequences are recorded (F2).
     finishing: Option<TaskId>,
     last: Last,
     peaks: Peaks,
     broken: Vec<BrokenPromise>,
 }
 
-/// The last numbers given: what has a lower one and isn't known is over.
+/// The last ids given out: an unknown lower id belongs to something that has ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     grant: u64,
@@ -100,7 +100,7 @@ struct Last {
     conv: u32,
 }
 
-/// Whether something runs (H4).
+/// Whether an agent, conversation or workspace runs (H4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Running {
     #[default]
@@ -118,37 +118,37 @@ impl From<Control> for Running {
 }
 
 impl Witness {
-    /// A witness that looks at the promise of this guard also where it only observes: for tests of what it notices.
+    /// Creates a witness that checks the promise of `guard` even in observe mode, for tests.
     #[must_use]
     pub fn looking_at(guard: &'static str) -> Self {
         Self { looks_at: Some(guard), ..Self::default() }
     }
 
-    /// What was broken so far.
+    /// Returns the broken promises so far.
     #[must_use]
     pub fn broken(&self) -> &[BrokenPromise] {
         &self.broken
     }
 
-    /// The most that any grant came to so far.
+    /// Returns the maxima so far.
     #[must_use]
     pub const fn peaks(&self) -> Peaks {
         self.peaks
     }
 
-    /// Requests that have no answer.
+    /// Returns the number of unanswered requests.
     #[must_use]
     pub fn unanswered(&self) -> usize {
         self.tasks.values().filter(|task| task.request.is_some()).count()
     }
 
-    /// Messages charged to an open grant, and its turns.
+    /// Returns the messages charged to an open grant, and its turns.
     #[must_use]
     pub fn totals(&self, grant: GrantId) -> Option<(u64, u64)> {
         self.grants.get(&grant).filter(|grant| !grant.closed).map(|grant| (grant.messages, grant.turns))
     }
 
-    /// How many records it holds: what must not grow with the length of the log.
+    /// Returns the number of records held, which must not grow with the log.
     #[must_use]
     pub fn records(&self) -> usize {
         let windows = self.parties.values().map(Party::records).sum::<usize>();
@@ -160,14 +160,14 @@ impl Witness {
             + places
     }
 
-    /// Notes that something doesn't hold that the caller found out by itself.
+    /// Records a broken promise that the caller checked.
     pub fn expect(&mut self, holds: bool, promise: &'static str, detail: impl FnOnce() -> String) {
         if !holds {
             self.broken.push(BrokenPromise { promise, seq: Seq(self.seq), detail: detail() });
         }
     }
 
-    /// Takes one fact to account.
+    /// Recounts one fact and checks its promises.
     pub fn see(&mut self, entry: &Entry) {
         self.seq += 1;
         self.expect(entry.at >= self.at, "time never runs backwards in the log", || format!("{:?}", entry.at));
@@ -182,12 +182,12 @@ impl Witness {
         }
     }
 
-    /// Whether the rules of the second edition hold for what is recorded now.
+    /// Returns whether the rules of the second edition are in force at this point of the log.
     const fn second(&self) -> bool {
         self.edition >= SECOND_EDITION
     }
 
-    /// Whether what a guard refuses is refused, and not just put on record.
+    /// Returns whether a guard enforces, as opposed to observes.
     fn enforced(&self, guard: &str) -> bool {
         self.looks_at == Some(guard) || !self.limits.observed.observes(guard)
     }
@@ -245,7 +245,7 @@ impl Witness {
             Fact::Claimed { agent, .. } => self.see_write(*agent),
             Fact::AgentGranted { by, .. } => self.human_may(*by, fact),
             Fact::Idled { ms, .. } => self.see_idled(*ms),
-            // The others change nothing that is recounted.
+            // The other facts change nothing that is recounted.
             _ => {}
         }
     }
@@ -260,7 +260,7 @@ impl Witness {
         let phis: Vec<_> = self.grants.iter().map(|(id, grant)| (*id, self.phi(grant))).collect();
         for (id, phi) in phis {
             if let Some(grant) = self.grants.get_mut(&id) {
-                // Under other numbers the grant has another bound.
+                // New limits change the grant's bound.
                 (grant.phi, grant.plain) = (phi, false);
             }
         }
@@ -301,7 +301,7 @@ impl Witness {
         self.places.spot(lastword_proto::fact::Place::Conversation(conv), at)
     }
 
-    /// Short times stood still over a stretch in which the broker didn't run (L6).
+    /// Shifts short deadlines by the time in which the broker didn't run (L6).
     fn see_idled(&mut self, ms: u64) {
         for party in self.parties.values_mut() {
             party.idled(ms);
@@ -311,7 +311,7 @@ impl Witness {
         }
     }
 
-    /// Drops what nothing can come of any more, and that the broker has forgotten too.
+    /// Drops records that have no further effect and that the broker has forgotten too.
     fn sweep(&mut self) {
         let (at, keep) = (self.at, self.limits.retention_ms.saturating_mul(2));
         let used = self.grants.values().flat_map(|grant| grant.convs.iter().copied()).collect();
@@ -328,7 +328,7 @@ impl Witness {
     }
 }
 
-/// A part of the witness was given a fact of another: the dispatch above is wrong.
+/// Reports a fact that was routed to the wrong part of the witness: the dispatch above is wrong.
 fn misdirected(fact: &Fact) {
     debug_assert!(false, "a fact came to another part of the witness: {fact:?}");
 }

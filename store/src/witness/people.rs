@@ -1,4 +1,4 @@
-//! Agents and humans: who may do what (H7), and when a human acted last (D12).
+//! Agents and humans: permissions (H7), and the last human act (D12).
 
 use std::collections::VecDeque;
 
@@ -21,11 +21,11 @@ pub(super) struct Party {
     turns_max: u64,
     pub(super) own: AgentLimits,
     pub(super) open_turns: u64,
-    /// Questions of its own that humans haven't answered.
+    /// Its open questions to humans.
     pub(super) escalations: u64,
     pub(super) sent: VecDeque<Sent>,
     pub(super) roots: VecDeque<Time>,
-    /// A day, and the waking messages that its own roots caused on it.
+    /// A day number, and the waking messages that its own roots caused on that day.
     pub(super) day: (u64, u64),
     noticed: Seq,
 }
@@ -41,7 +41,7 @@ impl Party {
         }
     }
 
-    /// Open turns that it may have at once.
+    /// Returns its limit of open turns.
     pub(super) const fn turns_max(&self, workspace: u64) -> u64 {
         match (self.own.agent_turns_max, self.turns_max) {
             (0, 0) => workspace,
@@ -74,7 +74,7 @@ impl Witness {
                     day: (0, 0),
                     noticed: Seq(0),
                 };
-                // The first edition gave a name that was free its old number again.
+                // The first edition reused the id of a free name.
                 let known = self.parties.entry(*agent).or_insert(fresh);
                 (known.kind, known.live, known.running) = (*kind, true, Running::Active);
                 (known.name, known.turns_max) = (name.clone(), profile.turns_max);
@@ -121,22 +121,22 @@ impl Witness {
         self.parties.get(&who).is_some_and(Party::is_human)
     }
 
-    /// Whether it is an agent, and neither a human nor the broker.
+    /// Returns whether it is an agent: neither a human nor the broker.
     pub(super) fn is_agent(&self, who: AgentId) -> bool {
         who != SYSTEM && !self.is_human(who)
     }
 
-    /// Whether it is a human whose words count: a viewer's do nothing (H7).
+    /// Returns whether it is a human whose messages count; a viewer's don't (H7).
     pub(super) fn is_heard(&self, who: AgentId) -> bool {
         self.parties.get(&who).is_some_and(|party| party.is_human() && party.role != Role::Viewer)
     }
 
-    /// Whether it is a human with this role or more.
+    /// Returns whether it is a human with at least this role.
     pub(super) fn has_role(&self, who: AgentId, role: Role) -> bool {
         self.parties.get(&who).is_some_and(|party| party.is_human() && (party.role <= role || !self.second()))
     }
 
-    /// What lifts, extends, stops or answers is a human's doing, and a viewer's never.
+    /// Checks that a human who isn't a viewer lifts, extends, stops or answers.
     pub(super) fn human_may(&mut self, by: AgentId, fact: &Fact) {
         let operator = matches!(
             fact,
@@ -151,7 +151,7 @@ impl Witness {
         self.expect(may, "only a human who may lifts, extends, stops or answers", || by.to_string());
     }
 
-    /// Notes that a human acted.
+    /// Records a human's act.
     pub(super) fn attend(&mut self, fact: &Fact) {
         let by = match fact {
             Fact::Accepted { message } => (message.is_said() && !self.is_tick(message)).then_some(message.from),
@@ -176,7 +176,7 @@ impl Witness {
         }
     }
 
-    /// A schedule ticked: the grant is of it, and needs a human within reach; or a human let it run.
+    /// Marks the grant of a schedule's run; a tick by the clock needs an attended workspace.
     pub(super) fn see_tick(&mut self, grant: GrantId, by_the_clock: bool) {
         if by_the_clock {
             self.expect_attended();
@@ -186,13 +186,13 @@ impl Witness {
         }
     }
 
-    /// Whether a message is the request of a tick: sent in a human's name, and not by the human (D13).
+    /// Returns whether a message is a tick's request: in a human's name, but not the human's act (D13).
     pub(super) fn is_tick(&self, message: &Message) -> bool {
         let grant = message.grant.and_then(|grant| self.grants.get(&grant));
         message.part.is_request() && grant.is_some_and(|grant| grant.scheduled)
     }
 
-    /// Whether agents may start work: a human acted of late (D12).
+    /// Checks that agents may start work: a human acted recently (D12).
     pub(super) fn expect_attended(&mut self) {
         let (max, since) = (self.limits.unattended_ms, self.at.since(self.last_act));
         let attended = max == 0 || since < max || !self.second();

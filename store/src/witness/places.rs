@@ -1,4 +1,4 @@
-//! Where agent messages are counted: conversations and rooms (R1, R2, R4), and how deep they may go (D2).
+//! The counters of conversations and rooms (R1, R2, R4), and their depth caps (D2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use super::{Running, Witness};
 /// A conversation or room.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Spot {
-    /// Agent messages since a human spoke; none where the witness dropped it meanwhile.
+    /// Agent messages since a human spoke; `None` after the witness dropped the place.
     agent_messages: Option<u64>,
     warned: [bool; 2],
-    /// How much deeper than the cap humans let it go.
+    /// Depth beyond the cap that humans granted.
     pub(super) deeper: u64,
     pub(super) latched: bool,
     pub(super) running: Running,
@@ -21,19 +21,19 @@ pub(super) struct Spot {
 }
 
 impl Spot {
-    /// A human spoke: counters and warnings begin again.
+    /// Restarts counters and warnings after a human spoke.
     pub(super) const fn rearm(&mut self) {
         self.agent_messages = Some(0);
         self.warned = [false; 2];
     }
 }
 
-/// All of them that are counted in.
+/// All places with counters.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Places(BTreeMap<Place, Spot>);
 
 impl Places {
-    /// The place, which something happens in now.
+    /// Returns the place, and marks it as used now.
     pub(super) fn spot(&mut self, place: Place, at: Time) -> &mut Spot {
         let spot = self.0.entry(place).or_default();
         spot.last_at = at;
@@ -48,14 +48,14 @@ impl Places {
         self.0.len()
     }
 
-    /// Thresholds changed: each is crossed anew.
+    /// Rearms all warnings after a change of thresholds.
     pub(super) fn rearm_all(&mut self) {
         for spot in self.0.values_mut() {
             spot.warned = [false; 2];
         }
     }
 
-    /// Drops conversations in which nothing happened for `keep` ms, that no open grant uses and that nothing holds.
+    /// Drops conversations that were idle for `keep` ms, that no open grant uses and that aren't held.
     pub(super) fn sweep(&mut self, at: Time, keep: u64, used: &BTreeSet<ConvId>) {
         self.0.retain(|place, spot| {
             let conv = place.conversation();
@@ -118,14 +118,14 @@ impl Witness {
         self.expect(crosses, "a warning is of a crossing", || format!("{agent_messages} of {threshold}"));
     }
 
-    /// An agent's message is admitted in a conversation that has not reached a threshold and that nothing holds.
+    /// Checks that an agent's message enters a conversation below its thresholds that isn't held.
     pub(super) fn admits(&mut self, conv: ConvId) {
         let Some(spot) = self.places.known(Place::Conversation(conv)) else { return };
         let (agent_messages, held) =
             (spot.agent_messages.unwrap_or(0), spot.latched || spot.running != Running::Active);
         self.expect(!held, "nothing is admitted where a human or a latch holds", || conv.to_string());
         let limits = &self.limits;
-        // Who has no part in a conversation isn't counted there, and gets in only where that rule observes.
+        // An agent without a part in the conversation isn't counted there; it gets in only if `ref_in_use` observes.
         let judged = self.second() && self.enforced("ref_in_use") && agent_messages > 1;
         for (guard, max) in [("turns_soft", limits.turns_soft_max), ("turns_hard", limits.turns_hard_max)] {
             let over = judged && agent_messages >= self.threshold(max) && self.enforced(guard);

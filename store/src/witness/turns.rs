@@ -1,4 +1,4 @@
-//! Turns: what opens one, how many there are, and that a finish settles (F1, F2, D8, Q5).
+//! Turns: their openings, their number, and that a finish settles (F1, F2, D8, Q5).
 
 use lastword_proto::fact::{Fact, Part, Rerun, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
@@ -6,12 +6,12 @@ use lastword_proto::{FinishStatus, fact::EscalationCause};
 
 use super::{Running, Witness};
 
-/// A turn that is open.
+/// An open turn.
 #[derive(Clone, Debug)]
 pub(super) struct OpenTurn {
     pub(super) task: TaskId,
     agent: AgentId,
-    /// The answers in it: ready again, should its lease be lost.
+    /// Answers delivered in it, which are ready again if its lease expires.
     delivered: Vec<(Seq, Option<(ConvId, u8)>)>,
 }
 
@@ -71,7 +71,7 @@ impl Witness {
         self.expect(runs || !second, "no turn opens where a human or a latch holds", || agent.to_string());
     }
 
-    /// A turn that is open still: a stale one does nothing.
+    /// Returns an open turn; a stale turn has no effect.
     fn open_turn(&mut self, id: TurnId) -> Option<&mut OpenTurn> {
         let open = self.turns.contains_key(&id);
         self.expect(open, "a turn that has ended does nothing", || id.to_string());
@@ -96,7 +96,7 @@ impl Witness {
         }
     }
 
-    /// What was ready for a task is delivered: from now on its depth counts.
+    /// Delivers a ready message to a task; its depth counts from now on.
     fn deliver(&mut self, id: TaskId, message: Seq, turn: Option<TurnId>) {
         let ready = self.tasks.get_mut(&id).and_then(|task| task.ready.remove(&message));
         self.expect(ready.is_some(), "each answer is delivered once", || message.to_string());
@@ -143,7 +143,7 @@ impl Witness {
         self.expect(self.is_agent(agent) || !self.second(), "only an agent is woken", || agent.to_string());
     }
 
-    /// A finish settles: before anything new is recorded, its task has ended or is run again.
+    /// Checks that a finish settles: before the next unrelated fact, its task has ended or is run again.
     pub(super) fn settles(&mut self, fact: &Fact) {
         let Some(task) = self.finishing else { return };
         let anew = match fact {

@@ -1,4 +1,4 @@
-//! Sliding windows (G1), and how much work an agent starts by itself (D7).
+//! Sliding windows (G1), and the limits on work that an agent starts on its own (D7).
 
 use std::collections::BTreeSet;
 
@@ -6,14 +6,14 @@ use lastword_proto::ids::{AgentId, DAY_MS, HOUR_MS, Time};
 
 use super::Witness;
 
-/// For whom something was written.
+/// The target of something that an agent wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Target {
     /// One agent or human.
     One(AgentId),
-    /// Everybody.
+    /// All agents.
     All,
-    /// Nobody: a post, a question, a held call or a claim.
+    /// No agent: a post, a question, a held call or a claim.
     Nobody,
 }
 
@@ -29,14 +29,14 @@ const fn or(own: u64, workspace: u64) -> u64 {
 }
 
 impl Witness {
-    /// What an agent writes that is no message: it counts against all that it writes, since the second edition.
+    /// Counts a write that isn't a message against the agent's window of all writes (since the second edition).
     pub(super) fn see_write(&mut self, from: AgentId) {
         if self.second() {
             self.see_window(from, Target::Nobody);
         }
     }
 
-    /// In every window, wherever it starts, there are at most so many messages.
+    /// Checks every window position: none holds more messages than the limit.
     pub(super) fn see_window(&mut self, from: AgentId, to: Target) {
         if !self.is_agent(from) {
             return;
@@ -67,7 +67,7 @@ impl Witness {
         }
     }
 
-    /// An agent starts work by itself: so often an hour, and only where humans are there.
+    /// Checks an agent's own root: at most so many per hour, and only in an attended workspace.
     pub(super) fn see_root(&mut self, agent: AgentId) {
         self.expect_attended();
         let (at, workspace, second) = (self.at, self.limits.roots_per_hour_max, self.second());
@@ -80,7 +80,7 @@ impl Witness {
         self.expect(roots <= max || !second, "roots an hour", || format!("{roots} of {max}"));
     }
 
-    /// A request in work that an agent started by itself, which has a number of messages a day.
+    /// Counts a request in an agent's own work against its messages of the day.
     pub(super) fn see_root_messages(&mut self, giver: AgentId) {
         self.expect_attended();
         let (today, max, second) = (self.at.0 / DAY_MS, self.limits.root_messages_per_day_max, self.second());
