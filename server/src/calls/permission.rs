@@ -1,4 +1,4 @@
-//! A call that a client holds until it is decided: it asks once, and gets a yes or a no. Whatever goes wrong is a no.
+//! Permission for a call that a client holds: it asks once and gets a yes or a no. Any failure is a no.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{Caller, Context, approvals, turns};
 use crate::broker::Live;
 use crate::error::ApiError;
 
-/// How long one look at the approval waits.
+/// How long one wait for the decision lasts, before the token is checked again.
 const LOOK: Duration = Duration::from_secs(15);
-/// Looks between two renewals of the turn's lease.
+/// The number of waits between two renewals of the turn's lease.
 const RENEWED_EVERY: u32 = 4;
 
-/// What a client is told of a call that it holds.
+/// The reply to a client about a call that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// It may be made now, once, with these arguments.
+    /// The call may be made now, once, with these arguments.
     Allow(Value),
-    /// It may not, and why, in words for the model.
+    /// The call may not be made, with the reason in words for the model.
     Deny(String),
 }
 
@@ -51,9 +51,10 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
             return Ok(Permission::Deny(format!("Not allowed: the server stopped before {id} was decided.")));
         }
         view = approvals::show(ctx, caller, id, LOOK).await?;
+        // The wait may last hours, in which the agent can be removed or get a new token.
         caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
-            // Outside a turn there is no lease to renew, which is no reason to give up.
+            // Outside a turn there is no lease, so a failed renewal is no reason to give up.
             let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
         }
     }
@@ -64,7 +65,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
     }
 }
 
-/// An approval that the agent was given earlier in this task for this very call, and has not used.
+/// Returns an unused approval that the agent got earlier in this task for exactly this call.
 async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, ApiError> {
     let call = call.clone();
     let find = move |live: &Live<'_>| {
@@ -88,7 +89,7 @@ async fn spend(
     Ok(Permission::Allow(arguments))
 }
 
-/// Why a call may not be made, in words for the model.
+/// Words a denial for the model.
 fn denial(view: &ApprovalView) -> String {
     let by = view.by.as_deref().unwrap_or("the broker");
     let said = view.comment.as_deref().map(|words| format!(": \"{words}\"")).unwrap_or_default();
