@@ -1,7 +1,7 @@
 //! The calls that all edges share. Each takes the parsed parameters and returns the wire form of its result.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a call has one kind of reply; every other is told as a bug of ours, whichever it is"
+    reason = "a call has one kind of reply; any other kind is reported as a bug"
 )]
 
 pub(crate) mod agents;

@@ -1,5 +1,5 @@
-//! MCP: how a model talks to others. Tools, resources and a prompt; streamable HTTP at `/mcp`, with a handshake or
-//! without, and stdio as a client of a running server.
+//! MCP: how a model calls the broker. Tools, resources and a prompt, over streamable HTTP at `/mcp`, with or without a
+//! handshake, and over stdio as a client of a running server.
 
 mod args;
 mod door;
@@ -43,19 +43,19 @@ pub use self::remote::Remote;
 pub use self::stdio::{serve_pipe, serve_stdio};
 pub use self::tools::INSTRUCTIONS;
 
-/// What an agent is served, in process or through a running server.
+/// The MCP surface for agents, in the server's process or as a client of a running server.
 #[derive(Clone)]
 struct Surface {
     backend: Backend,
-    /// The watch for a client that has a session: it ends with the session.
+    /// The inbox watch of a client with a session; it ends with the session.
     watching: Arc<Mutex<JoinSet<()>>>,
 }
 
 #[derive(Clone)]
 enum Backend {
-    /// The broker of this process; who calls stands in the request's headers.
+    /// The broker of this process. Each request's headers authenticate its caller.
     Local(Box<Context>, Arc<Sessions>),
-    /// A running server; who calls is fixed.
+    /// A running server, called with one agent's token.
     Remote(Arc<Remote>),
 }
 
@@ -122,7 +122,8 @@ impl ServerHandler for Surface {
         };
         let result = tokio::select! {
             result = call.instrument(span) => result?,
-            // Nobody waits for the answer any more. What was sent stays sent; what was not taken stays.
+            // The client no longer waits. A message that was sent stays sent; a delivery that wasn't handed over stays
+            // queued.
             () = self.given_up(&context) => CallToolResult::success(Vec::new()).into(),
         };
         Ok(result)
@@ -171,7 +172,7 @@ impl ServerHandler for Surface {
         let inbox = context.accepted().resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let watch = async {
             match &self.backend {
-                // Nothing was subscribed to that we could tell of.
+                // Only the inbox can change, so without a subscription to it there is nothing to report.
                 _ if !inbox => std::future::pending().await,
                 Backend::Local(ctx, _) => {
                     let caller = who(ctx, context.request_context()).map_err(|fault| told(&fault))?;
@@ -209,6 +210,7 @@ impl ServerHandler for Surface {
                     session(&context.extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?;
                 let ctx = ctx.clone();
                 self.watches(|tasks| {
+                    // A repeated subscription replaces the watch: two would report everything twice.
                     tasks.abort_all();
                     tasks.spawn(async move { watch_while_streaming(&ctx, caller, streams, &listener).await });
                 });
@@ -237,6 +239,7 @@ impl ServerHandler for Surface {
         if let (Backend::Local(_, sessions), Some(call)) = (&self.backend, &notification.request_id)
             && let Some(session) = session(&context.extensions)
         {
+            // The cancellation is a separate request; the session's table connects it to the call.
             sessions.take_back(session, call);
         }
     }
@@ -259,7 +262,7 @@ impl ServerHandler for Surface {
 }
 
 impl Surface {
-    /// Waits until the client has hung up, or has taken its call back.
+    /// Waits until the client disconnects or cancels its call.
     async fn given_up(&self, context: &RequestContext<RoleServer>) {
         let call = match &self.backend {
             Backend::Local(_, sessions) => {
@@ -276,7 +279,7 @@ impl Surface {
         }
     }
 
-    /// Waits until the server of this process is to end.
+    /// Waits until the server of this process shuts down.
     async fn ending(&self) {
         match &self.backend {
             Backend::Local(ctx, _) => crate::calls::ended(&mut ctx.stopping.clone()).await,
@@ -285,7 +288,7 @@ impl Surface {
     }
 }
 
-/// Who calls. A token is proven with each request, in sessions too.
+/// Authenticates the caller. Each request proves its token, also within a session.
 fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
     let empty = axum::http::HeaderMap::new();
     caller(ctx, headers(&context.extensions).unwrap_or(&empty))
@@ -295,7 +298,7 @@ fn headers(extensions: &Extensions) -> Option<&axum::http::HeaderMap> {
     extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers)
 }
 
-/// The session in which a request came.
+/// Returns the session that a request belongs to.
 fn session(extensions: &Extensions) -> Option<&str> {
     wire::session(headers(extensions)?)
 }
@@ -323,7 +326,7 @@ async fn call(
     result.await.unwrap_or_else(|mut fault: ApiError| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
         if let Some(lift) = &fault.0.lift {
-            // A model reads the hint; the commands beside it are for a human.
+            // A model reads only the hint; the commands in `lift` are for a human.
             let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
             fault.0.hint.push_str(&lifted);
         }
@@ -331,8 +334,8 @@ async fn call(
     })
 }
 
-/// Watches the inbox for a client with a session, while it has a stream open on which it can be told. Without one it
-/// would not hear of anything, and must not count as connected.
+/// Watches the inbox for a client with a session, while it has a stream open that can report changes. Without a stream
+/// the client would hear nothing, and the agent must not count as connected.
 async fn watch_while_streaming(
     ctx: &Context,
     caller: Caller,
@@ -351,13 +354,13 @@ async fn watch_while_streaming(
     }
 }
 
-/// A refusal outside a tool call.
+/// Converts a refusal outside of a tool call.
 fn told(fault: &ApiError) -> ErrorData {
     let problem = serde_json::to_value(&fault.0).ok();
     ErrorData::invalid_params(fault.0.detail.clone(), problem)
 }
 
-/// A refusal of a read: what one may not see is as unknown as what there isn't.
+/// Converts a refusal of a read. A resource that the caller may not see looks like an unknown one.
 fn unread(uri: &str, fault: &ApiError) -> ErrorData {
     match fault.0.status {
         404 => resources::unknown(uri),

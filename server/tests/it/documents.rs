@@ -1,4 +1,4 @@
-//! The documents that describe the surface are those in the repository. `UPDATE=1` rewrites them.
+//! The documents that describe the API match those in the repository. `UPDATE=1` rewrites them.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `/v1/escalations`.
+//! The calls under `/v1/escalations`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
