@@ -27,7 +27,9 @@ const FILE_RESERVE: &str = "reserve";
 /// write little, and open work bounds their number.
 pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
     match input {
+        // A human's controls and the broker's own bookkeeping are never refused.
         Input::Control(..) | Input::ConfigurePolicy(_) | Input::Attach(..) | Input::Tick | Input::Idled(..) => true,
+        // A human may still read answers; an agent's delivery would start new work.
         Input::Take(by, _) | Input::Collect(by, _) if by.is_human() => !matches!(space, DiskSpace::Full),
         Input::Finish(..)
         | Input::Cancel(..)
@@ -110,6 +112,7 @@ impl Disk {
     /// Checks the disk of this directory for the first time.
     pub(crate) fn of(dir: &Path) -> Self {
         let disk = Self { dir: Some(dir.to_owned()), ..Self::default() };
+        // Creates the reserve before anything else can use the room.
         disk.look();
         disk
     }
@@ -172,6 +175,7 @@ impl Disk {
 
     fn set(&self, now: DiskSpace) {
         let before = self.space.swap(now as u8, Ordering::AcqRel);
+        // Logs each change once instead of at every check.
         if before == now as u8 {
             return;
         }

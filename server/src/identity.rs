@@ -189,6 +189,7 @@ impl TurnSigner {
                 };
                 Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())?, ended: Ended::open(dir)? })
             }
+            // Only a missing file gets a new key: replacing an unreadable one would end all open turns' tokens.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random()?;
                 write_private(&path, &key)?;
@@ -218,6 +219,7 @@ impl TurnSigner {
     pub fn verify(&self, token: &str, agent: AgentId) -> Option<TurnId> {
         let (turn, mac) = token.split_once('.')?;
         let (turn, mac) = (TurnId::parse(turn)?, unhex::<MAC_BYTES>(mac)?);
+        // Compares in constant time.
         self.mac(turn, agent)?.verify_truncated_left(&mac).ok().map(|()| turn)
     }
 

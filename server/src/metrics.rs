@@ -60,6 +60,7 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn reply(&self, reply: &Reply) {
+        // Refusals before the core are counted by the edges, through `refuse`.
         if let Reply::Refused { refusal, .. } = reply {
             self.refuse(refusal.code);
         }

@@ -87,6 +87,7 @@ impl BrokerShared {
     fn keep(&self, agent: AgentId, delivery: Delivery) {
         let mut unread = self.unread();
         let kept = unread.entry(agent).or_default();
+        // Parcels are dropped in any order, but delivered in the order of their messages.
         let at = kept.partition_point(|earlier| earlier.message < delivery.message);
         kept.insert(at, delivery);
         if kept.len() as u64 > self.limits.inbox_max {
@@ -209,6 +210,7 @@ impl Handle {
         F: FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
     {
         let space = self.0.disk.space();
+        // Refused before it is queued, so a shortage costs the judge nothing.
         if !admits(space, &input) {
             return Err(Unserved::DiskLow { full: space == DiskSpace::Full });
         }
@@ -429,6 +431,7 @@ impl Handle {
 
     fn down(&self) -> Unserved {
         let failed = self.0.failed.borrow().clone();
+        // Without a recorded failure, a shutdown closed the queue.
         Unserved::Down(failed.map_or_else(|| "it was shut down".into(), |failed| failed.reason))
     }
 }

@@ -1,5 +1,4 @@
-//! The state as a closure on the broker's thread sees it. The closure's result is released only once everything it saw
-//! is durable.
+//! The state as a closure on the broker's thread sees it. Its result is released once everything it saw is durable.
 
 use std::sync::Arc;
 

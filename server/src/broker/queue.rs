@@ -57,6 +57,7 @@ impl<T> Queue<T> {
             Lane::Normal if lanes.normal.len() >= self.room => return Err(Full::Saturated),
             Lane::Normal => lanes.normal.push_back(item),
         }
+        // Unlocked before the wake, so that the judge doesn't wake only to wait for the lock.
         drop(lanes);
         self.filled.notify_one();
         Ok(())

@@ -68,6 +68,7 @@ impl Wakes {
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.attached += 1;
+        // Only the first connection changes anything for the core.
         if slot.attached == 1 {
             tell();
         }
@@ -154,6 +155,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
+        // Closed first, so that `retain` recognizes the sender of this wait.
         self.ring.close();
         let mut answers = self.handle.wakes().answers();
         if let Some(waiting) = answers.get_mut(&self.request) {

@@ -165,7 +165,7 @@ fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<A
     Ok(own)
 }
 
-/// Extends an agent's budget for today (B1).
+/// Extends an agent's day budget for today (B1).
 pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
     caller.human()?;
     if more.cost_usd < 0.0 {

@@ -111,6 +111,7 @@ fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
         None => vec![None],
         Some(SYSTEM_NAME) => vec![Some(lastword_proto::fact::SYSTEM)],
         Some(name) => {
+            // Number 0 is the broker itself.
             let same = live.state.agents.iter().enumerate().skip(1).filter(|(_, agent)| agent.name() == name);
             same.filter_map(|(id, _)| u32::try_from(id).ok()).map(|id| Some(AgentId(id))).collect()
         }

@@ -39,6 +39,7 @@ pub(crate) async fn answer(
     answer: &EscalationAnswer,
 ) -> Result<EscalationView, ApiError> {
     caller.human()?;
+    // A lift needs no text, but an answer without both would settle nothing.
     if answer.lift.is_none() && answer.answer.trim().is_empty() {
         return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
     }

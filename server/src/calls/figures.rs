@@ -46,9 +46,9 @@ pub(crate) struct WorkspaceCounts {
     pub(crate) holding: u64,
     /// Decisions that wait for a human.
     pub(crate) waiting: u64,
-    /// Registered agents.
+    /// The number of registered agents.
     pub(crate) agents: u64,
-    /// Registered agents with an open connection.
+    /// The number of registered agents with an open connection.
     pub(crate) connected: u64,
     /// Open turns of all agents.
     pub(crate) turns: u64,
@@ -174,6 +174,7 @@ fn of_grant(state: &State, grant: &Grant, reached: &mut BTreeMap<&'static str, R
         ("grant_cost_microusd_max", limits.grant_cost_microusd_max, more.cost_microusd, grant.spend.cost_microusd),
     ];
     for (name, limit, more, value) in all {
+        // 0 turns a limit off, and an extension must not turn it on.
         let whole = if limit == 0 { 0 } else { limit.saturating_add(more) };
         higher(reached, name, whole, value, || (state.ref_of(grant.conv).map(ToString::to_string), None));
     }

@@ -1,4 +1,4 @@
-//! Calls on humans: who is registered, which roles they have, and the record of their acts (H7, D12).
+//! Calls on humans: the list of those registered, their roles, and the record of their acts (H7, D12).
 
 use lastword_proto::fact::{Credential, Kind, Role};
 use lastword_proto::wire::{AgentView, Page};

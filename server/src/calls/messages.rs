@@ -45,6 +45,7 @@ pub(crate) async fn send(
         match reply {
             Reply::Sent(seqs) | Reply::Again(seqs) => {
                 let waits = wait.and_then(|_| Some(Wait::new(&handle, *seqs.first()?)));
+                // Usually still in memory, which saves another read of the state.
                 Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh))
             }
             other => Err(other),

@@ -54,11 +54,12 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
         // The wait may last hours, in which the agent can be removed or get a new token.
         caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
-            // Outside a turn there is no lease, so a failed renewal is no reason to give up.
+            // Outside a turn a lease doesn't exist, so a failed renewal must not end the wait.
             let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
         }
     }
     match (view.state, view.decision) {
+        // An edited call is used with the arguments that the human wrote.
         (ApprovalState::Approved, Some(Decision::Edit)) => spend(ctx, caller, id, call.tool, view.arguments).await,
         (ApprovalState::Approved | ApprovalState::Used, _) => spend(ctx, caller, id, call.tool, call.arguments).await,
         _ => Ok(Permission::Deny(denial(&view))),
@@ -72,6 +73,7 @@ async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Resu
         let digest = approvals::digest_of(live, caller, &call.tool, &call.arguments);
         let mut known = live.state.approvals.iter().rev();
         let agent = caller.principal.agent();
+        // The digest contains the task; without one, an approval could be used in unrelated work.
         let fits = |a: &lastword_proto::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
         known.find(|(_, a)| a.state == ApprovalState::Approved && fits(a)).map(|(id, _)| *id)
     };

@@ -101,6 +101,7 @@ fn mentions(body: &str) -> Vec<AgentName> {
         if c == '@' && !before.is_alphanumeric() {
             let rest = &body[at + 1..];
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_.-".contains(c))).unwrap_or(rest.len());
+            // Punctuation after a name ends the sentence, not the name.
             let name = rest[..end].trim_end_matches(['.', '-', '_']).to_ascii_lowercase();
             if let Ok(name) = AgentName::new(&name)
                 && !found.contains(&name)

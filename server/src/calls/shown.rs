@@ -1,5 +1,5 @@
-//! The held calls that each reader was shown in full in one response. Such a reader may decide without naming the
-//! digest (H2).
+//! The held calls that each reader was shown in full in one response. Such a reader may decide on the call without
+//! naming its digest (H2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};

@@ -36,6 +36,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
             Some(served) => served.refusals.push(refusal),
+            // Refused outside of a task shown here, so it belongs to the conversation as a whole.
             None => view.refusals.push(refusal),
         }
     }

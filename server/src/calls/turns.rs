@@ -57,6 +57,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
         live.state.agent(human).into_iter().flat_map(|h| h.notices.iter().map(|(seq, _)| *seq)).collect()
     };
     let mut unread = ctx.handle.query(unread).await?;
+    // Taken by an earlier call that didn't hand them over, so the state no longer lists them.
     unread.extend(ctx.handle.kept(human));
     let entries = ctx.handle.entries(unread).await?;
     let twice = told_twice(ctx, human, &entries).await?;
@@ -136,6 +137,7 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiErro
         if open {
             return Ok(Some(parcel));
         }
+        // The turn ended meanwhile: its request was settled or delivered again.
         parcel.accept();
     }
     Ok(None)

@@ -190,7 +190,7 @@ proptest! {
         }
     }
 
-    /// Once the wall clock is no longer set, and isn't too far ahead, both clocks meet.
+    /// Both clocks meet once the wall clock isn't set any more, unless it is too far ahead.
     #[test]
     fn the_clocks_meet(wall in BEGIN - DAY..BEGIN + DAY, every in SECOND..60 * SECOND) {
         let mut machine = Machine::new();

@@ -71,6 +71,7 @@ pub fn app(ctx: Context) -> Router {
         .merge(described)
         .route("/mcp", super::mcp::route(&ctx))
         .layer(middleware::from_fn(query::check))
+        // After the check of query parameters: the console's pages parse their own.
         .merge(super::console::routes(&ctx))
         .fallback(nothing)
         .method_not_allowed_fallback(not_that_way)

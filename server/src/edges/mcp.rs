@@ -103,6 +103,7 @@ impl ServerHandler for Surface {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        // An unknown tool is an error of the protocol. A refused call is a result, which the model gets to read.
         if !tools::exists(&request.name) {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
@@ -113,6 +114,7 @@ impl ServerHandler for Surface {
                 Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
                 Backend::Remote(remote) => {
                     let arguments = request.arguments.unwrap_or_default();
+                    // Handled apart, because this tool has to deny the call even if the server can't be reached.
                     if request.name == permit::TOOL {
                         return Ok(permit::remote(remote, arguments, &trace, &context).await.into());
                     }
@@ -164,6 +166,7 @@ impl ServerHandler for Surface {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let wanted = requested.resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let inbox = wanted.then_some(resources::INBOX);
+        // Accepts only the part that can be served, so that the client knows what it will hear of.
         Some(SubscriptionFilter::builder().resource_subscriptions(inbox).build())
     }
 
@@ -205,6 +208,7 @@ impl ServerHandler for Surface {
         match &self.backend {
             Backend::Local(ctx, sessions) => {
                 let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                // Without a session there is no stream on which a change could be reported.
                 let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
                 let streams =
                     session(&context.extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?;
@@ -231,6 +235,7 @@ impl ServerHandler for Surface {
         _request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        // Only the inbox can be subscribed to, so the URI doesn't matter.
         self.watches(JoinSet::abort_all);
         Ok(())
     }
@@ -275,6 +280,7 @@ impl Surface {
                 () = call.taken_back() => {}
                 () = context.ct.cancelled() => {}
             },
+            // Outside a session, a client cancels a call by disconnecting.
             None => context.ct.cancelled().await,
         }
     }
@@ -291,6 +297,7 @@ impl Surface {
 /// Authenticates the caller. Each request proves its token, also within a session.
 fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
     let empty = axum::http::HeaderMap::new();
+    // Without headers there is no token, and the caller is refused.
     caller(ctx, headers(&context.extensions).unwrap_or(&empty))
 }
 
@@ -310,6 +317,7 @@ async fn call(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResponse {
     let name = request.name.clone();
+    // Authenticates its caller itself: it has to deny rather than fail.
     if name == permit::TOOL {
         return permit::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
     }

@@ -108,7 +108,7 @@ impl Ended {
 
 /// A verified session of the console.
 pub(crate) struct Session {
-    /// The human who is signed in.
+    /// The signed-in human.
     pub(crate) principal: Principal,
     /// The hash of the human's token, from which the cookie's MAC is computed.
     pub(crate) token: Credential,

@@ -41,7 +41,7 @@ impl Severity {
 /// One `[[notify]]` entry of the configuration.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// The name, under which the record of what was sent is kept.
+    /// The name; the record of sent notifications is kept under it.
     pub name: String,
     /// The way in which it is reached.
     pub means: Means,
@@ -96,6 +96,7 @@ impl Webhook {
         let url = Url::parse(url).map_err(|error| format!("webhook isn't a URL: {error}"))?;
         match url.scheme() {
             "https" => {}
+            // Without TLS only for a receiver of one's own.
             "http" if allow_private => {}
             "http" => {
                 return Err("webhook is http: use https, or allow_private = true for your own receiver".into());

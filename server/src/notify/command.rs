@@ -63,10 +63,12 @@ async fn within(limit: Duration, command: &Command, told: &Notification, body: &
     let mut started = tokio::process::Command::new(&command.program);
     started
         .args(command.args.iter().map(|arg| filled(arg, told)))
+        // The server's environment may contain secrets.
         .env_clear()
         .envs(std::env::vars_os().filter(kept))
         .envs(variables(told))
         .current_dir(&command.cwd)
+        // A group of its own, so that a timeout also kills the processes that the program starts.
         .process_group(0)
         .kill_on_drop(true)
         .stdin(Stdio::piped())

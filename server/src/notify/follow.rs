@@ -94,6 +94,7 @@ impl Follower {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         let mut stopping = self.ctx.stopping.clone();
         tokio::select! {
+            // A send in progress is aborted; it was saved, so the next start repeats it.
             () = ended(&mut stopping) => {}
             () = self.follow() => {}
         }
@@ -102,7 +103,7 @@ impl Follower {
 
     async fn follow(&mut self) {
         let mut committed = self.ctx.handle.committed();
-        // A restart must not wait for the next fact to find out what is pending.
+        // After a restart, pending topics must not wait for the next fact.
         while let Err(error) = self.look().await {
             tracing::debug!(?error, "the broker can't list pending items");
             tokio::time::sleep(PACE).await;
@@ -141,6 +142,7 @@ impl Follower {
     }
 
     async fn read(&mut self, last: Seq) {
+        // The state knows what is pending, so reading all the facts would gain nothing.
         if last.0 - self.cursor.0 > BEHIND_MAX {
             self.looked().await;
             return;
@@ -151,6 +153,7 @@ impl Follower {
                     self.plan.hear(*seq, entry.at, &entry.fact);
                     self.cursor = *seq;
                 }
+                // Caught up: with the pause, facts in quick succession are read together.
                 if entries.len() < BATCH_MAX {
                     tokio::time::sleep(PACE).await;
                 }

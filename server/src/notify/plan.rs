@@ -3,7 +3,7 @@
 //! Each channel has its own view of the pending topics. A topic is *ready* for a channel once it is severe enough, and
 //! again some time after it was sent and is still pending. The first ready topic opens a window; all topics ready at
 //! its end are one notification. While a channel sends, it starts no other notification, so everything that becomes
-//! ready meanwhile is the next one, however much it is: there is no queue.
+//! ready meanwhile is the next one, however much it is. No queue is needed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,14 +106,15 @@ impl Waiting {
         if self.severity >= minimum { Some(self.at) } else { self.half() }
     }
 
-    /// Returns the time at which it is ready for a channel that was notified of it as `told` says; `None` if never
-    /// again.
+    /// Returns the time at which it is ready for a channel, given the channel's earlier notifications of it; `None` if
+    /// never again.
     fn ready(&self, rules: &Rules, told: Option<&Repeats>) -> Option<Time> {
         let Some(told) = told else { return self.reaches(rules.minimum) };
         if told.times >= TIMES_MAX || !self.repeats {
             return None;
         }
         match (self.half(), self.expires_at) {
+            // A call that expires before a reminder is due is repeated at half of its time instead.
             (Some(half), Some(end)) if end.since(self.at) < rules.stale_ms => {
                 (told.last < half && half.since(self.at) > HALF_MIN_MS).then_some(half)
             }
@@ -121,8 +122,8 @@ impl Waiting {
         }
     }
 
-    /// Returns the end of the window that opens when it is ready. A topic that expires shortens the window to a quarter
-    /// of its remaining time; `None` if it has expired by then.
+    /// Returns the end of the window that opens when it is ready. A topic that expires shortens the window to at most a
+    /// quarter of its remaining time; `None` if it has expired by then.
     fn closing(&self, ready: Time, rules: &Rules) -> Option<Time> {
         match self.expires_at {
             Some(end) if end <= ready => None,
@@ -234,6 +235,7 @@ impl Plan {
     fn settle(&mut self, topic: Topic) {
         self.waiting.remove(&topic);
         for ledger in self.book.values_mut() {
+            // A later topic with the same id, such as a second stop, is a new one.
             ledger.told.remove(&topic);
         }
     }
@@ -286,6 +288,7 @@ impl Plan {
                 let told = ledger.told.entry(*topic).or_insert(Repeats { times: 0, last: now });
                 *told = Repeats { times: told.times + 1, last: now };
             }
+            // Only the last hour counts toward the limit.
             ledger.sent.retain(|at| now.since(*at) < HOUR_MS);
             ledger.sent.push(now);
             let folded = if held_back { fresh.len() } else { 0 };

@@ -34,6 +34,7 @@ pub(super) async fn addresses(
     if found.is_empty() {
         return Err(format!("{host} has no address"));
     }
+    // A hostile name may resolve to a public and to a private address.
     for address in &found {
         check(address.ip(), allow_private).map_err(|why| format!("{host}: {why}"))?;
     }
@@ -92,6 +93,7 @@ fn reach_v4(ip: Ipv4Addr) -> Reach {
         [127, ..] => Reach::Private("loopback"),
         [10, ..] | [192, 168, ..] | [172, 16..=31, ..] => Reach::Private("private"),
         [100, 64..=127, ..] => Reach::Private("of a carrier's own network"),
+        // Includes 169.254.169.254, the metadata service of most clouds.
         [169, 254, ..] => Reach::Never("link-local"),
         [192, 0, 0 | 2, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] | [192, 88, 99, _] => {
             Reach::Never("reserved")

@@ -66,6 +66,7 @@ pub(super) async fn post(
 
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut last = String::new();
+    // All of them were checked, so any may be connected to.
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),

@@ -57,7 +57,7 @@ pub(super) struct Item {
     agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// What is pending, in one line.
+    /// A one-line summary of the item.
     summary: String,
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     reference: Option<String>,
@@ -294,6 +294,7 @@ impl Notification {
 /// Returns the first non-empty line of an agent's text, escaped for display and shortened.
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    // A single escaped line: an agent's text must not imitate the notification's own lines.
     cut(&escape(&line.replace('\t', " ")), WORDS_MAX)
 }
 

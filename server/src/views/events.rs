@@ -106,7 +106,7 @@ impl About {
     }
 }
 
-/// Returns the event of a fact; `None` if it doesn't concern `who`, who is an agent.
+/// Returns the event of a fact; `None` if `who` is an agent that it doesn't concern.
 pub(crate) fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Option<EventDraft> {
     let mut about = about(state, &entry.fact);
     let task = about.task.and_then(|task| state.tasks.get(&task));

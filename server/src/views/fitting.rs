@@ -24,6 +24,7 @@ pub(crate) struct Fitted {
 pub(crate) fn fitted(mut worded: Vec<Worded>, limits: &Limits) -> Fitted {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let (each, all) = (size(limits.notice_bytes_max), size(limits.notices_bytes_max));
+    // A stable sort: otherwise the notices remain in order of arrival.
     worded.sort_by_key(|worded| worded.notice.kind != NoticeKind::Alert);
     let worded: Vec<Worded> = worded.into_iter().map(|worded| cut(worded, each)).collect();
     let total: usize = worded.iter().map(|worded| bytes(&worded.notice)).sum();

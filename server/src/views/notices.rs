@@ -44,6 +44,7 @@ pub(crate) const fn alert(fact: &Fact) -> Option<Seq> {
 
 fn notice(state: &State, seq: Seq, entry: &Arc<Entry>, alerts: &BTreeMap<Seq, Arc<Entry>>) -> Option<Worded> {
     let of = alert(&entry.fact).and_then(|message| Some((message, alerts.get(&message)?)));
+    // A raised ALERT is shown as the message itself, under the message's id.
     let (seq, entry) = of.unwrap_or((seq, entry));
     if let Fact::Accepted { message } = &entry.fact {
         return Some(Worded { notice: of_message(state, seq, entry, message), call: None });

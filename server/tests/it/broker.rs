@@ -104,7 +104,7 @@ async fn a_full_disk_refuses_writes_and_the_broker_goes_on_from_what_is_durable(
     let stop = Input::Control(operator, Scope::Workspace, Control::Stop);
     let stopped = handle.submit(stop).await.unwrap();
     assert!(matches!(stopped, Reply::Lifted(_)), "{stopped:?}");
-    // A second broker on the log has exactly what was made durable.
+    // A second broker on the log has exactly the durable facts.
     drop(thread);
     let (handle, _thread) = start(&log);
     assert_eq!(refs(&handle).await, ["T-1"]);

@@ -189,7 +189,6 @@ pub(super) async fn set_role(
 
 /// Formats a limit's value in the field's unit.
 fn amount(value: u64, unit: u64) -> String {
-    // Parsed as digits, not as a float: money must not be rounded.
     let places = unit.ilog10() as usize;
     let text = format!("{}.{:0places$}", value / unit, value % unit);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
@@ -199,6 +198,7 @@ fn amount(value: u64, unit: u64) -> String {
 fn units(name: &str, text: &str, unit: u64) -> Result<u64, ApiError> {
     let wrong = || no_amount(name, text);
     let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    // Parsed as digits, not as a float: money must not be rounded.
     let places = unit.ilog10() as usize;
     if part.len() > places || !part.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());

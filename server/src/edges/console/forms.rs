@@ -112,7 +112,7 @@ impl Viewer {
         }
     }
 
-    /// Reports what was done, and makes open pages reload the parts for `topics`. Without scripts, the browser is
+    /// Reports the result in words, and makes open pages reload the parts for `topics`. Without scripts, the browser is
     /// redirected to `next`.
     pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
         if !self.partial {

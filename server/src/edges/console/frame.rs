@@ -127,6 +127,7 @@ pub(super) async fn around(
 
 fn with_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
+        // A header that the handler set takes precedence.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response

@@ -143,6 +143,7 @@ impl Feed {
             }
         }
         self.ready.extend(topics);
+        // The next look waits for `PACE`, so that the changes until then become one hint.
         self.rest = true;
         Some(())
     }

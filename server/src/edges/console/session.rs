@@ -11,7 +11,7 @@ use super::frame::{self, ErrorPage};
 use crate::calls::{Caller, Context};
 use crate::identity::SESSION_MS;
 
-/// The human who requests a page, with the properties of the request that pages need.
+/// The human at a page, with the properties of the request that pages need.
 pub(super) struct Viewer {
     /// The caller in whose name the page's calls are made.
     pub(super) caller: Caller,

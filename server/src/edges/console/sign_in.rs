@@ -65,6 +65,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,
     };
+    // Signing in counts as an act of the human (D12).
     humans::act(&ctx, principal).await?;
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);

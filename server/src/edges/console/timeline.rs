@@ -1,5 +1,4 @@
-//! The history as a sequence diagram: agents as lanes, time downwards, requests as solid arcs and answers as dashed
-//! ones.
+//! The history as a sequence diagram: agents as lanes, time downwards, requests as solid and answers as dashed arcs.
 
 use lastword_proto::MessageType;
 use lastword_proto::names::SYSTEM_NAME;

@@ -146,6 +146,7 @@ pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, ApiError> {
 
 /// Parses JSON; an error names the wrong member.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // Counted without recursion, before the recursive parser sees it.
     if nesting(bytes) > JSON_DEPTH_MAX {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }

@@ -30,6 +30,7 @@ pub(crate) async fn serve(listener: TcpListener, ctx: Context) -> io::Result<()>
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
+        // Before accepting: connections beyond the limit wait in the system's backlog.
         let permit = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
         let stream = tokio::select! {
             () = ended(&mut stopping) => break,

@@ -46,6 +46,7 @@ impl Door {
         });
         let fixtures = ctx.conformance_fixtures.then(|| {
             let fixtures = Fixtures { stopping: stopping.clone() };
+            // Sessions of their own: an anonymous caller must never reach an agent's.
             Wire::new(Arc::default(), Within::Calls, stopping, move || fixtures.clone())
         });
         Self { ctx, agents, fixtures }
@@ -76,6 +77,7 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
     if response.status() == StatusCode::UNAUTHORIZED
         && let Some(origin) = origin(headers)
     {
+        // RFC 6750: no error code for a request without credentials.
         let error = if presented { r#"error="invalid_token", "# } else { "" };
         let challenge = format!(r#"Bearer {error}resource_metadata="{origin}{}""#, METADATA_PATHS[1]);
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {

@@ -94,6 +94,7 @@ fn choice(lift: &LiftView) -> String {
 
 /// Returns the human's lift or text; `None` if the form was declined or is empty.
 fn answer(responses: Option<&InputResponses>) -> Option<EscalationAnswer> {
+    // `decline` and `cancel` leave the escalation open.
     let response = responses?.get(ANSWER).filter(|response| response["action"] == "accept")?;
     let filled = |member: &str| {
         let text = response["content"].get(member).and_then(Value::as_str);

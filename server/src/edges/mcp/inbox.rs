@@ -71,9 +71,11 @@ fn look(live: &Live<'_>, agent: AgentId) -> InboxView {
 fn tasks<'a>(live: &'a Live<'_>, agent: AgentId) -> Vec<(TaskId, &'a Task)> {
     let Some(own) = live.state.agent(agent) else { return Vec::new() };
     let open = own.turns.iter().filter_map(|turn| live.state.turns.get(turn)).map(|turn| turn.task);
+    // Answers to an open turn come first, as they do when taking.
     let answered = open.filter(|id| live.state.tasks.get(id).is_some_and(|task| !task.ready.is_empty()));
     let ids = answered.chain(own.queue.iter().map(|(_, id)| *id));
     let known = ids.filter_map(|id| Some((id, live.state.tasks.get(&id)?)));
+    // A parked delivery can't be taken until its hold is lifted.
     known.filter(|(_, task)| !live.state.is_parked(task)).collect()
 }
 
@@ -137,6 +139,7 @@ pub(super) async fn watch(ctx: &Context, caller: Caller, listener: &Listener) {
         let mut ring = std::pin::pin!(bell.notified());
         // Listen before looking: an entry that arrives between the two still rings.
         ring.as_mut().enable();
+        // A watch may last for days, in which the token can be revoked.
         if caller.reauthenticate(&ctx.handle).is_err() {
             return;
         }

@@ -49,6 +49,7 @@ pub(super) async fn remote(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
     match telling(context, remote.call(TOOL, arguments, trace)).await {
+        // Passed on unchanged: the server has already written it in the client's form.
         Ok(result) if result.is_error != Some(true) && !result.content.is_empty() => result,
         Ok(_) => deny("Not allowed: the Lastword server refused to hold this call."),
         Err(error) => deny(&format!("Not allowed: {}", error.message)),

@@ -79,6 +79,7 @@ impl Remote {
     async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Error(self.unreachable(error));
         let id = self.calls.fetch_add(1, Ordering::Relaxed);
+        // No handshake: each call is a request on its own, so a restart of the server loses nothing.
         let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let response = self.post().json(&call).send().await.map_err(|e| failed(&e))?;
         let status = response.status();
@@ -103,6 +104,7 @@ impl Remote {
 
     /// Runs one connection of a watch; `false` if no further one makes sense.
     async fn watch_once(&self, listener: &Listener) -> bool {
+        // In this revision a subscription is one long request and needs no session.
         let version = ProtocolVersion::V_2026_07_28;
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": version,

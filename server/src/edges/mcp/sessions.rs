@@ -12,7 +12,7 @@ const SESSIONS_MAX: usize = 16;
 /// The most ended sessions that are remembered, so that clients that still use one get the right error.
 const ENDED_MAX: usize = 4_096;
 
-/// The agent that a session belongs to; `None` for an anonymous caller, who reaches only the fixtures.
+/// The agent that a session belongs to; `None` for an anonymous caller, which can reach only the fixtures.
 pub(super) type Owner = Option<AgentId>;
 
 /// The state of a session as a caller sees it.
@@ -52,6 +52,7 @@ impl Sessions {
         let own = table.open.iter().filter(|(_, session)| session.owner == owner);
         let idle = own.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone());
         let full = table.open.values().filter(|session| session.owner == owner).count() >= SESSIONS_MAX;
+        // A counter instead of a clock, because only the order of uses matters.
         table.uses += 1;
         let session = Session { owner, used: table.uses, streams: watch::Sender::new(0), calls: BTreeMap::new() };
         table.open.insert(id.to_owned(), session);
@@ -68,6 +69,7 @@ impl Sessions {
                 session.used = *uses;
                 SessionState::Open
             }
+            // Another agent's session: the caller must not learn that the id exists.
             Some(_) => SessionState::Ended,
             None if ended.iter().any(|ended| ended == id) => SessionState::Ended,
             None => SessionState::Unknown,
@@ -132,6 +134,7 @@ pub(super) struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // The session may have ended before its stream.
         if let Some(session) = self.sessions.lock().open.get(&self.id) {
             session.streams.send_modify(|open| *open -= 1);
         }

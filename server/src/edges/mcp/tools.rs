@@ -248,6 +248,7 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
     let caller = within(ctx, caller, args.turn.as_deref())?;
     let mut envelope = Envelope::new(MessageType::Request, "", &args.message);
     envelope.to = Some(match args.target_agent_id {
+        // Models sometimes put spaces around a name.
         To::One(name) => To::One(name.trim().to_owned()),
         many @ To::Many(_) => many,
     });
@@ -305,6 +306,7 @@ async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result
         completed: args.completed,
         failed: args.failed,
         reason: args.reason,
+        // A model doesn't know its usage; the broker estimates it from the texts.
         usage: None,
     };
     value(&turns::finish(ctx, caller, None, finish).await?)
@@ -329,6 +331,7 @@ async fn spend(ctx: &Context, caller: Caller, args: args::Use) -> Result<Value, 
 
 async fn check(ctx: &Context, caller: Caller, args: args::Check) -> Result<Value, ApiError> {
     let Some(wanted) = args.request_id else { return to_decide(ctx, caller).await };
+    // Ids of approvals have a prefix of their own; all other ids are of requests.
     let Some(id) = ApprovalId::parse(&wanted) else { return value(&requests::show(ctx, caller, &wanted).await?) };
     let view = approvals::show(ctx, caller, id, Duration::ZERO).await?;
     ctx.shown.remember_views(caller.principal.agent(), [&view]);
@@ -346,6 +349,7 @@ async fn to_decide(ctx: &Context, caller: Caller) -> Result<Value, ApiError> {
         let bytes = item["arguments"].to_string().len() + view.reason.as_ref().map_or(0, String::len);
         if bytes > CALL_BYTES_MAX {
             let text = format!("{bytes} bytes, omitted here: read {} with check_request before you decide", view.id);
+            // Not remembered as shown: the caller has to read it in full before it decides (H2).
             (item["arguments"], item["reason"]) = (json!(text), Value::Null);
         } else {
             ctx.shown.remember_views(caller.principal.agent(), [&view]);

@@ -23,6 +23,7 @@ impl Trace {
     pub(super) fn of(meta: &RequestMetaObject) -> Self {
         let parent = meta.get_traceparent().filter(|text| is_parent(text)).map(str::to_owned);
         let readable = |text: &&str| text.len() <= STATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+        // W3C: without a valid `traceparent`, `tracestate` is ignored.
         let state = meta.get_tracestate().filter(readable).map(str::to_owned).filter(|_| parent.is_some());
         Self { parent, state }
     }
@@ -41,6 +42,7 @@ impl Trace {
     /// Returns a span for the call, so that its log lines name the trace.
     pub(super) fn span(&self, tool: &str) -> Span {
         match &self.parent {
+            // At the error level, so that the span exists whatever the log's level is.
             Some(traceparent) => tracing::error_span!("mcp", tool, traceparent),
             None => Span::none(),
         }

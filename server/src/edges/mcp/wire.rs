@@ -137,6 +137,7 @@ impl<H: ServerHandler> Wire<H> {
     /// Handles `initialize`, which opens a session.
     async fn begin(&self, caller: Owner, request: Request) -> Response {
         let response = self.lasting.handle(request).await.map(Body::new);
+        // Only a successful handshake names a session.
         if let Some(id) = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok())
             && let Some(idle) = self.sessions.open(id, caller)
         {
@@ -161,6 +162,7 @@ impl<H: ServerHandler> Wire<H> {
         };
         let response = service.handle(request).await.map(Body::new);
         let over = method == Method::DELETE && response.status().is_success();
+        // 404: the session manager has no such session any more, so forget it here too.
         if over || response.status() == StatusCode::NOT_FOUND {
             self.sessions.end(id);
         }
