@@ -156,8 +156,7 @@ fn begin(
     if let Some(ms) = clock.idle() {
         idled(core, clock, (None, ms), &mut out);
     }
-    // expect == Seq(0) { || A new log always records its limits, defaults included, so that a replay needs no
-    // configuration.
+    // A new log always records its limits, defaults included, so that a replay needs no configuration.
     if core.state().limits != limits || expect == Seq(0) {
         core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
     }

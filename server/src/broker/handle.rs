@@ -241,7 +241,7 @@ impl Handle {
 
     /// Waits for the broker's answer. The broker drops a command when its batch found no room (more batches than `lost`
     /// by now) or when it fails. In the second case this waits for the reason, because a panic drops the commands a
-    /// moment before it is recorded.
+    /// moment before the reason is recorded.
     async fn answer<T>(&self, receive: oneshot::Receiver<T>, lost: u64) -> Result<T, Unserved> {
         match receive.await {
             Ok(answer) => Ok(answer),

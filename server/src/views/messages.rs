@@ -249,7 +249,7 @@ fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>
 
 fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earlier: Option<&Entry>) {
     out.status = Some(answer.status);
-    // message.body.is_empty(); || An answer without a text of the agent has only the broker's reason to show.
+    // An answer without a text of the agent has only the broker's reason to show.
     let by_broker = message.from == SYSTEM || message.body.is_empty();
     let reason = answer.reason.as_deref().or_else(|| by_broker.then(|| answer.cause.word()));
     out.reason = reason.map(Into::into);
