@@ -14,10 +14,11 @@ use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
 /// How often the free space is checked.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The disk is low when less than this share of its size is free, or less than this many bytes, whichever is smaller.
+/// The disk is low when less than one part in `LOW_SHARE` of its size is free, or less than `LOW_BYTES_MAX` bytes,
+/// whichever is smaller.
 const LOW_SHARE: u64 = 16;
 const LOW_BYTES_MAX: u64 = 64 << 20;
-/// The reserve is at most this share of that watermark.
+/// The reserve is at most one part in this many of that watermark.
 const RESERVE_SHARE: u64 = 4;
 /// A smaller reserve is useless, because an append writes several pages.
 const RESERVE_MIN: u64 = 16 << 10;

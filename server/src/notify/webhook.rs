@@ -225,8 +225,8 @@ mod tests {
         assert_eq!(header("content-length"), body.len().to_string());
         let (time, mac) = header("lastword-signature").split_once(",v1=").unwrap();
         assert_eq!(time, "t=1700000000");
-        // Computed by another program: printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac
-        // canary-secret-of-a-webhook
+        // Computed by another program:
+        // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac canary-secret-of-a-webhook
         assert_eq!(mac, "54c12067f608c07681d565f835143037335b0c6b3f8ec9ab19d967b082427b09");
         assert!(!received.contains(SECRET));
     }

@@ -217,7 +217,7 @@ impl Log for Gated {
 async fn what_is_not_durable_is_judged_and_seen_by_nobody() {
     let gate = Arc::new(Gate::default());
     let log = Gated { log: MemoryLog::new(), gate: Arc::clone(&gate) };
-    // The facts for the limits, the human and the agent.
+    // The appends for the limits, the human and the agent.
     gate.open(3);
     let (handle, thread) = boot(Box::new(log), TurnSigner::ephemeral().unwrap(), Limits::default()).unwrap();
     let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
