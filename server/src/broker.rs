@@ -1,12 +1,14 @@
 //! The broker's loop: one thread judges, another one writes.
 //!
-//! The judge owns the core. It drains commands, lets the core handle each, and works out at once what every
-//! caller is to be told; all of that is held back. The writer owns the log. It appends the facts of a batch
-//! at once (group commit), and only then releases what was held back: answers, wakes and reads. While the
-//! disk is at work the judge goes on with the next batch, so memory is ahead of the disk by what nobody has
-//! seen yet. A batch of a few commands it writes itself. When an append finds no room, the judge rebuilds the core from the
-//! log and the process goes on. When it fails otherwise nothing is released, and the process is to end: a restart finds out
-//! what was written. A panic on either thread ends it in the same way.
+//! The judge owns the core. It drains commands, lets the core handle each one, and prepares every caller's reply at
+//! once, but holds all replies back. The writer owns the log. It appends the facts of a batch in one append (group
+//! commit) and only then releases the held replies, wakes and reads. While the disk is busy the judge continues with
+//! the next batch, so memory is ahead of the disk only by state that no caller has seen yet. The judge appends a batch
+//! of a few commands on its own thread.
+//!
+//! When an append finds no room on the disk, the judge rebuilds the core from the log and the process continues. When
+//! an append fails for any other reason, nothing is released and the process has to end: the next start reads from the
+//! log which facts were written. A panic on either thread ends the process in the same way.
 
 mod boot;
 mod handle;
@@ -40,51 +42,52 @@ use self::writer::{Batch, Writing};
 use crate::clock::Stopwatch;
 use crate::disk::LOOK_EVERY;
 
-/// So few commands are written by the judge itself, which spares them the way to another thread; where those before them
-/// were so few, too. Under load a small batch is what came first after a large one, and more is on its way.
+/// Batches up to this size are appended inline, on the judge's thread, if the previous batch was small too: no other
+/// thread has to wake. Under load, a small batch is only what arrived first after a large one, and more is on its way.
 const BATCH_SMALL: usize = 4;
-/// Most commands in one append.
+/// The most commands in one append. Bounds how long the first command of a batch waits for the others.
 const BATCH_MAX: usize = 256;
-/// Commands that may wait for the broker; more are refused (`saturated`).
+/// The most commands that may wait in the queue's normal lane; the broker refuses further ones (`saturated`).
 const QUEUE_MAX: usize = 8_192;
 
-/// Words a reply while the state is as the input left it.
+/// Turns a reply into its caller's answer, while the state is as the input left it.
 type OnReply = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;
-/// Looks at the state.
+/// Reads the state and prepares the answer for the caller.
 type Look = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
-/// Hands over what was worded, once the facts before it are durable.
+/// Sends a prepared answer, once the facts before it are durable.
 type Release = Box<dyn FnOnce() + Send>;
 
-/// What the broker is asked for.
+/// One entry of the broker's queue.
 enum Command {
-    /// Handle an input; the closure gets its reply.
+    /// Handle an input; the closure turns its reply into the caller's answer.
     Input(Box<Input>, OnReply),
-    /// Handle an input whose reply nobody waits for.
+    /// Handle an input whose reply has no reader.
     Cast(Input),
-    /// Look at the state.
+    /// Read the state.
     Look(Look),
 }
 
-/// The judge on its thread.
+/// The judge: the state of the thread that decides inputs.
 struct Broker {
     core: Core,
     writing: Writing,
     shared: Arc<BrokerShared>,
     out: Out,
-    /// What was judged and is not with the writer yet.
+    /// The judged commands that are not with the writer yet.
     batch: Batch,
-    /// Whether the last batch was small.
+    /// Whether the last batch was small (`BATCH_SMALL`).
     calm: bool,
-    /// Batches that found no room, as of when the core was built.
+    /// The disk's count of batches that found no room, as of when the core was built. A higher count means that the
+    /// core is ahead of the log.
     lost: u64,
-    /// Since the room on the disk was looked at.
+    /// The time since the judge last checked the room on the disk.
     looked: Stopwatch,
 }
 
 impl Broker {
     /// Runs until the queue is closed and empty, an append fails, or something panics.
     fn run(mut self) {
-        // After a panic the state is not looked at again, so it does not matter where it was left.
+        // The core may be half-updated after a panic. Nothing reads it again, so unwind safety doesn't matter.
         match catch_unwind(AssertUnwindSafe(|| self.serve())) {
             Ok(true) => self.end(),
             Ok(false) => {}
@@ -92,7 +95,7 @@ impl Broker {
         }
     }
 
-    /// Serves until the queue is closed and empty; `false` when the writer failed before.
+    /// Serves until the queue is closed and empty; `false` if the broker has failed.
     fn serve(&mut self) -> bool {
         let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
@@ -111,16 +114,17 @@ impl Broker {
         }
     }
 
-    /// How long nothing is due.
+    /// Returns how long the judge may sleep before its next deadline or disk check.
     fn idle(&self) -> Duration {
         let space = self.shared.disk.space();
+        // No tick runs while the disk is full, so a passed deadline would only make the judge spin.
         let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| space != DiskSpace::Full);
         let idle = self.shared.clock.until(due);
         if space == DiskSpace::Enough { idle } else { idle.min(LOOK_EVERY) }
     }
 
-    /// Looks at the room on the disk now and then. Where a batch found none, memory is ahead of the disk: the core is built
-    /// again from the log. `false` when that can't be read.
+    /// Checks the room on the disk at most once per `LOOK_EVERY`. If a batch found no room, memory is ahead of the
+    /// disk, so the core is rebuilt from the log. `false` if the log can't be read.
     fn look_at_the_disk(&mut self) -> bool {
         if self.looked.elapsed() >= LOOK_EVERY {
             self.shared.disk.look();
@@ -133,7 +137,8 @@ impl Broker {
         match self.writing.rebuild() {
             Ok(core) => {
                 (self.core, self.lost) = (core, lost);
-                // What was judged behind the lost batch is lost with it; those who wait are told so.
+                // Commands judged after the lost batch build on its facts and are lost too. Dropping them makes their
+                // callers' handles report the full disk.
                 self.batch = Batch::behind(self.core.state().seq);
                 true
             }
@@ -144,13 +149,15 @@ impl Broker {
         }
     }
 
-    /// Handles commands; what comes of them joins the batch.
+    /// Handles commands and adds their facts and replies to the batch.
     fn judge(&mut self, commands: &mut Vec<Command>) {
         let runs = self.shared.disk.space() != DiskSpace::Full;
+        // Before the tick: leases and windows must not count the time in which the broker didn't run (L6).
         if let Some(ms) = self.shared.clock.idle().filter(|_| runs) {
             self.hear(Command::Cast(Input::Idled(None, ms)));
         }
         let now = self.shared.clock.now();
+        // Before the commands, so that an input that arrives after a deadline is judged by the state after it.
         if runs && self.core.next_deadline().is_some_and(|(due, _why)| due <= now) {
             self.core.handle(now, Input::Tick, &mut self.out);
             self.batch.take(&mut self.out, self.core.state());
@@ -162,12 +169,13 @@ impl Broker {
             self.batch.commands += 1;
         }
         if self.batch.is_empty() {
-            // Nothing came of them, so nothing is handed over that would make room for others.
+            // The commands left no trace, so this batch is never handed over. Without the reset they would fill it for
+            // good.
             self.batch.commands = 0;
         }
     }
 
-    /// Handles one command; gives what its caller is told once the facts are durable.
+    /// Handles one command; returns the prepared answer, which is released once the facts are durable.
     fn hear(&mut self, command: Command) -> Option<Release> {
         let (input, then) = match command {
             Command::Input(input, then) => (*input, Some(then)),
@@ -177,7 +185,8 @@ impl Broker {
         self.batch.urgent |= matches!(input, Input::Control(..));
         let clock = &self.shared.clock;
         if let Input::Idled(by, ms) = input {
-            // What a human accepts is how far it is ahead now: another one may have accepted it a moment ago.
+            // A human accepts the difference as it is at this moment: another human may have accepted it a moment ago,
+            // and the clock must not jump twice.
             let ms = by.map_or(ms, |_| ms.min(clock.ahead()));
             idled(&mut self.core, clock, (by, ms), &mut self.out);
         } else {
@@ -192,23 +201,25 @@ impl Broker {
         Live::new(self.core.state(), &self.shared, &self.batch)
     }
 
-    /// Gives the batch to the writer, if that has nothing to do; `false` when it has failed. What waits already goes along:
-    /// a sync costs more than to judge it.
+    /// Hands the batch to the writer if it is idle; `false` if the writer has failed. Commands that wait in the queue
+    /// join the batch first, because a sync costs more than judging them.
     fn hand_over(&mut self) -> bool {
-        // Read-only batches skip the writer.
+        // A read-only batch gains nothing from more commands. It still needs an idle writer: what it read may belong to
+        // the batch that is being written.
         let full = self.batch.commands >= BATCH_MAX || self.batch.writes_nothing();
         if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
         }
         if self.shared.disk.lost() > self.lost {
-            // The batch before this one found no room.
+            // The previous batch found no room while this one was judged on top of it: rebuild instead of appending
+            // after a gap.
             self.shared.queue.writer_idle();
             return self.look_at_the_disk();
         }
         let next = Batch::behind(self.core.state().seq);
         let batch = std::mem::replace(&mut self.batch, next);
         if batch.writes_nothing() {
-            // Everything that it looked at is durable.
+            // The writer is idle, so everything that this batch read is durable.
             batch.release(&self.shared);
             self.shared.queue.writer_idle();
             return true;
@@ -218,11 +229,11 @@ impl Broker {
         if small && calm { self.writing.write_here(batch) } else { self.writing.write(batch) }
     }
 
-    /// The queue is closed and everything is written: a snapshot spares the next start the replay.
+    /// Saves a snapshot once the queue is closed and everything is written, so that the next start replays nothing.
     fn end(self) {
         let Some(log) = self.writing.end() else { return };
         if self.shared.disk.lost() > self.lost {
-            // The state is ahead of the log.
+            // The state is ahead of the log, and a snapshot must never be.
             return;
         }
         let _one = self.shared.saving();
@@ -230,14 +241,14 @@ impl Broker {
         let saved = postcard::to_allocvec(state).map(|bytes| log.snapshots().save(state.seq, &bytes));
         match saved {
             Ok(Ok(())) => tracing::debug!(seq = state.seq.0, "snapshot saved"),
-            // A snapshot is a cache: the next start replays instead.
+            // A snapshot is only a cache: without it, the next start replays more of the log.
             Ok(Err(error)) => tracing::warn!(%error, "no snapshot was saved"),
             Err(error) => tracing::warn!(%error, "no snapshot was saved"),
         }
     }
 }
 
-/// What a panic said.
+/// Returns the message of a panic.
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no reason was given".into())

@@ -1,7 +1,7 @@
-//! What the edges share: each call takes what an edge has parsed and gives the wire form of what came of it.
+//! The calls that all edges share. Each takes the parsed parameters and returns the wire form of its result.
 #![expect(
     clippy::wildcard_enum_match_arm,
-    reason = "a call has one kind of reply; every other is told as a bug of ours, whichever it is"
+    reason = "a call has one kind of reply; any other kind is reported as a bug"
 )]
 
 pub(crate) mod agents;
@@ -49,37 +49,37 @@ use crate::error::ApiError;
 use crate::identity::{Session, SignInCode, credential};
 use crate::origins::Origins;
 
-/// Longest wait of any call; a longer one is cut.
+/// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
 
-/// What every call works with.
+/// The parts of the server that calls work with; cheap to clone.
 #[derive(Clone)]
 pub struct Context {
-    /// The way to the broker.
+    /// The broker's handle.
     pub handle: Handle,
-    /// The read model.
+    /// The read model, for searches over the log.
     pub(crate) index: IndexReader,
-    /// How far the read model is.
+    /// The position up to which the read model has indexed the log.
     pub(crate) indexed: watch::Receiver<Seq>,
-    /// Tells the read model that somebody waits for it.
+    /// Rings when a call waits for the read model, so that it indexes without its usual pause.
     pub(crate) hurry: Arc<Notify>,
-    /// Whether the server is to end: whoever waits gives up.
+    /// Becomes `true` when the server shuts down; waiting calls then return.
     pub(crate) stopping: watch::Receiver<bool>,
-    /// Hosts and origins that may call.
+    /// The hosts and origins that may call.
     pub(crate) origins: Arc<Origins>,
-    /// Agents at whose own client a human sits, by name, and which human.
+    /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
-    /// Where limits and guards were set, by name.
+    /// The place where each limit and guard was set, by name.
     pub(crate) set_at: Arc<BTreeMap<String, String>>,
-    /// Tells who ticks the schedules that one was set.
+    /// Rings when a schedule was set, so that its first tick is planned.
     pub(crate) scheduled: Arc<Notify>,
-    /// Which held calls were shown whole to whom.
+    /// The held calls that were shown in full, by reader.
     pub(crate) shown: Arc<shown::ShownCalls>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
 }
 
-/// Who calls, and in which turn.
+/// The authenticated caller, and the turn in which it calls.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
@@ -88,7 +88,7 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    /// Proves a bearer token, and the turn token that came with it.
+    /// Authenticates a bearer token and the turn token sent with it.
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, ApiError> {
         let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
         let principal = handle.prove(token).ok_or_else(unauthenticated)?;
@@ -99,19 +99,19 @@ impl Caller {
         }
     }
 
-    /// The human of a session.
+    /// Returns the human of a console session as a caller.
     pub(crate) const fn of(session: &Session) -> Self {
         Self { principal: session.principal, credential: session.token, turn: None }
     }
 
-    /// The caller in the turn that this token names.
+    /// Returns this caller in the turn that the turn token names.
     pub(crate) fn within(self, handle: &Handle, turn: &str) -> Result<Self, ApiError> {
         let named = handle.signer().verify(turn, self.principal.agent());
         let turn = named.ok_or_else(|| ApiError::new(Code::Forbidden, "the turn token names no turn of this agent"))?;
         Ok(Self { turn: Some(turn), ..self })
     }
 
-    /// Proves it again, after a wait in which the token may have been replaced or its owner removed.
+    /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
     pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
         let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
         handle.known_by(&self.credential).filter(|p| *p == self.principal).map(|_| ()).ok_or_else(unauthenticated)
@@ -122,13 +122,13 @@ impl Caller {
     }
 }
 
-/// Waits until the server is to end.
+/// Waits until the server shuts down.
 pub(crate) async fn ended(stopping: &mut watch::Receiver<bool>) {
-    // The sender is gone only when the server is, which ends it too.
+    // The sender lives as long as the server, so an error means shutdown too.
     let _ended = stopping.wait_for(|stopping| *stopping).await.is_ok();
 }
 
-/// Waits until `ring`, the end of `wait`, or the server's end; `true` when it wait_for.
+/// Waits for `ring`, at most for `wait` or until the server shuts down; `true` if it rang.
 pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait: Duration) -> bool {
     let mut stopping = ctx.stopping.clone();
     tokio::select! {
@@ -138,7 +138,7 @@ pub(crate) async fn wait_for(ctx: &Context, ring: impl Future<Output = ()>, wait
     }
 }
 
-/// Checks the texts of a call that is no message: none may be longer than a body (L4).
+/// Checks the texts of a call that sends no message: none may exceed a body's limit (L4).
 pub(crate) fn check_sizes<'a>(
     ctx: &Context,
     texts: impl IntoIterator<Item = (&'a str, usize)>,
@@ -154,7 +154,7 @@ pub(crate) fn check_sizes<'a>(
     }
 }
 
-/// Checks the nesting of a payload that is no message's (L4).
+/// Checks the nesting of a payload that belongs to no message (L4).
 pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError> {
     let (max, depth) = (ctx.handle.limits().payload_depth_max, payload.map_or(0, |text| nesting(text.as_bytes())));
     if depth <= max {
@@ -164,7 +164,7 @@ pub(crate) fn nests(ctx: &Context, payload: Option<&str>) -> Result<(), ApiError
     Err(Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth).into())
 }
 
-/// A checked name, or the member that holds a wrong one.
+/// Checks a name; the error names the field that holds it.
 pub(crate) fn checked<T>(
     field: &'static str,
     text: &str,
@@ -173,12 +173,12 @@ pub(crate) fn checked<T>(
     check(text).map_err(|error| FieldError::new(field, format!("{text:?} {error}")))
 }
 
-/// The bytes of all texts of a list.
+/// Adds up the bytes of all texts in a list.
 pub(crate) fn total(texts: &[String]) -> usize {
     texts.iter().map(String::len).sum()
 }
 
-/// Takes the refusal out of a reply.
+/// Turns a refusal in a reply into an error, with its record and the step that lifts it.
 pub(crate) fn admitted(reply: Result<Reply, Unserved>) -> Result<Reply, ApiError> {
     match reply? {
         Reply::Refused { refusal, record, about } => {

@@ -1,4 +1,4 @@
-//! The only clock: the broker's time, and stopwatches.
+//! The only module that reads the machine's clocks: the broker's time, and stopwatches.
 
 mod pace;
 
@@ -13,38 +13,40 @@ use rustix::time::{ClockId, clock_gettime};
 pub use self::pace::Reading;
 use self::pace::{Pace, state};
 
-/// So long a reading is good enough.
+/// Age in µs up to which a reading is reused, so that most calls read only one clock.
 const FRESH_US: u64 = 1_000;
-/// The machine's clocks are looked at so often at least: that it slept is noticed by looking.
+/// The clocks are read at least this often, because only a reading shows that the machine slept.
 const LOOK_MAX: Duration = Duration::from_secs(10);
 
-/// The broker's time. It runs by the machine's monotonic clock and follows the wall clock slowly: at most 1 s in 10 s where
-/// that is ahead, at half speed where it is behind, never back, never still (L6).
+/// The broker's time. It advances with the machine's monotonic clock and approaches the wall clock slowly: it gains at
+/// most 1 s in 10 s when the wall clock is ahead, and runs at half speed when it is behind. It never goes back and
+/// never stops (L6).
 #[derive(Debug)]
 pub struct Clock {
     source: Source,
     pace: Mutex<Pace>,
-    /// The monotonic clock's time of the last reading.
+    /// The monotonic time of the last reading, in µs.
     read_at: AtomicU64,
-    /// What came of that reading.
+    /// The broker's time as of that reading.
     now_ms: AtomicU64,
     idle_ms: AtomicU64,
     difference_ms: AtomicI64,
 }
 
-/// The broker's time beside the wall clock's.
+/// The broker's time and its relation to the wall clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClockStatus {
     /// The broker's time.
     pub broker: Time,
-    /// The wall clock's time less the broker's, in ms.
+    /// The wall clock's time minus the broker's, in ms.
     pub difference_ms: i64,
-    /// How the broker makes up for it.
+    /// How the broker's time currently makes up for the difference.
     pub state: ClockState,
 }
 
 impl Clock {
-    /// A clock for a log whose last fact happened then; for a new log it starts at the wall clock's time.
+    /// Creates the clock of a log whose last fact happened at `last_fact`. The clock of a new log starts at the wall
+    /// clock's time.
     #[must_use]
     pub fn starting(source: Source, last_fact: Option<Time>) -> Self {
         let reading = source.read();
@@ -61,7 +63,7 @@ impl Clock {
         clock
     }
 
-    /// Now.
+    /// Returns the broker's time, at most `FRESH_US` old.
     #[must_use]
     pub fn now(&self) -> Time {
         if self.source.monotonic_us().saturating_sub(self.read_at.load(Ordering::Acquire)) >= FRESH_US {
@@ -70,25 +72,27 @@ impl Clock {
         Time(self.now_ms.load(Ordering::Acquire))
     }
 
-    /// A stretch in which the broker didn't run, in ms: its time is to jump over it, once the core knows.
+    /// Returns the length of a stretch in which the broker didn't run, in ms. The broker's time jumps over it
+    /// ([`Clock::jump`]) once the core has recorded the jump.
     pub(crate) fn idle(&self) -> Option<u64> {
+        // Takes a reading if the last one is too old to show a sleep.
         let _fresh = self.now();
         Some(self.idle_ms.load(Ordering::Acquire)).filter(|ms| *ms > 0)
     }
 
-    /// How far the wall clock is ahead, in ms.
+    /// Returns how far the wall clock is ahead of the broker's time, in ms.
     pub(crate) fn ahead(&self) -> u64 {
         u64::try_from(self.standing().difference_ms).unwrap_or(0)
     }
 
-    /// The time jumps ahead, after the core recorded that it does.
+    /// Moves the broker's time ahead, after the core has recorded the jump.
     pub(crate) fn jump(&self, ms: u64) {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.jump(ms.saturating_mul(1_000));
         self.publish(&pace, self.read_at.load(Ordering::Acquire));
     }
 
-    /// The broker's time beside the wall clock's.
+    /// Returns the broker's time and its difference from the wall clock's.
     #[must_use]
     pub fn standing(&self) -> ClockStatus {
         let broker = self.now();
@@ -96,18 +100,20 @@ impl Clock {
         ClockStatus { broker, difference_ms, state: state(difference_ms) }
     }
 
-    /// How long to wait until it may be `due`; shorter than that, where the clock has to be looked at before.
+    /// Returns how long to wait until `due` may be reached; less when the clocks have to be read before that.
     pub(crate) fn until(&self, due: Option<Time>) -> Duration {
-        // It runs at most so much faster than what waits for it.
+        // The broker's time runs at most 11/10 as fast as the clock that this wait is measured with, so waking after
+        // 10/11 of the distance is never late.
         let shortest = |due: Time| Duration::from_millis(due.since(self.now())) * 10 / 11;
         due.map_or(LOOK_MAX, |due| shortest(due).min(LOOK_MAX))
     }
 
-    /// Takes a reading, unless another thread does already.
+    /// Takes a reading, unless another thread is taking one.
     fn read(&self) {
         let mut pace = match self.pace.try_lock() {
             Ok(pace) => pace,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // The other thread publishes its reading in a moment; the last one is good enough until then.
             Err(TryLockError::WouldBlock) => return,
         };
         let reading = self.source.read();
@@ -119,23 +125,24 @@ impl Clock {
         let (time, idle, wall) = (pace.time_us() / 1_000, pace.idle_us() / 1_000, pace.wall_us() / 1_000);
         self.now_ms.store(time, Ordering::Release);
         self.idle_ms.store(idle, Ordering::Release);
-        // A stretch that is about to be jumped over is no difference.
+        // A stretch that the clock is about to jump over doesn't count as a difference.
         self.difference_ms.store(wall.wrapping_sub(time + idle).cast_signed(), Ordering::Release);
+        // Stored last: a thread that sees this reading as fresh also sees its times.
         self.read_at.store(read_at, Ordering::Release);
     }
 }
 
-/// Where the readings come from.
+/// The source of the readings.
 #[derive(Clone, Debug)]
 pub enum Source {
-    /// The machine; its monotonic clock counts from this moment.
+    /// The machine's clocks; the monotonic one counts from this instant.
     Machine(Instant),
-    /// A test, which sets them.
+    /// Readings that a test sets.
     Set(Arc<Mutex<Reading>>),
 }
 
 impl Source {
-    /// The machine's clocks.
+    /// Returns the machine's clocks, with the monotonic one starting at zero.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "this module is the clock")]
     pub fn machine() -> Self {
@@ -152,7 +159,7 @@ impl Source {
     fn read(&self) -> Reading {
         match self {
             Self::Machine(_) => {
-                // In this order: what passes between the two can't be taken for sleep.
+                // The boot-time clock first: time that passes between the two calls can then not look like sleep.
                 let boottime_us = Duration::try_from(clock_gettime(AWAKE_OR_ASLEEP)).map_or(0, micros);
                 Reading { boottime_us, monotonic_us: self.monotonic_us(), wall_us: wall_us() }
             }
@@ -161,7 +168,7 @@ impl Source {
     }
 }
 
-/// Runs while the machine sleeps, too; `Instant` doesn't, on any of these systems.
+/// The clock that also runs while the machine sleeps. `Instant` stops during sleep on all supported systems.
 #[cfg(target_os = "linux")]
 const AWAKE_OR_ASLEEP: ClockId = ClockId::Boottime;
 #[cfg(not(target_os = "linux"))]
@@ -171,7 +178,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The wall clock's time, which others compare with their own.
+/// Returns the wall clock's time, for values that other programs compare with their own clock.
 #[must_use]
 pub fn wall() -> Time {
     Time(wall_us() / 1_000)
@@ -182,19 +189,19 @@ fn wall_us() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, micros)
 }
 
-/// Measures how long something takes.
+/// Measures how long something takes, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Instant);
 
 impl Stopwatch {
-    /// Starts one.
+    /// Starts a stopwatch at zero.
     #[must_use]
     #[allow(clippy::disallowed_methods, reason = "this module is the clock")]
     pub fn start() -> Self {
         Self(Instant::now())
     }
 
-    /// Time since it was started.
+    /// Returns the time since the start.
     #[must_use]
     pub fn elapsed(self) -> Duration {
         self.0.elapsed()

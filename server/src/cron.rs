@@ -1,4 +1,4 @@
-//! When a schedule ticks: cron expressions in time zones (D13).
+//! The ticks of schedules: cron expressions in time zones (D13).
 
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
@@ -9,10 +9,10 @@ use lastword_proto::fact::Schedule;
 use lastword_proto::names::Ref;
 use lastword_proto::wire::FieldError;
 
-/// Ticks that are looked at for the least time between two of them.
+/// The number of ticks that are checked for the shortest interval between two.
 const LOOKED_AT: usize = 500;
 
-/// A cron expression in its time zone.
+/// The ticks of a cron expression in its time zone.
 #[derive(Debug)]
 pub(crate) struct Ticks {
     cron: Cron,
@@ -20,7 +20,7 @@ pub(crate) struct Ticks {
 }
 
 impl Ticks {
-    /// Reads an expression of five fields, and the name of a time zone.
+    /// Parses an expression of five fields and the name of a time zone.
     pub(crate) fn parse(cron: &str, zone: &str) -> Result<Self, FieldError> {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let said = |error: &dyn std::fmt::Display| FieldError::new("cron", format!("{cron:?}: {error}"));
@@ -34,16 +34,17 @@ impl Ticks {
         Ok(Self { cron, zone: TimeZone::get(zone).map_err(unknown)? })
     }
 
-    /// The first tick after a moment; none where there is none any more.
+    /// Returns the first tick after `moment`; `None` if the expression never ticks again.
     pub(crate) fn after(&self, moment: Time) -> Option<Time> {
         let next = self.cron.find_next_occurrence(&self.zoned(moment)?, false).ok()?;
         u64::try_from(next.timestamp().as_millisecond()).ok().map(Time)
     }
 
-    /// Refuses an expression whose ticks stand closer than `least_ms`.
+    /// Refuses an expression with two ticks less than `least_ms` apart; returns the first tick after `now`.
     pub(crate) fn check_interval(&self, now: Time, least_ms: u64) -> Result<Time, FieldError> {
         let first = self.after(now).ok_or_else(|| FieldError::new("cron", "never ticks again"))?;
         let mut before = first;
+        // Intervals vary (`0,5 9 * * *`), so one pair proves nothing.
         for _ in 0..LOOKED_AT {
             let Some(next) = self.after(before) else { break };
             if next.since(before) < least_ms {
@@ -56,14 +57,14 @@ impl Ticks {
         Ok(first)
     }
 
-    /// The expression in words, without its time zone.
+    /// Describes the expression in words, without its time zone.
     pub(crate) fn words(&self) -> String {
         let words = self.cron.describe();
         let words = words.trim_end_matches('.');
         words.strip_prefix("At every ").map_or_else(|| words.to_owned(), |rest| format!("Every {rest}"))
     }
 
-    /// The date at a moment there, `2026-11-23`.
+    /// Returns the date in the schedule's time zone, as `2026-11-23`.
     fn date(&self, moment: Time) -> Option<String> {
         self.zoned(moment).map(|zoned| zoned.date().to_string())
     }
@@ -74,13 +75,13 @@ impl Ticks {
     }
 }
 
-/// The template of a schedule's REFs.
+/// Returns the template of a schedule's REFs; `NAME-{n}` unless the schedule sets its own.
 pub(crate) fn template(schedule: &Schedule) -> String {
     let own = schedule.reference.as_deref().map(str::to_owned);
     own.unwrap_or_else(|| format!("{}-{{n}}", schedule.name))
 }
 
-/// The REF of the `n`th tick of a schedule, at a moment.
+/// Builds the REF of a schedule's `n`th tick, which happens at `moment`.
 pub(crate) fn reference(schedule: &Schedule, ticks: &Ticks, n: u64, moment: Time) -> Result<Ref, FieldError> {
     let date = ticks.date(moment).unwrap_or_default();
     let text = template(schedule).replace("{date}", &date).replace("{n}", &n.to_string());
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn a_tick_is_at_the_hour_of_its_zone_in_summer_and_winter() {
         let ticks = Ticks::parse("0 9 * * MON", "Europe/Berlin").unwrap();
-        // Thursday 2026-10-22 12:00 UTC: the Monday after it is the first in winter time.
+        // Thursday 2026-10-22 12:00 UTC. The Monday after it is the first in winter time.
         let before = Time(1_792_670_400_000);
         let monday = ticks.after(before).unwrap();
         let week_before = ticks.after(Time(before.0 - 7 * 24 * HOUR)).unwrap();

@@ -1,5 +1,5 @@
-//! Room on the disk of the data directory: when it gets low, writes are refused before the log fails, and a reserve is left
-//! for the human's stop (G2, H4).
+//! The room on the data directory's disk. When it gets low, writes are refused before the log fails, and a reserve is
+//! kept for a human's stop (G2, H4).
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -12,22 +12,25 @@ use lastword_proto::Input;
 use lastword_proto::wire::DiskSpace;
 use rustix::fs::{FallocateFlags, fallocate, statvfs};
 
-/// How often the room is looked at.
+/// How often the free space is checked.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// The disk is low below a share of its size, and below so many bytes.
+/// The disk is low when less than one part in `LOW_SHARE` of its size is free, or less than `LOW_BYTES_MAX` bytes,
+/// whichever is smaller.
 const LOW_SHARE: u64 = 16;
 const LOW_BYTES_MAX: u64 = 64 << 20;
-/// The reserve is a share of that.
+/// The reserve is at most one part in this many of that watermark.
 const RESERVE_SHARE: u64 = 4;
-/// Less is of no use: an append takes some pages.
+/// A smaller reserve is useless, because an append writes several pages.
 const RESERVE_MIN: u64 = 16 << 10;
 const FILE_RESERVE: &str = "reserve";
 
-/// Whether an input is taken while there is so much room. What ends or holds work needs little, and is bounded by what is
-/// open.
+/// Returns whether an input is admitted with this much room. Inputs that end or hold work are admitted longer: they
+/// write little, and open work bounds their number.
 pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
     match input {
+        // A human's controls and the broker's own bookkeeping are never refused.
         Input::Control(..) | Input::ConfigurePolicy(_) | Input::Attach(..) | Input::Tick | Input::Idled(..) => true,
+        // A human may still read answers; an agent's delivery would start new work.
         Input::Take(by, _) | Input::Collect(by, _) if by.is_human() => !matches!(space, DiskSpace::Full),
         Input::Finish(..)
         | Input::Cancel(..)
@@ -65,16 +68,16 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
     }
 }
 
-/// The disk of a data directory; without one, the log is in memory.
+/// The disk of a data directory. Without a directory, the log is in memory and always has room.
 #[derive(Debug, Default)]
 pub(crate) struct Disk {
     dir: Option<PathBuf>,
     space: AtomicU8,
-    /// Batches that found no room.
+    /// The number of batches that found no room, even in the reserve where they may use it.
     lost: AtomicU64,
 }
 
-/// Bytes of a file system.
+/// The size and the free space of a file system, in bytes.
 #[derive(Clone, Copy, Debug)]
 struct Bytes {
     size: u64,
@@ -84,6 +87,7 @@ struct Bytes {
 impl Bytes {
     fn of(dir: &Path) -> io::Result<Self> {
         let found = statvfs(dir)?;
+        // `f_bavail`, not `f_bfree`: blocks reserved for root are no use to the server.
         let bytes = |blocks: u64| blocks.saturating_mul(found.f_frsize);
         Ok(Self { size: bytes(found.f_blocks), free: bytes(found.f_bavail) })
     }
@@ -93,11 +97,12 @@ impl Bytes {
         if share < LOW_BYTES_MAX { share } else { LOW_BYTES_MAX }
     }
 
-    /// The space there is now; twice the watermark ends a shortage, so that it does not come and go.
+    /// Returns the state after a check. A shortage ends only at twice the watermark, so that it doesn't flicker.
     const fn space(self, before: DiskSpace) -> DiskSpace {
         let enough = if matches!(before, DiskSpace::Enough) { self.low() } else { 2 * self.low() };
         match before {
             _ if self.free >= enough => DiskSpace::Enough,
+            // A failed append outweighs the file system's numbers until there is clearly room again.
             DiskSpace::Full => DiskSpace::Full,
             DiskSpace::Enough | DiskSpace::Low => DiskSpace::Low,
         }
@@ -105,9 +110,10 @@ impl Bytes {
 }
 
 impl Disk {
-    /// The disk of this directory.
+    /// Checks the disk of this directory for the first time.
     pub(crate) fn of(dir: &Path) -> Self {
         let disk = Self { dir: Some(dir.to_owned()), ..Self::default() };
+        // Creates the reserve before anything else can use the room.
         disk.look();
         disk
     }
@@ -120,22 +126,23 @@ impl Disk {
         }
     }
 
-    /// How many batches found no room so far.
+    /// Returns how many batches have found no room so far.
     pub(crate) fn lost(&self) -> u64 {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// An append found no room.
+    /// Records that an append found no room.
     pub(crate) fn fill(&self) {
         self.set(DiskSpace::Full);
     }
 
-    /// A batch found no room without the reserve either.
+    /// Counts a batch that found no room and was dropped.
     pub(crate) fn lose(&self) {
         self.lost.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Does what writes; where there is no room, once more without the reserve. What is left of it is kept again.
+    /// Runs `write`. If the disk is full, releases the reserve, runs it once more and reserves again as much as is
+    /// left.
     pub(crate) fn with_reserve<T, E>(
         &self,
         mut write: impl FnMut() -> Result<T, E>,
@@ -151,7 +158,7 @@ impl Disk {
         }
     }
 
-    /// Looks how much room there is.
+    /// Checks the free space and, if there is enough, restores a missing reserve.
     pub(crate) fn look(&self) {
         let before = self.space();
         let Some(dir) = &self.dir else { return self.set(DiskSpace::Enough) };
@@ -169,6 +176,7 @@ impl Disk {
 
     fn set(&self, now: DiskSpace) {
         let before = self.space.swap(now as u8, Ordering::AcqRel);
+        // Logs each change once instead of at every check.
         if before == now as u8 {
             return;
         }
@@ -182,13 +190,14 @@ impl Disk {
         }
     }
 
-    /// Keeps room for controls, as much as there is up to a share of the watermark.
+    /// Reserves room for controls: a share of the watermark, or the largest half, quarter and so on that still fits.
     fn reserve(&self) {
         let Some(dir) = &self.dir else { return };
         let most = Bytes::of(dir).map_or(0, |bytes| bytes.low() / RESERVE_SHARE);
         let path = dir.join(FILE_RESERVE);
         let sizes = iter::successors(Some(most), |bytes| Some(bytes / 2)).take_while(|bytes| *bytes >= RESERVE_MIN);
         let kept = OpenOptions::new().write(true).create(true).truncate(false).open(&path).is_ok_and(|file| {
+            // Allocated, not only sized: a sparse file would reserve nothing.
             let keeps = |bytes| fallocate(&file, FallocateFlags::empty(), 0, bytes).is_ok();
             sizes.into_iter().any(keeps)
         });
@@ -198,7 +207,7 @@ impl Disk {
         }
     }
 
-    /// Gives the reserve up; `false` where there is none.
+    /// Releases the reserve; `false` if there was none.
     fn release(&self) -> bool {
         self.dir.as_ref().is_some_and(|dir| fs::remove_file(dir.join(FILE_RESERVE)).is_ok())
     }

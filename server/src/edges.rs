@@ -1,4 +1,5 @@
-//! The ways in. An edge turns bytes into inputs and replies into bytes; none holds a rule of the protocol.
+//! The edges: the ways into the broker. An edge turns bytes into inputs and replies into bytes; the rules of the
+//! protocol are elsewhere.
 
 mod console;
 pub mod http;
@@ -6,5 +7,5 @@ pub mod mcp;
 
 mod tail;
 
-/// The names of all edges.
+/// The names of all edges, as `edges_agree` and the documentation list them.
 pub const EDGES: &[&str] = &["http", "mcp", "console"];

@@ -1,4 +1,4 @@
-//! Why a call was not done, as every edge words it: a [`Problem`].
+//! The errors of calls, as every edge reports them: a [`Problem`].
 
 use lastword_proto::header::HeaderError;
 use lastword_proto::wire::{FieldError, LiftStep, Problem};
@@ -7,32 +7,33 @@ use lastword_store::ReadError;
 
 use crate::broker::Unserved;
 
-/// What the id of a recorded refusal starts with; its position in the log follows.
+/// The prefix of a recorded refusal's id; its position in the log follows.
 const RECORD_PREFIX: &str = "refused-";
 
-/// The id of the record at this position.
+/// Returns the id of the refusal recorded at this position.
 pub(crate) fn record_id(seq: Seq) -> String {
     format!("{RECORD_PREFIX}{}", seq.0)
 }
 
-/// The position that the id of a record names.
+/// Parses the position from the id of a recorded refusal.
 pub(crate) fn record_of(id: &str) -> Option<Seq> {
     let digits = id.strip_prefix(RECORD_PREFIX).filter(|digits| digits.bytes().all(|b| b.is_ascii_digit()))?;
     digits.parse().ok().map(Seq)
 }
 
-/// A call that was not done.
+/// A call that was not done, with the problem to report.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError(pub(crate) Box<Problem>);
 
 impl ApiError {
-    /// A refusal with a detail that names the member, parameter or name that is wrong.
+    /// A refusal whose detail names the wrong member, parameter or name.
     #[must_use]
     pub(crate) fn new(code: Code, detail: impl Into<String>) -> Self {
         Self(Box::new(Problem::detailed(&Refusal::new(code), detail.into())))
     }
 
-    /// There is no such thing; said of what one may not see as well, so that nothing can be probed.
+    /// A thing that doesn't exist, or that the caller may not see: both look the same, so that callers can't probe for
+    /// names.
     #[must_use]
     pub(crate) fn unknown(what: &str) -> Self {
         Self::new(Code::UnknownRequest, format!("{what:?} not found"))
@@ -44,28 +45,28 @@ impl ApiError {
         Self::new(Code::Forbidden, "Only a human of the workspace may do that")
     }
 
-    /// The broker gave a reply of another kind than the call has; a bug of ours.
+    /// A reply of a kind that the call doesn't have, which is a bug in the server.
     #[must_use]
     pub(crate) fn unexpected(reply: &lastword_proto::Reply) -> Self {
         tracing::error!(?reply, "a reply that this call doesn't have");
         Self::internal("an internal error: the reply was of the wrong kind")
     }
 
-    /// The same, with where the log has it.
+    /// Adds the id of the refusal's record in the log.
     #[must_use]
     pub(crate) fn recorded(mut self, record: Option<Seq>) -> Self {
         self.0.record = record.map(record_id);
         self
     }
 
-    /// The same, with the step by which a human lifts it (H6).
+    /// Adds the step by which a human lifts the refusal (H6).
     #[must_use]
     pub(crate) fn lifted(mut self, lift: Option<LiftStep>) -> Self {
         self.0.lift = lift;
         self
     }
 
-    /// Something of ours failed.
+    /// A failure of the server, reported with status 500.
     #[must_use]
     pub(crate) fn internal(detail: &str) -> Self {
         let mut problem = Problem::detailed(&Refusal::new(Code::Saturated), detail.to_owned());

@@ -1,4 +1,4 @@
-//! Who is who: bearer tokens, which are stored only as hashes, and turn tokens, which are signed.
+//! Identity: bearer tokens, which are stored only as hashes, and turn tokens, which are signed.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,53 +20,53 @@ mod session;
 use self::session::Ended;
 pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
 
-/// The human's token, within the data directory.
+/// The file in the data directory that holds the first human's token.
 pub const FILE_OPERATOR_TOKEN: &str = "operator.token";
-/// The key that signs turn tokens, within the data directory.
+/// The file in the data directory that holds the key for turn tokens and console sessions.
 pub const FILE_SECRET_KEY: &str = "secret.key";
 
 const TOKEN_PREFIX: &str = "lw_";
 const KEY_BYTES: usize = 32;
 const MAC_BYTES: usize = 16;
 
-/// A text that must not reach a log: it has no `Debug` and no `Display`.
+/// A text that must not reach a log. It implements neither `Debug` nor `Display`.
 #[derive(Clone)]
 pub struct Secret(String);
 
 impl Secret {
-    /// Keeps `text` from being printed.
+    /// Wraps `text`, so that it can't be printed by accident.
     #[must_use]
     pub const fn new(text: String) -> Self {
         Self(text)
     }
 
-    /// A new bearer token of 256 random bits.
+    /// Generates a bearer token of 256 random bits.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The system's random number generator fails.
     pub fn token() -> io::Result<Self> {
         Ok(Self(format!("{TOKEN_PREFIX}{}", hex(&random()?))))
     }
 
-    /// The code of a one-time link, of 256 random bits.
+    /// Generates the code of a one-time link, of 256 random bits.
     pub(crate) fn code() -> io::Result<Self> {
         Ok(Self(hex(&random()?)))
     }
 
-    /// The text, for whoever is to have it.
+    /// Returns the text, to hand it to its owner.
     #[must_use]
     pub fn reveal(&self) -> &str {
         &self.0
     }
 
-    /// What is stored of it.
+    /// Returns the hash that is stored instead of the text.
     #[must_use]
     pub fn credential(&self) -> Credential {
         credential(&self.0)
     }
 }
 
-/// The hash under which a token is known.
+/// Returns the SHA-256 hash by which a token is known.
 #[must_use]
 pub fn credential(token: &str) -> Credential {
     Sha256::digest(token.as_bytes()).into()
@@ -78,13 +78,13 @@ pub(crate) fn random() -> io::Result<[u8; KEY_BYTES]> {
     Ok(bytes)
 }
 
-/// Lower-case hexadecimal.
+/// Encodes bytes in lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().flat_map(|b| [b >> 4, b & 15]).map(|n| char::from(b"0123456789abcdef"[usize::from(n)])).collect()
 }
 
-/// Bytes from hexadecimal of either case; `None` for anything else.
+/// Decodes `N` bytes from hexadecimal of either case; `None` for any other text.
 #[must_use]
 pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     let mut out = [0; N];
@@ -98,45 +98,46 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
     Some(out)
 }
 
-/// Proven principals by credential, kept beside the core so that a request is authenticated without
-/// waiting for it. The lookup compares hashes of tokens, so its timing tells nothing of a token.
+/// The principals by credential, kept beside the core so that authenticating a request doesn't wait for the broker. The
+/// lookup compares hashes of tokens, so its timing reveals nothing about a token.
 #[derive(Debug, Default)]
 pub struct Directory {
     known: RwLock<BTreeMap<Credential, Principal>>,
 }
 
 impl Directory {
-    /// Everybody live in `state`.
+    /// Collects the valid credentials of all agents and humans in `state`.
     #[must_use]
     pub fn of(state: &State) -> Self {
         let prove = |c: &Credential| state.prove(c).map(|p| (*c, p));
         Self { known: RwLock::new(state.credentials.keys().filter_map(prove).collect()) }
     }
 
-    /// Who holds `token`.
+    /// Returns the principal that `token` proves; `None` for an unknown or revoked token.
     #[must_use]
     pub fn prove(&self, token: &str) -> Option<Principal> {
         self.known_by(&credential(token))
     }
 
-    /// Who holds the token with this hash.
+    /// Returns the principal whose token has this hash.
     pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
         self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied()
     }
 
-    /// The hash of the token that `agent` has now, and what it proves.
+    /// Returns the hash of `agent`'s current token, and the principal that it proves.
     pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
         known.iter().find(|(_, principal)| principal.agent() == agent).map(|(token, principal)| (*token, *principal))
     }
 
-    /// How many are known.
+    /// Returns the number of agents and humans with a valid token.
     pub(crate) fn len(&self) -> usize {
         self.known.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Follows a change that has become durable.
+    /// Applies a change that has become durable.
     pub(crate) fn make(&self, Change { agent, proof }: Change) {
+        // Remove before insert: the old and the new token must never be valid at the same time.
         self.forget(agent);
         if let Some((credential, principal)) = proof {
             self.known.write().unwrap_or_else(PoisonError::into_inner).insert(credential, principal);
@@ -148,14 +149,14 @@ impl Directory {
     }
 }
 
-/// What an agent can prove from a fact on: its new token, or nothing.
+/// The token that an agent or human has from some fact on, or none.
 pub(crate) struct Change {
     agent: AgentId,
     proof: Option<(Credential, Principal)>,
 }
 
 impl Change {
-    /// The change that `fact` makes, if it makes one; `state` is what it left.
+    /// Returns the change that `fact` makes to the directory, if any; `state` is the state after the fact.
     pub(crate) fn of(fact: &Fact, state: &State) -> Option<Self> {
         if let Fact::Registered { agent, credential, .. } | Fact::Rekeyed { agent, credential } = fact {
             Some(Self { agent: *agent, proof: state.prove(credential).map(|principal| (*credential, principal)) })
@@ -167,18 +168,18 @@ impl Change {
     }
 }
 
-/// Signs turn tokens: `turn-3.MAC`, where the MAC binds the turn to its agent; and likewise what a client is to bring
-/// back.
+/// Signs turn tokens, `turn-3.MAC`, whose MAC binds the turn to its agent, and likewise escalations and console
+/// sessions.
 pub struct TurnSigner {
     key: [u8; KEY_BYTES],
     ended: Ended,
 }
 
 impl TurnSigner {
-    /// The signer whose key is in `dir`; the key is made where it is missing.
+    /// Opens the signer whose key is in `dir`; generates the key if the file doesn't exist.
     ///
     /// # Errors
-    /// The key can't be read or written.
+    /// The key can't be read or written, or it has the wrong length.
     pub fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join(FILE_SECRET_KEY);
         match fs::read(&path) {
@@ -188,6 +189,7 @@ impl TurnSigner {
                 };
                 Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())?, ended: Ended::open(dir)? })
             }
+            // Only a missing file gets a new key: replacing an unreadable one would end all open turns' tokens.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random()?;
                 write_private(&path, &key)?;
@@ -197,37 +199,38 @@ impl TurnSigner {
         }
     }
 
-    /// A signer with a key of its own, for a server without a directory.
+    /// Creates a signer with a random key that is never stored, for a server without a directory.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The system's random number generator fails.
     pub fn ephemeral() -> io::Result<Self> {
         Ok(Self { key: random()?, ended: Ended::default() })
     }
 
-    /// The token of a turn, for its agent.
+    /// Signs the token of a turn for its agent.
     #[must_use]
     pub fn sign(&self, turn: TurnId, agent: AgentId) -> String {
         let mac = self.mac(turn, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
         format!("{turn}.{}", mac.unwrap_or_default())
     }
 
-    /// The turn that `token` names, if it was signed for `agent`.
+    /// Returns the turn that `token` names if it was signed for `agent`.
     #[must_use]
     pub fn verify(&self, token: &str, agent: AgentId) -> Option<TurnId> {
         let (turn, mac) = token.split_once('.')?;
         let (turn, mac) = (TurnId::parse(turn)?, unhex::<MAC_BYTES>(mac)?);
+        // Compares in constant time.
         self.mac(turn, agent)?.verify_truncated_left(&mac).ok().map(|()| turn)
     }
 
-    /// What a client carries from an agent's escalation to the answer: `esc-3.MAC`.
+    /// Signs the state that an MCP client carries from an agent's escalation to the answer: `esc-3.MAC`.
     #[must_use]
     pub fn sign_escalation(&self, id: EscalationId, agent: AgentId) -> String {
         let mac = self.escalation_mac(id, agent).map(|mac| hex(&mac.finalize().into_bytes()[..MAC_BYTES]));
         format!("{id}.{}", mac.unwrap_or_default())
     }
 
-    /// The escalation that `state` names, if it was signed for `agent`.
+    /// Returns the escalation that `state` names if it was signed for `agent`.
     #[must_use]
     pub fn verify_escalation(&self, state: &str, agent: AgentId) -> Option<EscalationId> {
         let (id, mac) = state.split_once('.')?;
@@ -237,6 +240,7 @@ impl TurnSigner {
 
     fn mac(&self, turn: TurnId, agent: AgentId) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
+        // The label keeps a MAC of one kind from passing as another: all kinds share the key.
         mac.update(b"lastword turn");
         mac.update(&turn.0.to_le_bytes());
         mac.update(&agent.0.to_le_bytes());
@@ -252,7 +256,7 @@ impl TurnSigner {
     }
 }
 
-/// Writes a file that only its owner reads (0600), whole or not at all.
+/// Writes a file that only its owner can read (0600), completely or not at all.
 ///
 /// # Errors
 /// The file system refuses.
@@ -260,6 +264,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let draft = path.with_extension("new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
     file.write_all(bytes)?;
+    // Without the sync, a power cut after the rename could leave an empty file.
     file.sync_all()?;
     fs::rename(&draft, path)
 }

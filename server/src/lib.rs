@@ -1,8 +1,8 @@
-//! The shell around the protocol: the broker's loop, identity, delivery, and the edges.
+//! The server around the protocol: the broker's loop, identity, delivery, and the edges.
 //!
-//! An edge turns bytes into an input, [`identity`] a token into a principal; [`Handle::submit`] hands the
-//! input to the one thread that owns core and log. What it gives back is durable. Reads that need the state
-//! run as closures on that thread; texts come from the log.
+//! An edge turns bytes into an input, and [`identity`] turns a token into a principal. [`Handle::submit`] hands the
+//! input to the one thread that owns the core; its reply is durable. Reads that need the state run as closures on that
+//! thread; the texts of messages come from the log.
 
 pub mod clock;
 pub mod edges;

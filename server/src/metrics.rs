@@ -1,4 +1,4 @@
-//! Counters of the server, in Prometheus' text form.
+//! The server's counters, in the text format of Prometheus.
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
@@ -10,7 +10,7 @@ use lastword_proto::{Code, Fact, Reply};
 
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
 
-/// What the server counts.
+/// The server's counters. All only grow, and are zero at a start.
 #[derive(Debug)]
 pub struct Metrics {
     accepted: AtomicU64,
@@ -23,7 +23,7 @@ pub struct Metrics {
     channels: OnceLock<Vec<Notified>>,
 }
 
-/// What became of the notifications of one channel.
+/// The counts of one notification channel.
 #[derive(Debug, Default)]
 struct Notified {
     channel: String,
@@ -32,14 +32,14 @@ struct Notified {
     folded: AtomicU64,
 }
 
-/// What became of a notification.
+/// The outcome of a notification, or of an attempt to send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotificationOutcome {
-    /// It arrived.
+    /// The channel's target accepted the notification.
     Sent,
-    /// An attempt failed.
+    /// One attempt failed; it may be retried.
     Failed,
-    /// So much of it came late, for the hour's notifications were used up.
+    /// This many of its items were delayed because the hour's notifications were used up.
     Folded(usize),
 }
 
@@ -60,12 +60,13 @@ impl Default for Metrics {
 
 impl Metrics {
     pub(crate) fn reply(&self, reply: &Reply) {
+        // Refusals before the core are counted by the edges, through `refuse`.
         if let Reply::Refused { refusal, .. } = reply {
             self.refuse(refusal.code);
         }
     }
 
-    /// Counts a refusal that an edge made before the core was asked.
+    /// Counts a refusal that an edge made before it asked the core.
     pub fn refuse(&self, code: Code) {
         add(&self.refused[code as usize], 1);
     }
@@ -90,14 +91,14 @@ impl Metrics {
         add(&self.append_us, us);
     }
 
-    /// The channels of notifications, in their order; once.
+    /// Names the notification channels, in their order. Only the first call has an effect.
     pub(crate) fn tell_of(&self, channels: Vec<String>) {
         let counted = |channel| Notified { channel, ..Notified::default() };
-        // There is one follower, which names them when it starts.
+        // There is one follower, and it names the channels when it starts.
         let _first = self.channels.set(channels.into_iter().map(counted).collect());
     }
 
-    /// Counts what became of a notification of the channel at this place.
+    /// Counts the outcome of a notification of the channel at `place`.
     pub(crate) fn told(&self, place: usize, told: NotificationOutcome) {
         let Some(notified) = self.channels.get().and_then(|channels| channels.get(place)) else { return };
         match told {
@@ -107,8 +108,8 @@ impl Metrics {
         }
     }
 
-    /// All of them, as text; `queue_depth` is the commands that wait for the broker, `clock_ms` how far the wall clock is ahead
-    /// of it.
+    /// Formats all counters and gauges. `queue_depth` counts the commands that wait for the broker; `clock_ms` is the
+    /// wall clock's time minus the broker's.
     #[must_use]
     pub fn text(&self, (queue_depth, agents, disk): (usize, usize, DiskSpace), clock_ms: i64) -> String {
         let mut out = String::new();

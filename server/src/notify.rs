@@ -1,8 +1,9 @@
-//! Tells people of what waits for them, even though no page is open.
+//! Notifies humans of pending decisions when no page is open.
 //!
-//! A follower of the committed log, beside the broker and never on its path: `plan` decides what to tell and when, with time
-//! as a parameter; `follow` reads the log and asks the state what of it still waits; `command` and `webhook` send. The file
-//! `notify.json` says what was told. It may be deleted: then what waits is told once more.
+//! A follower of the committed log, beside the broker and never on its path. `plan` decides what to send and when, with
+//! time as a parameter; `follow` reads the log and checks in the state that it is still pending; `command` and
+//! `webhook` send. The file `notify.json` records the sent notifications. It may be deleted: everything pending is then
+//! sent once more.
 
 mod book;
 mod channel;
@@ -24,13 +25,13 @@ use crate::identity::{hex, random};
 /// Sends a test notification through a channel.
 ///
 /// # Errors
-/// Why it did not arrive, in words.
+/// The channel didn't accept it; the text says why.
 pub async fn test(channel: &Channel) -> Result<(), String> {
     let id = fresh_id().map_err(|error| error.to_string())?;
     send(channel, &Notification::test(id, channel, wall_time())).await
 }
 
-/// Sends one notification, once.
+/// Sends one notification, without retries.
 async fn send(channel: &Channel, told: &Notification) -> Result<(), String> {
     let body = told.json()?;
     match &channel.means {
@@ -39,12 +40,12 @@ async fn send(channel: &Channel, told: &Notification) -> Result<(), String> {
     }
 }
 
-/// The time that a receiver compares with its own clock; that of the log may be ahead of it.
+/// Returns the wall clock's time, because a receiver compares it with its own clock. The broker's time may differ.
 fn wall_time() -> Time {
     clock::wall()
 }
 
-/// By which a receiver tells one that comes twice.
+/// Generates the id by which a receiver recognizes a notification that it gets twice.
 fn fresh_id() -> std::io::Result<String> {
     Ok(format!("ntf-{}", &hex(&random()?)[..32]))
 }

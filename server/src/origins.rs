@@ -1,30 +1,32 @@
-//! Who may call from a browser: an allow-list of hosts against DNS rebinding, and the same origin only.
+//! Protects against requests from other sites in a browser: an allow-list of hosts against DNS rebinding, and requests
+//! from the same origin only.
 
 use std::net::IpAddr;
 
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 
-/// The names under which the server may be called besides literal addresses and `localhost`, which no DNS
-/// can rebind.
+/// The host names under which the server may be called. Literal addresses and `localhost` are always allowed, because
+/// DNS can't rebind them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     hosts: Vec<String>,
 }
 
 impl Origins {
-    /// Admits these host names as well.
+    /// Allows these host names in addition.
     #[must_use]
     pub(crate) fn new(hosts: &[String]) -> Self {
         Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect() }
     }
 
-    /// Admits a request with these headers, or says why not.
+    /// Admits a request with these headers, or returns why not.
     pub(crate) fn admits(&self, headers: &HeaderMap) -> Result<(), &'static str> {
         let host = only(headers, &HOST)?.ok_or("there is no Host header")?;
         if !self.knows(host) {
             return Err("the Host header names none of this server's hosts");
         }
+        // Only browsers send an Origin; a program has none to check.
         match only(headers, &ORIGIN)? {
             None => Ok(()),
             Some(origin) if same_host(origin, host) => Ok(()),
@@ -55,6 +57,7 @@ fn without_port(host: &str) -> &str {
 }
 
 fn only<'a>(headers: &'a HeaderMap, name: &axum::http::HeaderName) -> Result<Option<&'a str>, &'static str> {
+    // A header sent twice could mean one thing to a proxy and another to this check.
     let mut values = headers.get_all(name).iter();
     let first = values.next().map(|value| value.to_str().map_err(|_| "a header is not ASCII")).transpose()?;
     if values.next().is_some() { Err("a header stands twice") } else { Ok(first) }

@@ -1,13 +1,13 @@
-//! Priorities of threads that work beside the broker, on whose processors it may run, too.
+//! Priorities of the threads that work beside the broker and may share its processors.
 
-/// For what nobody waits for: it takes the time that nobody else wants.
+/// For work that no caller waits for: it runs only on idle processors.
 pub(crate) const NEVER_URGENT: i32 = 19;
-/// For what is waited for at times: a tenth of the time of a processor that others want.
+/// For work that a caller sometimes waits for: about a tenth of a processor when others want it.
 pub(crate) const AFTER_OTHERS: i32 = 10;
 
-/// Gives the calling thread this niceness.
+/// Sets the calling thread's niceness.
 pub(crate) fn lower(niceness: i32) {
-    // On other systems this would be the priority of the whole process.
+    // Elsewhere this would set the priority of the whole process.
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::setpriority_process(Some(rustix::thread::gettid()), niceness) {
         tracing::debug!(%error, niceness, "a thread keeps the usual priority");

@@ -1,4 +1,4 @@
-//! A running server: data directory, broker, read model and listener, and their end.
+//! A running server: its data directory, broker, read model and listener, from start to shutdown.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -32,45 +32,47 @@ use crate::notify::{Channel, Follower};
 use crate::origins::Origins;
 use crate::priority;
 
-/// The first human of a workspace.
+/// The usual name of a workspace's first human.
 pub const OPERATOR: &str = "operator";
-/// How long the read model rests before it follows again, unless an audit waits for it: few large steps take
-/// less from the log's disk than many small ones.
+/// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
+/// less than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
-/// How long connections may take to end once the server is to.
+/// How long open connections may take to end at a shutdown.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
-/// What a server is started with.
+/// The configuration that a server starts with.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The data directory; made where it is missing.
+    /// The data directory; created if it doesn't exist.
     pub data_dir: PathBuf,
-    /// Where to listen; port 0 picks a free one.
+    /// The address to listen on; port 0 picks a free port.
     pub listen: SocketAddr,
-    /// The numbers in force.
+    /// The limits to put in force.
     pub limits: Limits,
-    /// The policy of held calls.
+    /// The policy that allows, denies or holds tool calls.
     pub policy: Policy,
-    /// Host names under which it may be called, besides addresses and `localhost`.
+    /// Host names under which the server may be called, besides literal addresses and `localhost`.
     pub hosts: Vec<String>,
-    /// Replaces the first human's token by a new one, for who lost it.
+    /// Whether to replace the first human's token by a new one, in case it was lost.
     pub renew_operator_token: bool,
-    /// Agents at whose own MCP client a human sits, by name, and which human: there their escalations may be answered.
+    /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
+    /// be answered there.
     pub seats: BTreeMap<String, String>,
-    /// Where limits and guards were set, as `FILE:LINE` by name, for humans to read; `observe` stands for all guards.
+    /// The place where each limit and guard is set, as `FILE:LINE` by name, for humans to read; `observe` is the entry
+    /// for all guards.
     pub set_at: BTreeMap<String, String>,
     /// An MCP surface for callers without a token, for conformance suites; on the loopback interface only.
     pub anonymous_mcp: Option<AnonymousMcp>,
-    /// Where people are told of what waits for them.
+    /// The channels through which humans are notified of pending decisions.
     pub notify: Vec<Channel>,
     /// The schedules of the configuration.
     pub schedules: Vec<ConfiguredSchedule>,
-    /// The clocks by which it runs.
+    /// The clocks that the broker's time follows.
     pub clocks: Source,
 }
 
 impl Config {
-    /// A server on a free port of the loopback interface, with the default limits.
+    /// Returns the configuration of a server on a free port of the loopback interface, with the default limits.
     #[must_use]
     pub fn local(data_dir: &Path) -> Self {
         Self {
@@ -102,46 +104,46 @@ pub enum StartError {
     /// The read model can't be opened.
     #[error(transparent)]
     Index(#[from] IndexError),
-    /// The broker stopped at once.
+    /// The broker stopped or refused an input during the start.
     #[error(transparent)]
     Unserved(#[from] Unserved),
-    /// The system gives no more threads.
+    /// The system can't start another thread.
     #[error("can't start a thread: {0}")]
     Thread(io::Error),
-    /// The address can't be used.
+    /// The address can't be listened on.
     #[error("can't listen on {address}: {source}")]
     Listen {
-        /// Which.
+        /// The address of the configuration.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The anonymous MCP surface is for this machine only.
     #[error("the anonymous MCP surface is served on the loopback interface only, and {address} isn't on it")]
     AnonymousMcp {
-        /// Where it was to listen.
+        /// The address of the configuration.
         address: SocketAddr,
     },
-    /// The policy of held calls names agents that there never were.
+    /// The policy of held calls names agents that were never registered.
     #[error("the policy of held calls names {}, and no agent is called so", names.join(", "))]
     Policy {
-        /// Whom.
+        /// The unknown names.
         names: Vec<String>,
     },
-    /// A schedule of the configuration can't be set.
+    /// A schedule of the configuration is invalid.
     #[error("{at}: [[schedule]]: {reason}")]
     Schedule {
-        /// Where it is written.
+        /// Its place in the configuration, as `FILE:LINE`.
         at: String,
-        /// What is wrong with it.
+        /// The reason, as a sentence.
         reason: String,
     },
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -155,7 +157,7 @@ impl From<UnsetSchedule> for StartError {
     }
 }
 
-/// A running server.
+/// A running server. [`Server::shutdown`] ends it in order.
 pub struct Server {
     addr: SocketAddr,
     ctx: Context,
@@ -185,6 +187,7 @@ impl Server {
             schedules: configured,
             clocks,
         } = config;
+        // Checked first, before the data directory is touched.
         if anonymous_mcp.is_some() {
             for_this_machine(address)?;
         }
@@ -201,6 +204,7 @@ impl Server {
             caught_up => caught_up?,
         }
         let unusable = |source| StartError::Listen { address, source };
+        // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
         let listener = TcpListener::bind(address).await.map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
         let disk = Arc::new(Disk::of(&data_dir));
@@ -237,29 +241,29 @@ impl Server {
         Ok(Self { addr, ctx, stop, tasks, threads, operator_token_file })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on, with the actual port.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The position up to which audits see the log, as it grows.
+    /// Watches the position up to which the read model has indexed the log.
     #[must_use]
     pub fn indexed(&self) -> watch::Receiver<Seq> {
         self.ctx.indexed.clone()
     }
 
-    /// The way to the broker, in process.
+    /// Returns the broker's handle, for callers in the same process.
     #[must_use]
     pub const fn handle(&self) -> &Handle {
         &self.ctx.handle
     }
 
-    /// A code for the console's one-time link, `/sign-in#CODE`: it signs the first human in, once, within a quarter of an
-    /// hour. The one before it ends.
+    /// Creates a code for the console's one-time link, `/sign-in#CODE`. It signs the first human in once, within 15
+    /// minutes, and replaces any earlier code.
     ///
     /// # Errors
-    /// The system has no randomness to give.
+    /// The system's random number generator fails.
     pub fn sign_in_code(&self) -> io::Result<Secret> {
         self.ctx.sign_in.mint(self.ctx.handle.now())
     }
@@ -269,7 +273,7 @@ impl Server {
         &self.ctx
     }
 
-    /// Writes a small file of the data directory, readable for its owner alone; on a full disk in the room that is kept.
+    /// Writes a small file into the data directory, readable by its owner only. On a full disk it uses the reserve.
     ///
     /// # Errors
     /// The file can't be written.
@@ -278,20 +282,20 @@ impl Server {
         self.ctx.handle.disk().with_reserve(|| write_private(path, bytes), is_full)
     }
 
-    /// The file with the human's token.
+    /// Returns the path of the file with the first human's token.
     #[must_use]
     pub fn operator_token_file(&self) -> &Path {
         &self.operator_token_file
     }
 
-    /// Waits until the broker has stopped by itself, which only a failure makes it do; gives the reason.
+    /// Waits until the broker fails, and returns the reason. Never returns while the broker runs.
     pub async fn failed(&self) -> BrokerFailure {
         let mut failed = self.ctx.handle.failed();
         let found = failed.wait_for(Option::is_some).await.ok().and_then(|failed| failed.clone());
         found.unwrap_or_else(|| BrokerFailure { reason: "the broker is gone".into(), bug: true })
     }
 
-    /// Ends it: nothing new is taken, what was taken is finished, a snapshot is saved.
+    /// Shuts the server down: refuses new calls, finishes those in progress, and saves a snapshot.
     pub async fn shutdown(mut self) {
         self.stop.send_replace(true);
         let drained = tokio::time::timeout(DRAIN_MAX, async {
@@ -307,6 +311,7 @@ impl Server {
             tracing::warn!("connections were cut that did not end in time");
             self.tasks.shutdown().await;
         }
+        // Only now: the connections that were draining still needed the broker.
         self.ctx.handle.close();
         let threads = std::mem::take(&mut self.threads);
         let joined = tokio::task::spawn_blocking(move || threads.into_iter().all(|thread| thread.join().is_ok()));
@@ -316,7 +321,7 @@ impl Server {
     }
 }
 
-/// The address at which programs on this machine reach a server that listens at `addr`.
+/// Returns the URL at which programs on this machine reach a server that listens on `addr`.
 #[must_use]
 pub fn reachable(addr: SocketAddr) -> String {
     let ip: IpAddr = match addr.ip() {
@@ -336,8 +341,9 @@ fn for_this_machine(address: SocketAddr) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Puts the policy of held calls into force. A name in it that nobody ever had is a slip of the pen, which would leave a
-/// rule without effect; but where no agent was registered yet, the names are those to come.
+/// Puts the policy of held calls into force. An unknown name in it is an error, because a typo would leave a rule
+/// without effect. Before the first agent is registered, unknown names are only logged: the policy may name agents to
+/// come.
 async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
     let named = policy.clone();
     let unknown = handle.query(move |live| {
@@ -355,8 +361,8 @@ async fn configure(handle: &Handle, policy: Policy) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Registers a human where there is none, as at the first start, and writes the token down. Later the file may
-/// be elsewhere: a human who moved the token away from where agents could read it gets no second one.
+/// Registers the first human if there is none, and writes the token file. On later starts the file may be gone, because
+/// the human moved the token out of the agents' reach; that doesn't create a second token.
 async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, StartError> {
     let path = dir.join(FILE_OPERATOR_TOKEN);
     let failed = |source| StartError::File { path: path.clone(), source };
@@ -376,7 +382,8 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
             key: None,
         }),
     };
-    // The token before the fact: a crash between them leaves a file that the next start replaces.
+    // Write the token before the fact. A crash between the two leaves a file that the next start replaces, instead of a
+    // human whose token is lost.
     write_private(&path, format!("{}\n", token.reveal()).as_bytes()).map_err(failed)?;
     let reply = handle.submit(input).await?;
     if matches!(reply, Reply::Registered(_) | Reply::Done) {
@@ -386,20 +393,21 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
     }
 }
 
-/// The name of a new first human: an agent may have taken the usual one since the last human was removed.
+/// Returns the name for a new first human. An agent may have taken the usual one since the last human was removed.
 fn free_name(state: &State) -> String {
     let others = (2_u64..).map(|n| format!("{OPERATOR}-{n}"));
     std::iter::once(OPERATOR.to_owned()).chain(others).find(|name| state.live(name).is_none()).unwrap_or_default()
 }
 
-/// The workspace's first human. Who may read the data directory may act for that human: the log is theirs.
+/// Returns the workspace's first human as a principal. Access to the data directory allows acting for that human, since
+/// it gives access to the log.
 fn operator(state: &State) -> Option<(Principal, AgentId)> {
     let human = state.any_human();
     let held = state.credentials.iter().find(|(_, agent)| **agent == human)?;
     state.prove(held.0).filter(|p| p.is_human()).map(|principal| (principal, human))
 }
 
-/// Keeps the read model up with the log, on a thread of its own; ends when the broker does.
+/// Starts the thread that keeps the read model up with the log. It ends when the broker does.
 fn follow(
     (mut index, reader): (Index, Arc<dyn LogReader>),
     handle: Handle,
@@ -417,7 +425,7 @@ fn follow(
             let mut reached = |at, _| {
                 position.send_replace(at);
             };
-            // What is left on a full disk is for the log.
+            // On a full disk the remaining room belongs to the log.
             let full = disk.space() == DiskSpace::Full;
             let caught_up = if full { Ok(()) } else { index.catch_up(reader.as_ref(), &mut reached) };
             let room = match caught_up {
@@ -427,23 +435,24 @@ fn follow(
                     false
                 }
                 Err(error) => {
-                    // The log is untouched by it; audits say so, and the next start catches up.
+                    // The log is intact. Audits report that the read model is behind, and the next start catches up.
                     tracing::error!(%error, "the read model no longer follows the log");
                     return;
                 }
             };
+            // The broker has ended, and the step above indexed its last facts.
             if news.is_err() {
                 return;
             }
             if !room {
                 if committed.has_changed().is_err() {
-                    // The broker has ended: the next start catches up.
+                    // The broker has ended; the next start catches up.
                     return;
                 }
                 thread::sleep(LOOK_EVERY);
                 continue;
             }
-            // Either way it goes on.
+            // A pause that an audit cuts short. Both outcomes lead to the next step.
             let _hurried = wait.block_on(async { tokio::time::timeout(INDEX_PACE, hurry.notified()).await }).is_ok();
         }
     })

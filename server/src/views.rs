@@ -1,6 +1,6 @@
-//! What the state and the log look like from outside: the wire forms, made from both.
+//! The wire forms, built from the state and the log.
 //!
-//! Names and states are taken on the broker's thread, where the state is; texts are put in place outside.
+//! Names and states are read on the broker's thread, which owns the state; texts are added outside of it.
 
 mod agents;
 mod approvals;

@@ -1,4 +1,4 @@
-//! Starting the broker: snapshot, tail, epoch, thread.
+//! Starts the broker: loads the snapshot, replays the rest of the log, takes the epoch, starts the threads.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -20,7 +20,7 @@ use crate::disk::Disk;
 use crate::identity::{Directory, TurnSigner};
 use crate::metrics::Metrics;
 
-/// Entries read at once while replaying.
+/// Entries read at once while replaying; bounds the memory of a start.
 const REPLAY_BATCH: usize = 16_384;
 
 /// Why the broker can't start.
@@ -38,25 +38,26 @@ pub enum BootError {
          `lastword doctor --repair` says which they are and reads them as its continuation"
     )]
     Unrepaired {
-        /// How many.
+        /// The number of such records.
         count: usize,
-        /// Where the first of them is.
+        /// The position of the first of them.
         first: Seq,
     },
-    /// The system has no thread to give.
+    /// The system can't start another thread.
     #[error("no thread for the broker: {0}")]
     Thread(#[from] io::Error),
 }
 
-/// Rebuilds the state from the log, puts `limits` into force where they differ, and starts the thread.
+/// Rebuilds the state from the log, sets `limits` if they differ from those in force, and starts the broker's threads.
 ///
 /// # Errors
-/// The log can't be read or written.
+/// The log can't be read or written, needs a repair first ([`BootError::Unrepaired`]), or the system can't start a
+/// thread.
 pub fn boot(log: Box<dyn Log>, signer: TurnSigner, limits: Limits) -> Result<(Handle, JoinHandle<()>), BootError> {
     boot_by((Source::machine(), Arc::default()), log, signer, limits)
 }
 
-/// The same, by these clocks and on this disk.
+/// Does the same as [`boot`], with the given clocks and disk.
 pub(crate) fn boot_by(
     (clocks, disk): (Source, Arc<Disk>),
     mut log: Box<dyn Log>,
@@ -67,7 +68,9 @@ pub(crate) fn boot_by(
     if let Some(first) = core.revived().first().copied().filter(|_| core.state().edition < EDITION) {
         return Err(BootError::Unrepaired { count: core.revived().len(), first });
     }
+    // A start must succeed on a full disk too: without a running broker no human can stop work.
     let epoch = disk.with_reserve(|| log.begin_epoch(), AppendError::is_full)?;
+    // An empty log has no last fact; its clock starts at the wall clock's time.
     let last_fact = Some(core.state().at).filter(|_| core.state().seq > Seq(0));
     let clock = Clock::starting(clocks, last_fact);
     begin(&mut core, (log.as_mut(), &disk), epoch, &clock, limits)?;
@@ -107,7 +110,7 @@ pub(crate) fn boot_by(
     Ok((Handle(shared), thread))
 }
 
-/// The core as of the end of the log, and where the snapshot was. One that can't be used costs a longer replay,
+/// Returns the core as of the end of the log, and the snapshot's position. An unusable snapshot costs a longer replay,
 /// nothing else.
 pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     let loaded = log.snapshots().load().unwrap_or_else(|error| {
@@ -118,10 +121,11 @@ pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
     Ok((replay(loaded, log.reader().as_ref())?, snapshot))
 }
 
-/// Folds the log into a core, from the snapshot if this version wrote it, else from the start.
+/// Folds the log into a core, from the snapshot if this version of the program wrote it, otherwise from the start.
 pub(super) fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader) -> Result<Core, ReadError> {
     let usable = |(at, bytes): (Seq, Vec<u8>)| {
         let state = postcard::from_bytes::<State>(&bytes).ok();
+        // Bytes of another version may decode by accident; the position in them would hardly match then.
         state.filter(|state| state.seq == at)
     };
     let mut core = snapshot.and_then(usable).map_or_else(Core::default, Core::from_state);
@@ -132,14 +136,14 @@ pub(super) fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader) -> R
         }
         for (_seq, entry) in &entries {
             if let Err(mismatch) = core.replay(entry) {
-                // The fact holds all the same; `lastword verify` tells whether the log was altered.
+                // The fact is in the log and therefore holds. `lastword verify` finds out whether the log was altered.
                 tracing::error!(%mismatch, "the log doesn't follow from itself");
             }
         }
     }
 }
 
-/// What the core is told first: how long the broker was down, and the numbers in force.
+/// Gives the core its first inputs: how long the broker was down, and the limits of the configuration.
 fn begin(
     core: &mut Core,
     (log, disk): (&mut dyn Log, &Disk),
@@ -152,6 +156,7 @@ fn begin(
     if let Some(ms) = clock.idle() {
         idled(core, clock, (None, ms), &mut out);
     }
+    // A new log always records its limits, defaults included, so that a replay needs no configuration.
     if core.state().limits != limits || expect == Seq(0) {
         core.handle(clock.now(), Input::Configure(Box::new(limits)), &mut out);
     }
@@ -170,21 +175,23 @@ fn append((log, disk): (&mut dyn Log, &Disk), (epoch, expect): (u64, Seq), out: 
 /// What a repair found in a log of the first edition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repaired {
-    /// Entries of the log before the repair.
+    /// Entries in the log before the repair.
     pub entries: u64,
-    /// Messages in a conversation that the first edition had forgotten, and its REF: they are read as its continuation.
+    /// The messages in a conversation that the first edition had forgotten, each with its REF. They are read as its
+    /// continuation.
     pub continued: Vec<(Seq, String)>,
-    /// Where the repair is recorded; none where there was nothing to repair.
+    /// The position of the fact that records the repair; `None` if nothing needed one.
     pub recorded: Option<Seq>,
 }
 
-/// Reads a log of the first edition as what it should have been, and records that from here on the rules of this edition
-/// hold. Nothing that stands in the log is changed.
+/// Reads a log of the first edition as it should have been written, and records that the rules of this edition hold
+/// from here on. Existing entries are never changed.
 ///
 /// # Errors
 /// The log can't be read or written.
 pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
     let reader = log.reader();
+    // From the start, not from a snapshot: only a full replay finds the forgotten conversations in use.
     let mut core = replay(None, reader.as_ref())?;
     let entries = core.state().seq.0;
     if core.state().edition >= EDITION || entries == 0 {
@@ -204,7 +211,8 @@ pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
     Ok(Repaired { entries, continued, recorded: Some(Seq(expect.0 + 1)) })
 }
 
-/// Records a log of an earlier edition from here on by the rules of this one; what stands in it is read as it stands.
+/// Records that an older log follows the rules of this edition from here on. Existing entries keep the rules of their
+/// own edition.
 fn upgrade(core: &mut Core, clock: &Clock, end: Seq, out: &mut Out) {
     let before = core.state().edition;
     if before >= EDITION {
@@ -221,11 +229,12 @@ fn upgrade(core: &mut Core, clock: &Clock, end: Seq, out: &mut Out) {
     }
 }
 
-/// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6): first the core, then the clock, so
-/// that nothing that is handled between them could take the stretch for time that passed.
+/// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6). The core first, then the
+/// clock: no input handled in between can mistake the stretch for time that passed.
 pub(super) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>, u64), out: &mut Out) {
     let then = clock.now().plus(ms);
     core.handle(then, Input::Idled(by, ms), out);
+    // The core refuses a jump that the caller may not make; then the clock must not move either.
     if core.state().at == then {
         clock.jump(ms);
     }

@@ -1,4 +1,4 @@
-//! The way to the broker from anywhere in the process.
+//! The handle through which the rest of the process calls the broker.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,12 +21,12 @@ use crate::disk::{Disk, admits};
 use crate::identity::{Directory, Session, TurnSigner};
 use crate::metrics::Metrics;
 
-/// Try again after so long when the queue is full, in ms.
+/// How long a caller should wait before it retries when the queue is full, in ms.
 const SATURATED_RETRY_MS: u64 = 250;
-/// The same when the disk is low: room is made by a human.
+/// The same when the disk is low, in ms. Longer, because a human has to make room.
 const DISK_RETRY_MS: u64 = 10_000;
 
-/// What the broker's thread and its handles share.
+/// The state shared by the broker's threads and its handles.
 pub(super) struct BrokerShared {
     pub(super) queue: Queue<Command>,
     pub(super) recent: Mutex<Recent>,
@@ -36,20 +36,20 @@ pub(super) struct BrokerShared {
     pub(super) directory: Directory,
     pub(super) signer: TurnSigner,
     pub(super) wakes: Wakes,
-    /// Held while a snapshot is written.
+    /// Held while a snapshot is written: the keeper and the end of the broker both write one.
     pub(super) saving: Mutex<()>,
-    /// Deliveries whose reader went away before it had them; given again (L2).
+    /// Deliveries whose reader disconnected before it received them; the agent's next call gets them again (L2).
     pub(super) unread: Mutex<Unread>,
-    /// The numbers in force, which only a start changes.
+    /// The limits in force, which change only at a start.
     pub(super) limits: Limits,
     pub(super) metrics: Metrics,
     pub(super) committed: watch::Receiver<Seq>,
-    /// The same, as of the last time that a snapshot was due.
+    /// The position of the last durable fact at which a snapshot was due.
     pub(super) milestones: watch::Receiver<Seq>,
     pub(super) failed: watch::Sender<Option<BrokerFailure>>,
 }
 
-/// Deliveries that were not handed over, of each agent in the order of their messages.
+/// Deliveries that were not handed over, per agent, in the order of their messages.
 pub(super) type Unread = BTreeMap<AgentId, VecDeque<Delivery>>;
 
 impl BrokerShared {
@@ -65,11 +65,10 @@ impl BrokerShared {
         self.unread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing is served any more. Dropping the commands tells everybody who waits that there will be no
-    /// answer.
+    /// Stops serving for good. Dropping the queued commands ends their callers' waits with an error.
     pub(super) fn fail(&self, failed: BrokerFailure) {
         self.queue.close();
-        // The first reason is the one to act on: what was judged before it fails behind it.
+        // Keep the first reason. Later failures are consequences of it.
         self.failed.send_if_modified(|first| {
             let fresh = first.is_none();
             if fresh {
@@ -79,14 +78,16 @@ impl BrokerShared {
             fresh
         });
         self.queue.clear();
-        // The judge may be waiting for the writer. What it still hands over is no longer in the log's order, and refused.
+        // The judge may be waiting for the writer. Any batch it hands over from here on expects a position that the log
+        // doesn't have, so the append refuses it.
         self.queue.writer_idle();
     }
 
-    /// Keeps a delivery for the agent's next call; beyond `inbox_max` the oldest goes, which stays in the log.
+    /// Keeps a delivery for the agent's next call. Beyond `inbox_max`, the oldest is dropped; it remains in the log.
     fn keep(&self, agent: AgentId, delivery: Delivery) {
         let mut unread = self.unread();
         let kept = unread.entry(agent).or_default();
+        // Parcels are dropped in any order, but delivered in the order of their messages.
         let at = kept.partition_point(|earlier| earlier.message < delivery.message);
         kept.insert(at, delivery);
         if kept.len() as u64 > self.limits.inbox_max {
@@ -95,7 +96,8 @@ impl BrokerShared {
     }
 }
 
-/// A delivery on its way to who asked for it. Dropped before it was handed over, it is kept for the next call.
+/// A delivery on its way to the caller. If it is dropped before it was handed over, it is kept for the agent's next
+/// call.
 pub(crate) struct Parcel {
     shared: Arc<BrokerShared>,
     agent: AgentId,
@@ -107,7 +109,7 @@ impl Parcel {
         self.delivery.as_ref()
     }
 
-    /// It was handed over.
+    /// Marks the delivery as handed over, so that dropping the parcel keeps nothing.
     pub(crate) fn accept(mut self) {
         self.delivery = None;
     }
@@ -117,43 +119,44 @@ impl Drop for Parcel {
     fn drop(&mut self) {
         if let Some(delivery) = self.delivery.take() {
             self.shared.keep(self.agent, delivery);
+            // Another connection of the same agent may be waiting: it gets the delivery now.
             self.shared.wakes.wake(self.agent);
         }
     }
 }
 
-/// Submits inputs and reads; cheap to clone.
+/// Submits inputs and reads state and entries; cheap to clone.
 #[derive(Clone)]
 pub struct Handle(pub(super) Arc<BrokerShared>);
 
-/// Why the broker did not even judge what it was asked for.
+/// Why the broker did not judge an input, or can't say whether it did.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unserved {
-    /// Its queue is full.
+    /// The broker's queue is full.
     #[error("the broker's queue is full")]
     Saturated,
-    /// There is no room for it on the disk; nothing was written.
+    /// The disk has too little room for this input; nothing was written.
     #[error("the disk is {}, so that nothing new is taken", if *full { "full" } else { "low" })]
     DiskLow {
-        /// Whether an append found no room.
+        /// Whether an append found no room, rather than the free space being below the watermark.
         full: bool,
     },
-    /// It has stopped; whether the input was made durable is unknown.
+    /// The broker has stopped; whether the input was made durable is unknown.
     #[error("the broker has stopped: {0}")]
     Down(Arc<str>),
 }
 
-/// Why the broker stopped by itself.
+/// Why the broker stopped before it was shut down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BrokerFailure {
-    /// What happened, and what to do.
+    /// What happened and what to do about it, in one sentence.
     pub reason: Arc<str>,
-    /// Whether it is a bug of ours, and not of the disk.
+    /// Whether the cause is a bug in the broker rather than the log or its disk.
     pub bug: bool,
 }
 
 impl BrokerFailure {
-    /// The log could not be written.
+    /// A failed append to the log.
     pub(super) fn append(error: &AppendError) -> Self {
         let advice = match error {
             AppendError::Fenced { .. } => "another server leads this workspace now",
@@ -165,12 +168,12 @@ impl BrokerFailure {
         Self { reason: format!("{error}; {advice}").into(), bug: false }
     }
 
-    /// The log could not be read.
+    /// A failed read of the log.
     pub(super) fn unread(error: &ReadError) -> Self {
         Self { reason: format!("{error}; run `lastword verify`").into(), bug: false }
     }
 
-    /// The broker panicked.
+    /// A panic on the judge's or the writer's thread.
     pub(super) fn bug(panic: &str) -> Self {
         let reason = format!("the broker panicked: {panic}; restart the server: it reads what was written");
         Self { reason: reason.into(), bug: true }
@@ -178,7 +181,7 @@ impl BrokerFailure {
 }
 
 impl Unserved {
-    /// The refusal that every surface words it as.
+    /// Returns the refusal that every edge reports for it, with the delay after which to retry.
     #[must_use]
     pub fn refusal(&self) -> Refusal {
         match self {
@@ -189,36 +192,39 @@ impl Unserved {
 }
 
 impl Handle {
-    /// Lets the core handle `input`; gives its reply once the facts are durable.
+    /// Lets the core handle `input`; returns its reply once the facts are durable.
     ///
     /// # Errors
-    /// The queue is full, or the broker has stopped.
+    /// The queue is full, the disk has no room for this input, or the broker has stopped.
     pub async fn submit(&self, input: Input) -> Result<Reply, Unserved> {
         self.submit_then(input, |reply, _live| reply).await
     }
 
-    /// The same, and looks at the state behind it in the same step.
+    /// Does the same as [`Handle::submit`] and reads the state in the same step, before any other input.
     ///
     /// # Errors
-    /// The queue is full, or the broker has stopped.
+    /// The queue is full, the disk has no room for this input, or the broker has stopped.
     pub async fn submit_then<T, F>(&self, input: Input, then: F) -> Result<T, Unserved>
     where
         T: Send + 'static,
         F: FnOnce(Reply, &Live<'_>) -> T + Send + 'static,
     {
         let space = self.0.disk.space();
+        // Refused before it is queued, so a shortage costs the judge nothing.
         if !admits(space, &input) {
             return Err(Unserved::DiskLow { full: space == DiskSpace::Full });
         }
         let (send, receive) = oneshot::channel();
+        // A human's stop overtakes the queue that it is meant to stop (H4).
         let lane = if matches!(input, Input::Control(..)) { Lane::Ahead } else { Lane::Normal };
         let then = Box::new(move |reply: Reply, live: &Live<'_>| release(send, then(reply, live)));
+        // Read before the push: a batch lost after it may hold this command.
         let lost = self.0.disk.lost();
         self.push(lane, Command::Input(Box::new(input), then))?;
         self.answer(receive, lost).await
     }
 
-    /// Looks at the state, behind everything that is durable.
+    /// Reads the state; returns the result once everything that it saw is durable.
     ///
     /// # Errors
     /// The queue is full, or the broker has stopped.
@@ -233,101 +239,103 @@ impl Handle {
         self.answer(receive, lost).await
     }
 
-    /// What the broker answers. It drops a command when its batch found no room, more than the `lost` before, or when it
-    /// fails, and then says why: a panic drops what was in hand a moment before that.
+    /// Waits for the broker's answer. The broker drops a command when its batch found no room (more batches than `lost`
+    /// by now) or when it fails. In the second case this waits for the reason, because a panic drops the commands a
+    /// moment before the reason is recorded.
     async fn answer<T>(&self, receive: oneshot::Receiver<T>, lost: u64) -> Result<T, Unserved> {
         match receive.await {
             Ok(answer) => Ok(answer),
             Err(_) if self.0.disk.lost() > lost => Err(Unserved::DiskLow { full: true }),
             Err(_) => {
-                // The sender lives as long as this handle, so the wait ends by a value only.
+                // `self` keeps the sender alive, so this wait ends only with a value.
                 let _told = self.failed().wait_for(Option::is_some).await.is_ok();
                 Err(self.down())
             }
         }
     }
 
-    /// Hands in something whose reply nobody waits for, ahead of the queue.
+    /// Submits an input whose reply has no reader, ahead of the normal lane.
     pub(crate) fn cast(&self, input: Input) {
         if self.0.queue.push(Lane::Ahead, Command::Cast(input)).is_err() {
             tracing::debug!("the broker has stopped: a connection's end is not told to it");
         }
     }
 
-    /// Who holds `token`.
+    /// Returns the principal that `token` proves; `None` for an unknown or revoked token.
     #[must_use]
     pub fn prove(&self, token: &str) -> Option<Principal> {
         self.0.directory.prove(token)
     }
 
-    /// Who holds the token with this hash.
+    /// Returns the principal whose token has this hash.
     pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
         self.0.directory.known_by(credential)
     }
 
-    /// The hash of the token that `agent` has now, and what it proves.
+    /// Returns the hash of `agent`'s current token, and the principal that it proves.
     pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
         self.0.directory.proof_of(agent)
     }
 
-    /// Whose session of the console `cookie` is.
+    /// Returns the console session that `cookie` proves; `None` if it is forged, expired or signed out.
     pub(crate) fn session(&self, cookie: &str) -> Option<Session> {
         self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
-    /// Signs and checks turn tokens.
+    /// Returns the signer of turn tokens.
     #[must_use]
     pub fn signer(&self) -> &TurnSigner {
         &self.0.signer
     }
 
-    /// What the server counts.
+    /// Returns the server's counters.
     #[must_use]
     pub fn metrics(&self) -> &Metrics {
         &self.0.metrics
     }
 
-    /// The broker's time.
+    /// Returns the broker's time, which may differ from the wall clock's (L6).
     #[must_use]
     pub fn now(&self) -> Time {
         self.0.clock.now()
     }
 
-    /// The broker's time beside the wall clock's (L6).
+    /// Returns the broker's time and its difference from the wall clock's (L6).
     #[must_use]
     pub fn clock(&self) -> ClockStatus {
         self.0.clock.standing()
     }
 
-    /// The disk of the data directory.
+    /// Returns the disk of the data directory.
     pub(crate) fn disk(&self) -> &Disk {
         &self.0.disk
     }
 
-    /// Commands that wait.
+    /// Returns the number of commands that wait in the queue.
     #[must_use]
     pub fn queue_depth(&self) -> usize {
         self.0.queue.depth()
     }
 
-    /// The position of the last durable fact, as it grows.
+    /// Watches the position of the last durable fact.
     #[must_use]
     pub fn committed(&self) -> watch::Receiver<Seq> {
         self.0.committed.clone()
     }
 
-    /// The position of the last durable fact whenever a snapshot is due.
+    /// Watches the positions at which a snapshot is due.
     pub(super) fn milestones(&self) -> watch::Receiver<Seq> {
         self.0.milestones.clone()
     }
 
-    /// Why the broker stopped, once it has.
+    /// Watches for the broker's failure; `None` while it runs, and after an orderly shutdown.
     #[must_use]
     pub fn failed(&self) -> watch::Receiver<Option<BrokerFailure>> {
         self.0.failed.subscribe()
     }
 
-    /// Entries by position, from memory or from the log; those that don't exist are left out.
+    /// Reads entries by position, from memory if all of them are there, otherwise from the log. Positions that don't
+    /// exist are left out.
     ///
     /// # Errors
     /// The log can't be read.
@@ -344,7 +352,7 @@ impl Handle {
         off_thread(read).await
     }
 
-    /// Up to `max` entries from `from` on, from memory or from the log.
+    /// Reads up to `max` entries from position `from` on, from memory if all of them are there, otherwise from the log.
     ///
     /// # Errors
     /// The log can't be read.
@@ -362,12 +370,12 @@ impl Handle {
         off_thread(read).await
     }
 
-    /// A delivery for `agent` to be handed over; given again to its next call where that doesn't happen.
+    /// Wraps a delivery for `agent`, so that its next call gets the delivery again if this one can't hand it over.
     pub(crate) fn parcel(&self, agent: AgentId, delivery: Delivery) -> Parcel {
         Parcel { shared: Arc::clone(&self.0), agent, delivery: Some(delivery) }
     }
 
-    /// The oldest delivery that was not handed over; where a turn is named, none of another turn.
+    /// Takes the oldest delivery that was not handed over. If a turn is named, skips deliveries of other turns.
     pub(crate) fn unread(&self, agent: AgentId, named: Option<TurnId>) -> Option<Parcel> {
         let mut unread = self.0.unread();
         let kept = unread.get_mut(&agent)?;
@@ -381,12 +389,12 @@ impl Handle {
         Some(self.parcel(agent, delivery))
     }
 
-    /// The messages whose deliveries were not handed over.
+    /// Returns the messages whose deliveries were not handed over.
     pub(crate) fn kept(&self, agent: AgentId) -> Vec<Seq> {
         self.0.unread().get(&agent).into_iter().flatten().map(|delivery| delivery.message).collect()
     }
 
-    /// The numbers in force.
+    /// Returns the limits in force.
     pub(crate) fn limits(&self) -> &Limits {
         &self.0.limits
     }
@@ -399,12 +407,12 @@ impl Handle {
         &self.0.wakes
     }
 
-    /// Rings when an approval is decided.
+    /// Returns the bell that rings when an approval is decided.
     pub(crate) fn approvals(&self) -> &tokio::sync::Notify {
         &self.0.wakes.approvals
     }
 
-    /// How many can prove who they are.
+    /// Returns the number of agents and humans with a valid token.
     #[must_use]
     pub fn known(&self) -> usize {
         self.0.directory.len()
@@ -423,11 +431,13 @@ impl Handle {
 
     fn down(&self) -> Unserved {
         let failed = self.0.failed.borrow().clone();
+        // Without a recorded failure, a shutdown closed the queue.
         Unserved::Down(failed.map_or_else(|| "it was shut down".into(), |failed| failed.reason))
     }
 }
 
-/// Who asked may have gone away meanwhile, and then nobody wants the answer.
+/// Prepares an answer for its release. Its caller may have disconnected meanwhile; then the send fails, and that is
+/// fine.
 fn release<T: Send + 'static>(send: oneshot::Sender<T>, answer: T) -> Release {
     Box::new(move || drop(send.send(answer)))
 }
@@ -436,7 +446,7 @@ fn read_one(reader: &dyn LogReader, seq: Seq) -> Option<Result<(Seq, Arc<Entry>)
     reader.entry(seq).transpose().map(|entry| entry.map(|entry| (seq, Arc::new(entry))))
 }
 
-/// Runs a blocking read on the runtime's pool for such.
+/// Runs a blocking read on the runtime's blocking pool.
 pub(crate) async fn off_thread<T, F>(read: F) -> Result<T, ReadError>
 where
     T: Send + 'static,

@@ -1,4 +1,5 @@
-//! Snapshots while the server runs, made beside the broker: replaying the log once more costs it nothing.
+//! Saves snapshots while the server runs. A thread of its own replays the log into a second core, so the broker does no
+//! work for it.
 
 use std::io;
 use std::sync::Arc;
@@ -10,10 +11,10 @@ use super::Handle;
 use super::boot::replay;
 use crate::priority;
 
-/// Facts between two snapshots: what a start has to replay after a crash, about a second.
+/// Facts between two snapshots. Bounds what a start replays after a crash, to about a second.
 pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;
 
-/// Starts the thread, which ends when the broker does.
+/// Starts the snapshot thread. It ends when the broker does.
 pub(crate) fn keep(
     log: Arc<dyn LogReader>,
     snapshots: Arc<dyn Snapshots>,
@@ -23,9 +24,9 @@ pub(crate) fn keep(
     let wait = tokio::runtime::Builder::new_current_thread().build()?;
     thread::Builder::new().name("snapshots".into()).spawn(move || {
         priority::lower(priority::NEVER_URGENT);
-        // Ends with the broker.
+        // An error means that the broker dropped the sender: it has ended.
         while wait.block_on(milestones.changed()).is_ok() {
-            // A snapshot is a cache: without one the next start replays more.
+            // A snapshot is only a cache: without it, the next start replays more of the log.
             if let Err(error) = snapshot(log.as_ref(), snapshots.as_ref(), &handle) {
                 tracing::warn!(%error, "no snapshot was saved");
             }

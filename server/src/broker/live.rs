@@ -1,5 +1,4 @@
-//! What a closure on the broker's thread can see: the state as its input left it. What it makes of that is
-//! handed over only when everything it saw is durable.
+//! The state as a closure on the broker's thread sees it. Its result is released once everything it saw is durable.
 
 use std::sync::Arc;
 
@@ -10,9 +9,10 @@ use super::handle::BrokerShared;
 use super::writer::Batch;
 use crate::identity::TurnSigner;
 
-/// The state, and what stands beside it. Borrowed: no closure may keep the broker waiting with it.
+/// The state right after an input, with the entries and the clock around it. Borrowed, so no closure can keep it beyond
+/// its call.
 pub struct Live<'a> {
-    /// The state.
+    /// The state as the last judged input left it, possibly ahead of the log.
     pub state: &'a State,
     shared: &'a BrokerShared,
     batch: &'a Batch,
@@ -23,25 +23,26 @@ impl<'a> Live<'a> {
         Self { state, shared, batch }
     }
 
-    /// A recent entry; `None` where it has to be read from the log.
+    /// Returns a recent entry; `None` if it has to be read from the log.
     #[must_use]
     pub fn entry(&self, seq: Seq) -> Option<Arc<Entry>> {
+        // The batch first: its entries aren't durable yet, so `recent` doesn't have them.
         self.batch.entry(seq).cloned().or_else(|| self.shared.recent().get(seq))
     }
 
-    /// Whether an agent has a connection open (Q2).
+    /// Returns whether the agent has a connection open (Q2).
     #[must_use]
     pub fn is_attached(&self, agent: AgentId) -> bool {
         self.shared.wakes.is_attached(agent)
     }
 
-    /// The broker's time.
+    /// Returns the broker's time.
     #[must_use]
     pub fn now(&self) -> Time {
         self.shared.clock.now()
     }
 
-    /// Signs turn tokens.
+    /// Returns the signer of turn tokens.
     #[must_use]
     pub const fn signer(&self) -> &TurnSigner {
         &self.shared.signer

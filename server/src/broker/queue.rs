@@ -1,25 +1,25 @@
-//! The broker's queue: bounded, with a lane for what goes ahead of everything (H4, L4). The judge waits
-//! here for both, commands and the writer.
+//! The broker's queue: bounded, with a lane for inputs that overtake all others (H4, L4). The judge waits here for
+//! commands and for the writer at once.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Where a command stands in line.
+/// The lane that a command waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Ahead of everything and never refused for want of room: controls, and connections that end.
+    /// Before all others, and never refused when the queue is full: controls, and connections that begin or end.
     Ahead,
-    /// In order, refused when the queue is full.
+    /// In order of arrival, and refused when the queue is full.
     Normal,
 }
 
 /// Why a command was not queued.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Full {
-    /// There is no room.
+    /// The normal lane is full.
     Saturated,
-    /// Nobody takes from the queue any more.
+    /// The queue is closed: the broker is ending or has failed.
     Closed,
 }
 
@@ -34,9 +34,9 @@ struct Lanes<T> {
     ahead: VecDeque<T>,
     normal: VecDeque<T>,
     closed: bool,
-    /// Whether the writer has nothing to do.
+    /// Whether the writer has no batch.
     writer_idle: bool,
-    /// Whether the consumer waits for that.
+    /// Whether the judge holds a batch and waits for the writer.
     pending: bool,
 }
 
@@ -57,17 +57,20 @@ impl<T> Queue<T> {
             Lane::Normal if lanes.normal.len() >= self.room => return Err(Full::Saturated),
             Lane::Normal => lanes.normal.push_back(item),
         }
+        // Unlocked before the wake, so that the judge doesn't wake only to wait for the lock.
         drop(lanes);
         self.filled.notify_one();
         Ok(())
     }
 
-    /// Moves up to `max` items into `batch`; waits for the first one, at most for `wait`. Where something
-    /// is `pending` it waits for the writer instead, or as well. `false` once the queue is closed and empty.
+    /// Moves up to `max` items into `batch`, after waiting up to `wait` for the first one. If a batch is `pending`, an
+    /// idle writer ends the wait as well. `false` once the queue is closed and empty.
     pub(crate) fn drain(&self, batch: &mut Vec<T>, max: usize, wait: Option<Duration>, pending: bool) -> bool {
         let nothing_to_do = |lanes: &mut Lanes<T>| {
             let moves = max > 0 && !lanes.is_empty();
+            // With a full batch (`max` is 0) the writer is all there is to wait for.
             let writes = pending && lanes.writer_idle;
+            // A closed queue must not end the wait while a batch is still to be written.
             let ends = !pending && lanes.closed;
             !(moves || writes || ends)
         };
@@ -86,19 +89,20 @@ impl<T> Queue<T> {
         !(lanes.closed && batch.is_empty() && lanes.is_empty())
     }
 
-    /// The writer can take a batch.
+    /// Marks the writer as idle and wakes the judge if it waits for that.
     pub(crate) fn writer_idle(&self) {
         let mut lanes = self.lock();
         lanes.writer_idle = true;
         let awaited = lanes.pending;
         drop(lanes);
+        // Without a pending batch the judge has nothing to hand over, so the wake is saved.
         if awaited {
             self.filled.notify_one();
         }
     }
 
-    /// Whether the writer can take a batch, and nothing waits that could go with it unless the batch is `full`. It counts
-    /// as busy from now on, if so.
+    /// Takes the writer if it is idle, unless the batch isn't `full` and commands that could join it are queued. Counts
+    /// the writer as busy from then on.
     pub(crate) fn take_writer(&self, full: bool) -> bool {
         let mut lanes = self.lock();
         let takes = lanes.writer_idle && (full || lanes.is_empty());
@@ -106,13 +110,13 @@ impl<T> Queue<T> {
         takes
     }
 
-    /// Refuses what comes from now on; what is there can still be drained.
+    /// Refuses further items. Those already queued can still be drained.
     pub(crate) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
     }
 
-    /// Drops what is there.
+    /// Drops all queued items.
     pub(crate) fn clear(&self) {
         let mut lanes = self.lock();
         lanes.ahead.clear();

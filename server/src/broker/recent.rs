@@ -1,10 +1,11 @@
-//! The last entries of the log, kept in memory so that what was just said is shown without a read.
+//! The last entries of the log in memory, so that recent messages are shown without a read of the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use lastword_proto::{Entry, Fact, Seq};
 
+// Both bounds hold: many small entries or a few large bodies.
 const ENTRIES_MAX: usize = 4_096;
 const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 
@@ -17,7 +18,7 @@ pub(crate) struct Recent {
 }
 
 impl Recent {
-    /// Nothing yet, behind `last`.
+    /// Starts empty, for a log that ends at `last`.
     pub(crate) const fn behind(last: Seq) -> Self {
         Self { entries: VecDeque::new(), last, body_bytes: 0 }
     }

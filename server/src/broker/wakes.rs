@@ -1,5 +1,4 @@
-//! Who waits for what: a hint channel for each agent that is connected, for each answer that a send waits for,
-//! and for approvals.
+//! Hints that wake waiting callers: one channel per connected agent, one per awaited answer, one for approvals.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,11 +9,11 @@ use tokio::sync::{Notify, oneshot};
 
 use super::Handle;
 
-/// The hint channels. A hint that is lost costs time only: what it hints at is in the state.
+/// The hint channels. A lost hint only costs time, because what it announces is in the state.
 #[derive(Debug, Default)]
 pub(crate) struct Wakes {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
-    /// Those whose sends wait, by the request: whoever waits for one answer is not woken by all the others.
+    /// Senders that wait for an answer, by request: an answer wakes only those that wait for it.
     answers: Mutex<BTreeMap<Seq, Vec<oneshot::Sender<()>>>>,
     /// Rings when an approval is decided.
     pub(crate) approvals: Notify,
@@ -28,12 +27,12 @@ struct Slot {
 }
 
 impl Wakes {
-    /// Rings for whoever waits for this.
+    /// Rings for the callers that wait for this entry: the sender of an answered request, or a decided approval.
     pub(super) fn durable(&self, entry: &Entry) {
         if let Fact::Accepted { message } = &entry.fact
             && message.kind == MessageType::Response
         {
-            // Dropping the senders is the ring.
+            // The receivers end when their senders are dropped, so removing them is the hint.
             drop(message.in_reply_to.and_then(|request| self.answers().remove(&request)));
         } else if matches!(entry.fact, Fact::ApprovalDecided { .. }) {
             self.approvals.notify_waiters();
@@ -63,12 +62,13 @@ impl Wakes {
         Arc::clone(&slot.bell)
     }
 
-    /// Counts a connection. The core is told under the lock, so that it hears of a beginning and an end
-    /// in the order in which they were counted.
+    /// Counts a connection. The core gets the input under the lock, so that it sees beginnings and ends in the order in
+    /// which they were counted.
     fn attach(&self, agent: AgentId, tell: impl FnOnce()) {
         let mut slots = self.lock();
         let slot = slots.entry(agent).or_default();
         slot.attached += 1;
+        // Only the first connection changes anything for the core.
         if slot.attached == 1 {
             tell();
         }
@@ -96,7 +96,7 @@ impl Wakes {
     }
 }
 
-/// A connection of an agent that waits; ends when it is dropped, however that comes about.
+/// A connection of an agent that waits for deliveries. It ends when dropped, also when its request is cancelled.
 pub(crate) struct Subscription {
     handle: Handle,
     agent: AgentId,
@@ -105,7 +105,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for wakes of `agent`, without counting as its connection.
+    /// Waits for wakes of `agent` without counting as its connection.
     pub(crate) fn new(handle: &Handle, agent: AgentId) -> Self {
         let bell = handle.wakes().enter(agent);
         Self { handle: handle.clone(), agent, bell, attached: false }
@@ -119,7 +119,7 @@ impl Subscription {
         }
     }
 
-    /// The channel on which the hints come.
+    /// Returns the bell on which the hints arrive.
     pub(crate) fn bell(&self) -> Arc<Notify> {
         Arc::clone(&self.bell)
     }
@@ -132,7 +132,7 @@ impl Drop for Subscription {
     }
 }
 
-/// A send that waits for the answer to its request; ends when it is dropped.
+/// A send that waits for the answer to its request; it stops waiting when dropped.
 pub(crate) struct Wait {
     handle: Handle,
     request: Seq,
@@ -140,14 +140,14 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    /// Waits for the answer to this message, from now on.
+    /// Starts to wait for the answer to this message.
     pub(crate) fn new(handle: &Handle, request: Seq) -> Self {
         let (rings, ring) = oneshot::channel();
         handle.wakes().answers().entry(request).or_default().push(rings);
         Self { handle: handle.clone(), request, ring }
     }
 
-    /// Comes back once the answer is durable.
+    /// Returns once the answer is durable.
     pub(crate) async fn rings(&mut self) {
         let _dropped = (&mut self.ring).await.is_err();
     }
@@ -155,6 +155,7 @@ impl Wait {
 
 impl Drop for Wait {
     fn drop(&mut self) {
+        // Closed first, so that `retain` recognizes the sender of this wait.
         self.ring.close();
         let mut answers = self.handle.wakes().answers();
         if let Some(waiting) = answers.get_mut(&self.request) {

@@ -1,4 +1,4 @@
-//! The writer: appends batches one after the other, and releases what waited for them.
+//! The writer: appends one batch after the other and releases the replies that waited for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -17,19 +17,19 @@ use super::{Release, words};
 use crate::clock::Stopwatch;
 use crate::identity::Change;
 
-/// What was judged together, and is appended in one go.
+/// The results of commands that were judged together and are appended together.
 pub(super) struct Batch {
-    /// The last fact before it.
+    /// The position of the last fact before this batch; the append expects the log to end there.
     behind: Seq,
     entries: Vec<Arc<Entry>>,
-    /// Who can prove what once it is durable.
+    /// The changes of tokens that take effect once the batch is durable.
     changes: Vec<Change>,
     wakes: Vec<Effect>,
-    /// What its callers are told then.
+    /// The replies and reads that are released then.
     pub(super) held: Vec<Release>,
-    /// The commands in it.
+    /// The number of commands in the batch, including those without facts.
     pub(super) commands: usize,
-    /// Whether a human's control is among them, for which the reserve is kept.
+    /// Whether it contains a human's control, for which the disk's reserve is kept.
     pub(super) urgent: bool,
 }
 
@@ -46,7 +46,7 @@ impl Batch {
         }
     }
 
-    /// Whether there is nothing to append and nobody to tell.
+    /// Returns whether there is nothing to append, to release or to wake.
     pub(super) const fn is_empty(&self) -> bool {
         self.entries.is_empty() && self.held.is_empty() && self.wakes.is_empty()
     }
@@ -55,13 +55,13 @@ impl Batch {
         self.entries.is_empty()
     }
 
-    /// One of its entries.
+    /// Returns the entry at `seq` if it is in this batch.
     pub(super) fn entry(&self, seq: Seq) -> Option<&Arc<Entry>> {
         let after = seq.0.checked_sub(self.behind.0 + 1)?;
         self.entries.get(usize::try_from(after).ok()?)
     }
 
-    /// Takes what an input came to; gives its reply.
+    /// Takes the facts and effects of one input; returns its reply.
     pub(super) fn take(&mut self, out: &mut Out, state: &State) -> Option<Reply> {
         for entry in out.entries.drain(..) {
             self.changes.extend(Change::of(&entry.fact, state));
@@ -77,7 +77,7 @@ impl Batch {
         reply
     }
 
-    /// Tells everybody; the facts are durable.
+    /// Releases the replies and wakes; the caller has made the facts durable.
     pub(super) fn release(self, shared: &BrokerShared) {
         for release in self.held {
             release();
@@ -95,7 +95,7 @@ impl Batch {
     }
 }
 
-/// The judge's end of the writer.
+/// The judge's side of the writer.
 pub(super) struct Writing {
     writer: Arc<Mutex<Writer>>,
     batches: SyncSender<Batch>,
@@ -103,13 +103,14 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// Starts the thread.
+    /// Starts the writer's thread.
     pub(super) fn start(
         log: Box<dyn Log>,
         epoch: u64,
         shared: Arc<BrokerShared>,
         (committed, milestones): (watch::Sender<Seq>, watch::Sender<Seq>),
     ) -> io::Result<Self> {
+        // One slot is enough: the judge hands over only when the writer is idle.
         let (batches, next) = sync_channel(1);
         let writer = Arc::new(Mutex::new(Writer { log, epoch, shared, committed, milestones }));
         let there = Arc::clone(&writer);
@@ -117,25 +118,26 @@ impl Writing {
         Ok(Self { writer, batches, thread })
     }
 
-    /// Writes a batch on the judge's thread; `false` when that failed.
+    /// Appends a batch on the judge's thread; `false` if that failed.
     pub(super) fn write_here(&self, batch: Batch) -> bool {
         write(&self.writer, batch)
     }
 
-    /// Hands a batch over; `false` when the writer has failed.
+    /// Hands a batch over to the writer's thread; `false` if the writer has failed.
     pub(super) fn write(&self, batch: Batch) -> bool {
         self.batches.send(batch).is_ok()
     }
 
-    /// The core as of the end of the log.
+    /// Returns the core as of the end of the log.
     pub(super) fn rebuild(&self) -> Result<Core, ReadError> {
         rebuild(lock(&self.writer).log.as_ref()).map(|(core, _)| core)
     }
 
-    /// Waits until everything is written; gives the log back, unless the writer failed.
+    /// Waits until everything is written; returns the log unless the writer failed.
     pub(super) fn end(self) -> Option<Box<dyn Log>> {
         drop(self.batches);
         let whole = self.thread.join().unwrap_or(false);
+        // The joined thread held the only other reference.
         let writer = Arc::into_inner(self.writer).filter(|_| whole)?;
         writer.into_inner().ok().map(|writer| writer.log)
     }
@@ -149,7 +151,7 @@ struct Writer {
     milestones: watch::Sender<Seq>,
 }
 
-/// Writes until the judge has ended; `false` when an append failed before.
+/// Appends batches until the judge ends; `false` if an append failed before.
 fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
     while let Ok(batch) = batches.recv() {
         let written = catch_unwind(AssertUnwindSafe(|| write(writer, batch)));
@@ -166,13 +168,14 @@ fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
     true
 }
 
-/// Appends a batch and releases what waited for it; `false` when the append failed.
+/// Appends a batch and releases the replies that waited for it; `false` if the append failed.
 fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     let mut writer = lock(writer);
     let shared = Arc::clone(&writer.shared);
     let mut committed = writer.commit(&mut batch);
     if committed.as_ref().is_err_and(AppendError::is_full) {
         shared.disk.fill();
+        // Only a control may use the reserve: other work would spend it before a human can stop anything (H4).
         if batch.urgent {
             committed = shared.disk.with_reserve(|| writer.commit(&mut batch), AppendError::is_full);
         }
@@ -181,13 +184,13 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     match committed {
         Ok(()) => {
             batch.release(&shared);
-            // Only now, so that what its callers ask next goes with what was judged meanwhile.
+            // After the release: commands that these replies provoke can then join the batch judged in the meantime.
             shared.queue.writer_idle();
             true
         }
         Err(AppendError::Full { reason }) => {
-            // Nothing was written, and memory is ahead of the disk: the judge rebuilds it. Dropping the batch tells those
-            // who wait.
+            // Nothing was written, so memory is ahead of the disk; the judge notices the higher count and rebuilds.
+            // Count before dropping: a caller whose reply is dropped checks the count for the reason.
             tracing::error!(%reason, "an append found no room");
             shared.disk.lose();
             drop(batch);
@@ -195,7 +198,8 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             true
         }
         Err(error) => {
-            // Memory is ahead of the disk: nothing may be served any more.
+            // Whether the facts were written is unknown, and memory may be ahead of the disk: serve nothing from here
+            // on.
             shared.fail(BrokerFailure::append(&error));
             false
         }
@@ -219,6 +223,7 @@ impl Writer {
         }
         drop(recent);
         for change in mem::take(&mut batch.changes) {
+            // Before the replies are released: the caller that learns a new token may use it at once.
             self.shared.directory.make(change);
         }
         self.committed.send_replace(last);

@@ -1,4 +1,4 @@
-//! Agents and humans as one list: registered, shown, amended and removed.
+//! Calls that register, list, amend and remove agents and humans.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::identity::Secret;
 use crate::views;
 use crate::views::Member;
 
-/// Registers an agent or human; its token is shown this once.
+/// Registers an agent or human. Only this reply shows its token.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
     let name = checked("name", &new.name, AgentName::new)?;
     let profile = Profile {
@@ -48,7 +48,7 @@ pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<A
     Ok(AgentToken { name: name.to_owned(), token: token.reveal().to_owned(), incarnation })
 }
 
-/// Everybody who is registered.
+/// Lists all registered agents and humans.
 pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     listed(ctx, Kind::ALL).await
 }
@@ -62,19 +62,19 @@ pub(super) async fn listed(ctx: &Context, kinds: &'static [Kind]) -> Result<Page
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-/// Whoever asks.
+/// Returns the caller's own entry.
 pub(crate) async fn own(ctx: &Context, caller: Caller) -> Result<AgentView, ApiError> {
     let agent = caller.principal.agent();
     ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(OWN_NAME))
 }
 
-/// One of them.
+/// Returns one agent or human by name.
 pub(crate) async fn show(ctx: &Context, name: &str) -> Result<AgentView, ApiError> {
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::agent(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
-/// Everybody who is registered, with what they work on: agents, then humans.
+/// Lists all agents, then all humans, each with its current work.
 pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>, ApiError> {
     caller.human()?;
     let all = |live: &Live<'_>| -> Vec<Member> {
@@ -85,22 +85,23 @@ pub(crate) async fn members(ctx: &Context, caller: Caller) -> Result<Vec<Member>
     Ok(members)
 }
 
-/// One of them.
+/// Returns one agent or human with its current work.
 pub(crate) async fn member(ctx: &Context, caller: Caller, name: &str) -> Result<Member, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     ctx.handle.query(move |live| views::member(live, agent)).await?.ok_or_else(|| ApiError::unknown(name))
 }
 
-/// Who and what has `wanted` in its name.
+/// The agents, humans and conversations whose name contains a text.
 pub(crate) struct Named {
-    /// Agents and humans.
+    /// The names of agents and humans.
     pub(crate) people: Vec<String>,
-    /// Conversations, the newest first.
+    /// The REFs of conversations, newest first.
     pub(crate) references: Vec<String>,
 }
 
-/// Agents, humans and conversations with `wanted`, in lower case, in their names; at most `max` of each kind.
+/// Finds agents, humans and conversations whose name contains `wanted`, which is in lower case; at most `max` of agents
+/// and humans, and of conversations.
 pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usize) -> Result<Named, ApiError> {
     caller.human()?;
     let wanted = wanted.to_owned();
@@ -115,7 +116,7 @@ pub(crate) async fn named(ctx: &Context, caller: Caller, wanted: &str, max: usiz
     Ok(ctx.handle.query(look).await?)
 }
 
-/// Changes what an agent may do, and its own limits. Nothing is changed where a member is wrong.
+/// Changes what an agent may do, and its own limits. Changes nothing if any field is invalid.
 pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: AgentPatch) -> Result<AgentView, ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
@@ -129,6 +130,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
         Some((Profile::clone(&known.profile), known.own_limits().clone(), known.is_human()))
     };
     let (mut profile, own, human) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(name))?;
+    // All checks come before the first input, because the two inputs below are not one transaction.
     if human && patch.limits.is_some() {
         return Err(ApiError::new(
             Code::UnknownRecipient,
@@ -152,7 +154,7 @@ pub(crate) async fn amend(ctx: &Context, caller: Caller, name: &str, patch: Agen
     show(ctx, name).await
 }
 
-/// The limits of an agent once these are set; 0 takes one away (§1).
+/// Returns the agent's limits after these changes; 0 removes one (§1).
 fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<AgentLimits, FieldError> {
     for (name, value) in changed {
         if !own.set(name, *value) {
@@ -163,7 +165,7 @@ fn own_limits(mut own: AgentLimits, changed: &BTreeMap<String, u64>) -> Result<A
     Ok(own)
 }
 
-/// Gives an agent more for today (B1).
+/// Extends an agent's day budget for today (B1).
 pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: AgentGrant) -> Result<AgentView, ApiError> {
     caller.human()?;
     if more.cost_usd < 0.0 {
@@ -178,14 +180,14 @@ pub(crate) async fn grant(ctx: &Context, caller: Caller, name: &str, more: Agent
     show(ctx, name).await
 }
 
-/// Removes an agent.
+/// Removes an agent or human; its token ends at once.
 pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let agent = find(ctx, name).await?;
     admitted(ctx.handle.submit(Input::Remove(caller.principal, agent)).await).map(|_| ())
 }
 
-/// The number of a live agent or human.
+/// Returns the number of a live agent or human.
 pub(crate) async fn find(ctx: &Context, name: &str) -> Result<AgentId, ApiError> {
     let wanted = name.to_owned();
     let found = ctx.handle.query(move |live| live.state.live(&wanted)).await?;

@@ -1,4 +1,4 @@
-//! Approvals: held calls, and decisions on them (H2, H3).
+//! Calls on approvals: held tool calls and the decisions on them (H2, H3).
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::identity::unhex;
 use crate::views;
 
-/// Holds a tool call for a decision.
+/// Holds a tool call until it is decided.
 pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Result<ApprovalView, ApiError> {
     if call.tool.trim().is_empty() {
         return Err(FieldError::new("tool", "is empty").into());
@@ -40,13 +40,13 @@ pub(crate) async fn hold(ctx: &Context, caller: Caller, call: HeldCall) -> Resul
     }
 }
 
-/// The digest of a call that the caller would make now.
+/// Returns the digest that the call would have if the caller made it now.
 pub(super) fn digest_of(live: &Live<'_>, caller: Caller, tool: &str, arguments: &Value) -> Digest {
     let (agent, task) = asker(live, caller);
     digest(tool, arguments, &agent, task.map(|t| t.to_string()).as_deref())
 }
 
-/// Who asks, and in which task: that of the named turn, or of the only open one.
+/// Returns the caller's name and its task: that of the named turn, or of its only open one.
 fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
     let agent = caller.principal.agent();
     let open = live.state.agent(agent).map_or(&[][..], |a| a.turns.as_slice());
@@ -55,7 +55,7 @@ fn asker(live: &Live<'_>, caller: Caller) -> (String, Option<TaskId>) {
     (live.state.name_of(agent).to_owned(), task)
 }
 
-/// One approval; with a wait, once it is decided or the wait is over.
+/// Returns one approval. With a wait, returns once it is decided or the wait is over.
 pub(crate) async fn show(
     ctx: &Context,
     caller: Caller,
@@ -65,6 +65,7 @@ pub(crate) async fn show(
     let stopwatch = Stopwatch::start();
     loop {
         let mut ring = std::pin::pin!(ctx.handle.approvals().notified());
+        // Listen before reading: a decision between the read and the wait still rings.
         ring.as_mut().enable();
         let who = caller.principal;
         let look = move |live: &Live<'_>| {
@@ -80,20 +81,21 @@ pub(crate) async fn show(
     }
 }
 
-/// Whether an approval concerns somebody: who asked for it, and who may decide it or did (H3).
+/// Returns whether `who` may see an approval: its requester, its decider, and those who may decide it (H3).
 fn sees(live: &Live<'_>, approval: &Approval, who: Principal) -> bool {
     let agent = who.agent();
     let own = approval.agent == agent || approval.by == Some(agent);
     who.is_human() || own || live.state.may_decide(agent, approval)
 }
 
-/// Whether an agent takes part in the work in which a call would be made, and so may know of it.
+/// Returns whether an agent takes part in the conversation of the call's task, and may therefore read the approval by
+/// its id.
 fn takes_part(live: &Live<'_>, task: Option<TaskId>, who: Principal) -> bool {
     let task = task.and_then(|task| live.state.tasks.get(&task));
     task.is_some_and(|t| live.state.conversations.get(&t.conv).is_some_and(|c| c.has_part(who.agent())))
 }
 
-/// The approvals that `caller` may see, newest first.
+/// Lists the approvals that `caller` may see, newest first.
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
@@ -103,7 +105,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<ApprovalV
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-/// These approvals, as far as `caller` may see them.
+/// Returns those of these approvals that `caller` may see.
 pub(super) async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
@@ -113,7 +115,7 @@ pub(super) async fn by_ids(ctx: &Context, caller: Caller, ids: Vec<ApprovalId>) 
     Ok(ctx.handle.query(all).await?)
 }
 
-/// The held calls that wait for a decision which `caller` may make, oldest first.
+/// Lists the held calls that `caller` may decide and that are still pending, oldest first.
 pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<ApprovalView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
@@ -127,7 +129,7 @@ pub(crate) async fn to_decide(ctx: &Context, caller: Caller) -> Result<Vec<Appro
     Ok(ctx.handle.query(all).await?)
 }
 
-/// Decides an approval. Who was shown all of the call need not name its digest (H2).
+/// Decides an approval. A caller that was shown the call in full may omit its digest (H2).
 pub(crate) async fn decide(
     ctx: &Context,
     caller: Caller,
@@ -140,6 +142,7 @@ pub(crate) async fn decide(
     }
     let unseen = unnamed && decision.digest.is_none();
     decide_named(ctx, caller, id, decision).await.map_err(|mut fault| {
+        // The core only says that the digest is missing; the caller needs the step that supplies one.
         if unseen && fault.0.code == Code::Malformed {
             fault
                 .0
@@ -190,7 +193,7 @@ fn held(live: &Live<'_>, id: ApprovalId) -> Option<(String, String, Option<Strin
     Some((known.tool.to_string(), agent, known.task.map(|t| t.to_string())))
 }
 
-/// Uses an approval up, for exactly the call that was approved.
+/// Uses up an approval, for exactly the call that was approved.
 pub(crate) async fn spend(
     ctx: &Context,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Looking back: messages by every field.
+//! Searches of messages by any of their fields.
 
 use lastword_proto::ids::{AgentId, ConvId};
 use lastword_proto::names::SYSTEM_NAME;
@@ -14,10 +14,10 @@ use crate::error::ApiError;
 use crate::views;
 use crate::views::Shown;
 
-/// Items of a page that names no number.
+/// Items per page when the caller sets no limit.
 pub(super) const PAGE_DEFAULT: usize = 50;
 
-/// Most items of a page.
+/// The most items per page.
 pub(super) const PAGE_MAX: usize = 500;
 
 /// The parameters of `GET /v1/messages`.
@@ -38,7 +38,7 @@ pub(crate) struct AuditParams {
     pub(crate) cursor: Option<String>,
 }
 
-/// The messages that pass every filter and that `caller` may read, newest first.
+/// Returns the messages that pass every filter and that `caller` may read, newest first.
 pub(crate) async fn messages(
     ctx: &Context,
     caller: Caller,
@@ -52,6 +52,7 @@ pub(crate) async fn messages(
     seqs.sort_unstable_by(|a, b| b.cmp(a));
     seqs.dedup();
     seqs.truncate(limit);
+    // Before hiding what the caller may not read, or a page of hidden messages would end the list.
     let next = if seqs.len() == limit { seqs.last().map(|seq| seq.0.to_string()) } else { None };
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
     let mut items: Vec<StoredMessage> = shown.into_iter().filter_map(Shown::stored).collect();
@@ -59,7 +60,7 @@ pub(crate) async fn messages(
     Ok(Page { items, next })
 }
 
-/// Gives messages of conversations that the state forgot their REFs, which the read model keeps.
+/// Fills in the REFs of conversations that the state has forgotten; the read model keeps them.
 async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<(), ApiError> {
     let forgotten: Vec<ConvId> = items.iter().filter_map(|item| ConvId::parse(&item.reference)).collect();
     if forgotten.is_empty() {
@@ -75,8 +76,8 @@ async fn name_forgotten(ctx: &Context, items: &mut [StoredMessage]) -> Result<()
     Ok(())
 }
 
-/// The filters for what a human or an agent asks: a human's cover every incarnation of a name and every conversation
-/// that ever had the REF, an agent's those of now (§1).
+/// Builds the read model's filters. A human's search covers every incarnation of a name and every conversation that
+/// ever had the REF; an agent's covers the current ones (§1).
 async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usize) -> Result<Vec<Filter>, ApiError> {
     if !who.is_human() {
         return Ok(filter(ctx, params, limit).await?.into_iter().collect());
@@ -93,7 +94,7 @@ async fn filters(ctx: &Context, who: Principal, params: &AuditParams, limit: usi
     Ok(pairs.map(|(from, to)| Filter { from, to, ..filter.clone() }).collect())
 }
 
-/// Every conversation that ever had a REF, with all below it.
+/// Returns every conversation that ever had a REF, with all conversations below it.
 async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, ApiError> {
     let wanted = reference.clone();
     let mut convs = ask_fresh(ctx, move |index| index.named(&wanted)).await?;
@@ -104,19 +105,20 @@ async fn convs_named(ctx: &Context, reference: String) -> Result<Vec<ConvId>, Ap
     Ok(convs)
 }
 
-/// The numbers of all who ever had a name; one that asks for nobody in particular where there is none.
+/// Returns the numbers of all agents that ever had a name. Without a name, a single `None`: no filter by agent.
 fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
     match name {
         None => vec![None],
         Some(SYSTEM_NAME) => vec![Some(lastword_proto::fact::SYSTEM)],
         Some(name) => {
+            // Number 0 is the broker itself.
             let same = live.state.agents.iter().enumerate().skip(1).filter(|(_, agent)| agent.name() == name);
             same.filter_map(|(id, _)| u32::try_from(id).ok()).map(|id| Some(AgentId(id))).collect()
         }
     }
 }
 
-/// One message.
+/// Returns one message that `caller` may read.
 pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<StoredMessage, ApiError> {
     let unknown = || ApiError::unknown(id);
     let seq = Seq::parse(id).ok_or_else(unknown)?;
@@ -125,7 +127,7 @@ pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<S
     shown.into_iter().next().and_then(Shown::stored).ok_or_else(unknown)
 }
 
-/// Those of them that `who` may read.
+/// Keeps those messages that `who` may read.
 pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -> Result<Vec<Shown>, ApiError> {
     if who.is_human() {
         return Ok(shown);
@@ -137,10 +139,10 @@ pub(super) async fn readable(ctx: &Context, who: Principal, shown: Vec<Shown>) -
     Ok(ctx.handle.query(look).await?)
 }
 
-/// Conversations, sender and recipient; each absent where it is not asked for.
+/// Conversations, sender and recipient; each `None` where the search has no such filter.
 type Numbers = (Option<Vec<ConvId>>, Option<AgentId>, Option<AgentId>);
 
-/// The filter in the numbers of the log; `None` where a name is nobody's, which nothing can match.
+/// Translates the filter's names into the log's numbers; `None` if a name is unknown, so that no message can match.
 pub(super) async fn filter(ctx: &Context, params: &AuditParams, limit: usize) -> Result<Option<Filter>, ApiError> {
     let kind = |text: &str| MessageType::from_word(text).ok_or_else(|| FieldError::new("type", "is none of the six"));
     let filter = Filter {
@@ -179,7 +181,7 @@ fn position(text: Option<&str>) -> Result<Option<Seq>, FieldError> {
     text.map(parse).transpose()
 }
 
-/// The positions of the messages that pass the filter, from a read model that is up to date.
+/// Returns the positions of the messages that pass the filter, after the read model has caught up.
 pub(super) async fn search(ctx: &Context, filter: Filter) -> Result<Vec<Seq>, ApiError> {
     ask_fresh(ctx, move |index| index.messages(&filter)).await
 }

@@ -5,7 +5,7 @@ use lastword_proto::wire::call::{ArgumentKind, INPUT, SUBJECTS};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// A JSON value with sorted keys and no spaces.
+/// Formats a JSON value with sorted keys and without spaces.
 pub(crate) fn canonical(value: &Value) -> String {
     let mut out = String::new();
     write(value, &mut out);
@@ -45,21 +45,24 @@ fn list<T>(
     out.push(close);
 }
 
-/// What a call is about: the command, the file, the address. The policy's argument patterns look at nothing else.
-/// A runner of ACP agents holds what the agent says of the call, with the tool's own arguments as its `input`.
+/// Returns the subjects of a call: its command, file or address, the only values that a policy's argument patterns
+/// match. A runner of ACP agents sends the agent's own description of the call, with the tool's arguments in its
+/// `input`.
 pub(crate) fn subjects(arguments: &Value) -> Vec<Box<str>> {
     let places = [Some(arguments), arguments.get(INPUT)].into_iter().flatten();
     let names = || SUBJECTS.iter().filter(|(_, kind)| *kind != ArgumentKind::Query);
     let named = places.flat_map(|place| names().filter_map(|(name, _)| place.get(name)));
     let found = named.filter_map(|value| match value {
         Value::String(text) => Some(text.as_str().into()),
+        // A command given as a list of words matches the same patterns as one given as text.
         Value::Array(words) => Some(words.iter().map_while(Value::as_str).collect::<Vec<_>>().join(" ").into()),
         Value::Object(_) | Value::Null | Value::Bool(_) | Value::Number(_) => None,
     });
     found.collect()
 }
 
-/// The digest of a call: tool, arguments, who makes it and in which task.
+/// Returns the digest of a call: its tool and arguments, its agent and its task. An approval can therefore not be used
+/// by another agent or in another task.
 pub(crate) fn digest(tool: &str, arguments: &Value, agent: &str, task: Option<&str>) -> Digest {
     let call = serde_json::json!({ "tool": tool, "arguments": arguments, "agent": agent, "task": task });
     Sha256::digest(canonical(&call).as_bytes()).into()

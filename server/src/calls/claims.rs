@@ -1,4 +1,4 @@
-//! Claims: leases on resources (C1).
+//! Calls on claims: leases on resources (C1).
 
 use lastword_proto::ids::ClaimId;
 use lastword_proto::input::ClaimDraft;
@@ -11,7 +11,7 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Leases a resource (C1).
+/// Claims a resource (C1).
 pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
     let resource = checked("resource", &new.resource, Resource::new)?;
     let ttl_ms = match new.ttl_ms {
@@ -30,13 +30,13 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result
     }
 }
 
-/// All leases: who works with others has to know who holds what.
+/// Lists all claims. Every agent may see them, to learn which resources are taken.
 pub(crate) async fn list(ctx: &Context) -> Result<Page<ClaimView>, ApiError> {
     let all = |live: &Live<'_>| live.state.claims.keys().filter_map(|id| views::claim(live.state, *id)).collect();
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-/// Ends a lease.
+/// Releases a claim.
 pub(crate) async fn release(ctx: &Context, caller: Caller, id: ClaimId) -> Result<(), ApiError> {
     admitted(ctx.handle.submit(Input::Release(caller.principal, id)).await).map(|_| ())
 }

@@ -1,4 +1,4 @@
-//! The broker's clock (L6).
+//! Calls on the broker's clock (L6).
 
 use lastword_proto::Input;
 use lastword_proto::wire::ClockView;
@@ -7,16 +7,16 @@ use super::{Caller, Context, admitted};
 use crate::error::ApiError;
 use crate::views;
 
-/// The broker's time beside the wall clock's.
+/// Returns the broker's time and its difference from the wall clock's.
 pub(crate) fn show(ctx: &Context) -> ClockView {
     views::clock(ctx.handle.clock())
 }
 
-/// The wall clock is right: where it is ahead, the broker's time jumps there. Where it is behind nothing happens, for time
-/// never goes back; the answer says so.
+/// Accepts the wall clock's time: if it is ahead, the broker's time jumps to it. If it is behind nothing changes,
+/// because time never goes back; the reply says so.
 pub(crate) async fn accept(ctx: &Context, caller: Caller) -> Result<ClockView, ApiError> {
     caller.human()?;
-    // However far it is: the broker's thread looks.
+    // No exact distance: the broker's thread limits the jump to the difference at that moment.
     admitted(ctx.handle.submit(Input::Idled(Some(caller.principal), u64::MAX)).await)?;
     Ok(show(ctx))
 }

@@ -1,4 +1,4 @@
-//! What humans do out of band: pause, resume and stop (H4).
+//! The controls of humans: pause, resume and stop (H4).
 
 use lastword_proto::Input;
 use lastword_proto::fact::{Control, Scope};
@@ -8,28 +8,28 @@ use super::{Caller, Context, admitted};
 use crate::broker::Live;
 use crate::error::ApiError;
 
-/// Pauses, resumes or stops something.
+/// Pauses, resumes or stops work in `scope`.
 pub(crate) async fn control(ctx: &Context, caller: Caller, scope: Scope, control: Control) -> Result<(), ApiError> {
     caller.human()?;
     admitted(ctx.handle.submit(Input::Control(caller.principal, scope, control)).await).map(|_| ())
 }
 
-/// Whether the whole workspace runs.
+/// Returns whether the workspace is running, paused or stopped.
 pub(crate) async fn running(ctx: &Context) -> Result<Running, ApiError> {
     Ok(ctx.handle.query(|live| live.state.running).await?)
 }
 
-/// The whole workspace: whether it runs, and what stopping it would end.
+/// The state of the workspace, and how much work a stop would cancel.
 pub(crate) struct Workspace {
-    /// Whether it runs.
+    /// Whether it is running, paused or stopped.
     pub(crate) running: Running,
-    /// Conversations with open work.
+    /// The number of conversations with open work.
     pub(crate) conversations: u64,
-    /// Open turns.
+    /// The number of open turns of all agents.
     pub(crate) turns: u64,
 }
 
-/// How the workspace stands.
+/// Returns the state of the workspace.
 pub(crate) async fn workspace(ctx: &Context) -> Result<Workspace, ApiError> {
     let look = |live: &Live<'_>| Workspace {
         running: live.state.running,

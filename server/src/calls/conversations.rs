@@ -1,4 +1,4 @@
-//! Conversations: those that a caller may see.
+//! Calls on the conversations that a caller may see.
 
 use lastword_proto::Principal;
 use lastword_proto::ids::ConvId;
@@ -11,7 +11,7 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Whether `who` may look into a conversation.
+/// Returns whether `who` may see a conversation: humans and its participants.
 fn may_look(live: &Live<'_>, who: Principal, conv: ConvId) -> bool {
     who.is_human() || live.state.conversations.get(&conv).is_some_and(|c| c.has_part(who.agent()))
 }
@@ -24,7 +24,7 @@ pub(crate) struct ListParams {
     pub(crate) cursor: Option<String>,
 }
 
-/// The conversations that `caller` may see, newest first.
+/// Lists the conversations that `caller` may see, newest first.
 pub(crate) async fn list(
     ctx: &Context,
     caller: Caller,
@@ -43,7 +43,7 @@ pub(crate) async fn list(
     Ok(ctx.handle.query(look).await?)
 }
 
-/// The number of a conversation that `caller` may see.
+/// Returns the number of a conversation that `caller` may see.
 pub(crate) async fn find(ctx: &Context, caller: Caller, reference: &str) -> Result<ConvId, ApiError> {
     let (wanted, who) = (reference.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| {

@@ -1,4 +1,4 @@
-//! What waits for a human, in the order in which to look at it, with the work that it holds up.
+//! The decisions that wait for a human, in the order of their urgency, with the work that they hold up.
 
 use std::cmp::Reverse;
 
@@ -12,52 +12,52 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
-/// Settled decisions in the list.
+/// The most settled decisions in the list.
 const SETTLED_MAX: usize = 20;
-/// Unread messages in the list.
+/// The most unread messages in the list.
 const UNREAD_MAX: usize = 50;
 
 /// A question or a held call.
 pub(crate) enum Asked {
-    /// An agent asks, or something timed out for good.
+    /// An agent's question, or a request that timed out for good.
     Question(Box<EscalationView>),
-    /// A tool call is held.
+    /// A held tool call.
     Call(Box<ApprovalView>),
 }
 
-/// One of them, and the work that it is part of.
+/// A pending or settled decision, and the work that it belongs to.
 pub(crate) struct Decision {
-    /// What is asked.
+    /// The question or held call.
     pub(crate) asked: Asked,
-    /// How urgent the request is that it holds up.
+    /// The priority of the request that it holds up.
     pub(crate) priority: Priority,
     /// The requests that led to it, from the root on.
     pub(crate) chain: Vec<RequestLink>,
-    /// The text of the first of them.
+    /// The body of the first of these requests.
     pub(crate) root: Option<String>,
 }
 
-/// A request on the way from the root.
+/// One request on the way from the root.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestLink {
-    /// Who asked; `None` where an agent started by itself.
+    /// The requester's name; `None` if an agent started the work on its own.
     pub(crate) from: Option<String>,
-    /// Whom.
+    /// The recipient's name.
     pub(crate) to: String,
-    /// In which conversation.
+    /// The REF of its conversation.
     pub(crate) reference: String,
-    /// At which depth of it.
+    /// Its depth in that conversation; `None` for a task without a request.
     pub(crate) depth: Option<u8>,
     message: Option<Seq>,
 }
 
-/// What lies before the humans.
+/// The lists of the console's inbox.
 pub(crate) struct Decisions {
-    /// What waits: the most urgent first, and of those the newest.
+    /// The pending decisions: by priority, and within a priority the newest first.
     pub(crate) waiting: Vec<Decision>,
-    /// What was settled last.
+    /// The decisions settled last, newest first.
     pub(crate) settled: Vec<Decision>,
-    /// Messages for the caller that were not taken yet, newest first.
+    /// The messages to the caller that it has not taken yet, newest first.
     pub(crate) unread: Vec<StoredMessage>,
 }
 
@@ -67,15 +67,15 @@ enum Id {
     Call(ApprovalId),
 }
 
-/// The order in which decisions are looked at.
+/// A decision with the values that order the list: its priority, its time, and its chain of requests.
 type Row = (Id, Priority, Time, Vec<RequestLink>);
 
-/// How many decisions wait for a human.
+/// Returns the number of decisions that wait for a human.
 pub(crate) async fn waiting(ctx: &Context) -> Result<usize, ApiError> {
     Ok(ctx.handle.query(|live| open(live.state)).await?.len())
 }
 
-/// What waits, so that a change of it can be told.
+/// Returns the ids of all pending decisions (`true` marks a question), so that a change can be noticed by comparing.
 pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
     let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
     let calls = state.approvals.iter().filter(|(_, known)| known.state == ApprovalState::Pending);
@@ -83,7 +83,7 @@ pub(crate) fn open(state: &State) -> Vec<(bool, u64)> {
     questions.chain(calls.map(|(id, _)| (false, id.0))).collect()
 }
 
-/// What waits for the humans, what they settled last, and what the caller has not read.
+/// Lists the pending decisions, those settled last, and the caller's unread messages.
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Decisions, ApiError> {
     caller.human()?;
     let agent = caller.principal.agent();
@@ -109,13 +109,14 @@ fn rows(state: &State, waiting: bool) -> Vec<Row> {
     let calls = state.approvals.iter().rev();
     let calls = calls.filter(|(_, known)| (known.state == ApprovalState::Pending) == waiting);
     let calls = calls.map(|(id, known)| (Id::Call(*id), known.task, known.at));
-    // Of what is settled, only the newest of each kind can be among the newest of both.
+    // Only the newest settled decisions of each kind can be among the newest of both.
     let max = if waiting { usize::MAX } else { SETTLED_MAX };
     let mut rows: Vec<Row> = questions
         .take(max)
         .chain(calls.take(max))
         .map(|(id, task, at)| (id, task.map_or(Priority::Normal, |task| priority(state, task)), at, chain(state, task)))
         .collect();
+    // A settled decision's priority no longer matters: those are ordered by time alone.
     rows.sort_by_key(|(id, priority, at, _)| (waiting.then_some(*priority), Reverse(*at), *id));
     rows
 }
@@ -125,7 +126,7 @@ fn priority(state: &State, task: TaskId) -> Priority {
     request.map_or(Priority::Normal, |request| request.priority)
 }
 
-/// The requests that led to a task, from the root on. They are as many as hops are allowed (D4).
+/// Returns the requests that led to a task, from the root on; at most as many as the hop limit allows (D4).
 pub(super) fn chain(state: &State, task: Option<TaskId>) -> Vec<RequestLink> {
     let first = task.and_then(|task| state.tasks.get(&task));
     let above = std::iter::successors(first, |task| match task.asker {

@@ -1,4 +1,4 @@
-//! Escalations: questions to humans, and their answers (H1).
+//! Calls on escalations: questions to humans, and their answers (H1).
 
 use std::sync::Arc;
 
@@ -31,7 +31,7 @@ pub(crate) async fn escalate(ctx: &Context, caller: Caller, new: NewEscalation) 
     }
 }
 
-/// Answers an escalation.
+/// Answers an escalation. Only a human may.
 pub(crate) async fn answer(
     ctx: &Context,
     caller: Caller,
@@ -39,13 +39,14 @@ pub(crate) async fn answer(
     answer: &EscalationAnswer,
 ) -> Result<EscalationView, ApiError> {
     caller.human()?;
+    // A lift needs no text, but an answer without both would settle nothing.
     if answer.lift.is_none() && answer.answer.trim().is_empty() {
         return Err(FieldError::new("answer", "is empty, and no `lift` is chosen").into());
     }
     answer_as(ctx, caller.principal, id, answer).await
 }
 
-/// Answers it in the name of a human: with a lift, which extends and resumes in one act, or with words.
+/// Answers it on behalf of `human`: with a lift, which extends and resumes in one act, or with a text.
 pub(crate) async fn answer_as(
     ctx: &Context,
     human: Principal,
@@ -67,7 +68,7 @@ pub(crate) async fn answer_as(
     show(ctx, id).await
 }
 
-/// The human who sits at the caller's own client, where the operator says that one does.
+/// Returns the human in front of the caller's own client, if the operator configured one.
 pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Principal>, ApiError> {
     if ctx.seats.is_empty() {
         return Ok(None);
@@ -81,13 +82,13 @@ pub(crate) async fn seated(ctx: &Context, caller: Caller) -> Result<Option<Princ
     Ok(ctx.handle.query(human).await?)
 }
 
-/// One escalation.
+/// Returns one escalation.
 pub(crate) async fn show(ctx: &Context, id: EscalationId) -> Result<EscalationView, ApiError> {
     let found = by_ids(ctx, vec![id]).await?;
     found.into_iter().next().ok_or_else(|| ApiError::unknown(&id.to_string()))
 }
 
-/// The escalations that `caller` may see, newest first.
+/// Lists the escalations that `caller` may see, newest first.
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<EscalationView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| -> Vec<EscalationId> {
@@ -98,13 +99,14 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<Escalatio
     Ok(Page::whole(by_ids(ctx, ids).await?))
 }
 
-/// These escalations.
+/// Returns these escalations with the texts of their questions and answers.
 pub(crate) async fn by_ids(ctx: &Context, ids: Vec<EscalationId>) -> Result<Vec<EscalationView>, ApiError> {
     let wanted = ids.clone();
     let positions = move |live: &Live<'_>| -> Vec<Seq> {
         let known = wanted.iter().filter_map(|id| live.state.escalations.get(id));
         known.flat_map(|e| [Some(e.asked), e.answer]).flatten().collect()
     };
+    // Two reads of the state, because the log can only be read off the broker's thread.
     let mut positions = ctx.handle.query(positions).await?;
     positions.sort_unstable();
     positions.dedup();

@@ -1,4 +1,4 @@
-//! Why something is as it is: the rule and the numbers, and the chain from the grant down to it (G3).
+//! Explanations: the rule and the numbers behind a refusal or hold, and the chain from the grant down to it (G3).
 
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId};
 use lastword_proto::limits::Approvers;
@@ -10,7 +10,7 @@ use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
 
-/// Longest chain that is told; a grant's totals make longer ones rare (D8).
+/// The longest chain that is shown; a grant's totals make longer ones rare (D8).
 const CHAIN_MAX: usize = 64;
 
 /// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval or an escalation.
@@ -49,7 +49,7 @@ async fn of_message(
     let mut chain = chain(ctx, caller, above).await?;
     chain.push(views::link(stored.clone()));
     let mut told = standing_of(ctx, blank(seq.to_string(), Subject::Message, rfc3339(entry.at)), standing).await?;
-    // What the message itself amounted to, and not what the conversation has come to since.
+    // Show the message's own depth and hops, not those that the conversation has reached since.
     for limit in &mut told.limits {
         match limit.name.as_str() {
             "depth_max" => limit.current = of.depth.into(),
@@ -77,7 +77,7 @@ async fn of_record(
         Some((agent, told, standing, standing.begin(live.state)))
     };
     let found = ctx.handle.query(look).await?;
-    // Who was refused, and humans: what one may not see is as unknown as what is not there.
+    // Only the refused agent and humans may see it. For all others it looks like an unknown id.
     let may = |agent: AgentId| caller.principal.is_human() || caller.principal.agent() == agent;
     let (_, refused, standing, begin) = found.filter(|(agent, ..)| may(*agent)).ok_or_else(|| ApiError::unknown(id))?;
     let subject = if matches!(entry.fact, Fact::Observed { .. }) { Subject::Observed } else { Subject::Refusal };
@@ -121,7 +121,7 @@ async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Resul
     Ok(Explanation { chain, deciders: vec!["human".into()], escalation: Some(escalation), ..told })
 }
 
-/// Adds what the state says now.
+/// Adds the current limits, grant and holds.
 async fn standing_of(ctx: &Context, told: Explanation, standing: ExplainContext) -> Result<Explanation, ApiError> {
     let look = move |live: &Live<'_>| Explanation {
         limits: standing.limits(live.state),
@@ -155,11 +155,11 @@ fn deciders(approvers: &Approvers) -> Vec<String> {
     ["human".to_owned()].into_iter().chain(asker).chain(agents).collect()
 }
 
-/// The messages from the grant down to `last`, as far as the caller may read them.
+/// Returns the messages from the grant down to `last`, as far as the caller may read them.
 async fn chain(ctx: &Context, caller: Caller, last: Option<Seq>) -> Result<Vec<CausalLink>, ApiError> {
     let mut links = Vec::new();
     let mut next = last;
-    // Each cause stands before what it caused, so this ends even without the maximum.
+    // A cause always has a lower position than its effect, so the walk ends even without the maximum.
     while let Some(seq) = next.filter(|_| links.len() < CHAIN_MAX) {
         let shown = views::show(&ctx.handle, vec![seq]).await?;
         let above = shown.first().and_then(Shown::message).and_then(|message| message.cause.or(message.in_reply_to));
@@ -170,7 +170,7 @@ async fn chain(ctx: &Context, caller: Caller, last: Option<Seq>) -> Result<Vec<C
     Ok(links)
 }
 
-/// The first of them, if the caller may read it.
+/// Returns the first of these messages if the caller may read it.
 async fn readable(ctx: &Context, caller: Caller, shown: Vec<Shown>) -> Result<Option<Shown>, ApiError> {
     Ok(super::audit::readable(ctx, caller.principal, shown).await?.into_iter().next())
 }

@@ -1,4 +1,4 @@
-//! Figures of the whole workspace, and how near things came to their limits.
+//! Figures of the whole workspace, and the peaks relative to its limits.
 
 use std::collections::BTreeMap;
 
@@ -14,25 +14,25 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Days that are looked back on for limits.
+/// The days, today included, over which the peaks are taken.
 const WEEK_DAYS: u64 = 7;
 
-/// The workspace in figures.
+/// The figures of the console's overview.
 pub(crate) struct Figures {
-    /// What the read model adds up; since a day ago.
+    /// The read model's sums over the last day.
     pub(crate) sums: Sums,
-    /// Messages of each of the last hours, oldest first; the last one is not over.
+    /// The messages of each of the last hours, oldest first; the last hour is still running.
     pub(crate) hours: Vec<(Time, u64)>,
-    /// How things stand.
+    /// The current counts.
     pub(crate) standing: WorkspaceCounts,
 }
 
-/// How things stand now.
+/// The current counts of the workspace.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WorkspaceCounts {
     /// Conversations with open work.
     pub(crate) open: u64,
-    /// Conversations without, that nothing and nobody cut.
+    /// Conversations without open work that were neither held, paused nor stopped.
     pub(crate) ended: u64,
     /// Conversations that a limit holds.
     pub(crate) held: u64,
@@ -40,27 +40,27 @@ pub(crate) struct WorkspaceCounts {
     pub(crate) paused: u64,
     /// Conversations that a human stopped.
     pub(crate) stopped: u64,
-    /// Latches that tripped, lifted ones included.
+    /// Incidents on record, lifted ones included.
     pub(crate) incidents: u64,
-    /// Of these, those that hold.
+    /// Incidents that still hold work.
     pub(crate) holding: u64,
     /// Decisions that wait for a human.
     pub(crate) waiting: u64,
-    /// Agents that are registered.
+    /// The number of registered agents.
     pub(crate) agents: u64,
-    /// Of these, those with an open connection.
+    /// The number of registered agents with an open connection.
     pub(crate) connected: u64,
-    /// Open turns.
+    /// Open turns of all agents.
     pub(crate) turns: u64,
-    /// For how long a closed conversation and a lifted latch are remembered, in ms.
+    /// How long a closed conversation and a lifted incident are remembered, in ms.
     pub(crate) retention_ms: u64,
 }
 
-/// The figures, with messages by the hour for a day.
+/// Returns the figures, with the messages of each hour of the last day.
 pub(crate) async fn figures(ctx: &Context, caller: Caller) -> Result<Figures, ApiError> {
     caller.human()?;
     let now = ctx.handle.now();
-    // Whole hours, so that the first of them is as long as the others.
+    // Starts at a full hour, so that the first bar covers as much time as the others.
     let first = Time((now.0 / HOUR_MS * HOUR_MS).saturating_sub(DAY_MS - HOUR_MS));
     let sums = ask_fresh(ctx, move |index| index.sums(first)).await?;
     let counted: BTreeMap<u64, u64> = sums.hours.iter().map(|(at, n)| (at.0, *n)).collect();
@@ -96,31 +96,30 @@ fn standing(live: &Live<'_>) -> WorkspaceCounts {
     standing
 }
 
-/// How near something came to a limit.
+/// The closest approach to a limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
-    /// The limit in force, with what a human granted besides.
+    /// The limit in force, including what a human granted on top.
     pub(crate) limit: u64,
-    /// The value.
+    /// The highest value reached, in the limit's unit.
     pub(crate) value: u64,
-    /// In which conversation.
+    /// The REF of the conversation in which it was reached.
     pub(crate) reference: Option<String>,
-    /// By whom, where the limit is an agent's.
+    /// The agent that reached it, if the limit is per agent.
     pub(crate) agent: Option<String>,
 }
 
-/// What is known of the last days: for limits whose value the log or the state tells how near things came, and for all
-/// of them what was refused.
+/// The last week in numbers: the peaks of those limits whose values the log or the state keeps, and all refusals.
 pub(crate) struct Week {
-    /// By the name of the limit.
+    /// The peaks, by the limit's name.
     pub(crate) reached: BTreeMap<&'static str, Reached>,
-    /// Refusals by code, the most frequent of these days first.
+    /// The refusals by code, most frequent first.
     pub(crate) refused: Vec<CodeCount>,
-    /// Since when.
+    /// The begin of the first day that is counted, in the broker's time.
     pub(crate) since: Time,
 }
 
-/// The last seven days, today included.
+/// Returns the peaks and refusals of the last seven days, today included.
 pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError> {
     caller.human()?;
     let now = ctx.handle.now();
@@ -138,13 +137,13 @@ pub(crate) async fn week(ctx: &Context, caller: Caller) -> Result<Week, ApiError
     Ok(Week { reached, refused, since })
 }
 
-/// The conversation of a line of the log.
+/// Returns the REF of the conversation that a fact belongs to.
 async fn place(ctx: &Context, caller: Caller, seq: Seq) -> Result<Option<String>, ApiError> {
     let line = history::line(ctx, caller, &seq.to_string()).await?;
     Ok(line.event.message.map(|message| message.reference).or(line.event.reference))
 }
 
-/// What the state itself remembers: of each grant how much of it was used, and of each agent what it used today.
+/// Returns the peaks that the state itself remembers: each grant's totals, and each agent's use today.
 fn of_state(live: &Live<'_>, since: Time) -> BTreeMap<&'static str, Reached> {
     let mut reached = BTreeMap::new();
     for (_, grant) in live.state.grants.iter().filter(|(_, grant)| grant.opened_at >= since || grant.end.is_none()) {
@@ -175,12 +174,13 @@ fn of_grant(state: &State, grant: &Grant, reached: &mut BTreeMap<&'static str, R
         ("grant_cost_microusd_max", limits.grant_cost_microusd_max, more.cost_microusd, grant.spend.cost_microusd),
     ];
     for (name, limit, more, value) in all {
+        // 0 turns a limit off, and an extension must not turn it on.
         let whole = if limit == 0 { 0 } else { limit.saturating_add(more) };
         higher(reached, name, whole, value, || (state.ref_of(grant.conv).map(ToString::to_string), None));
     }
 }
 
-/// Keeps the larger share of a limit; one of 0 is none.
+/// Keeps the peak with the larger share of its limit. A limit of 0 is off and has no share.
 fn higher(
     reached: &mut BTreeMap<&'static str, Reached>,
     name: &'static str,
@@ -188,7 +188,7 @@ fn higher(
     value: u64,
     place: impl FnOnce() -> (Option<String>, Option<String>),
 ) {
-    // a/b > c/d as a·d > c·b, in numbers that can't overflow.
+    // Compares a/b > c/d as a·d > c·b in 128 bits, which can't overflow.
     let part = |value: u64, limit: u64| u128::from(value) * u128::from(limit);
     let known = reached.get(name);
     if value == 0 || limit == 0 || known.is_some_and(|known| part(value, known.limit) <= part(known.value, limit)) {

@@ -1,4 +1,4 @@
-//! What humans give more (D9).
+//! Extensions that humans give to grants and conversations (D9).
 
 use lastword_proto::Input;
 use lastword_proto::fact::Extension;
@@ -9,7 +9,7 @@ use super::turns::microusd;
 use super::{Caller, Context, admitted};
 use crate::error::ApiError;
 
-/// Gives more to what runs in a conversation.
+/// Extends the grants of a conversation, or one of them, and its rounds.
 pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Extend) -> Result<(), ApiError> {
     caller.human()?;
     let named = |id: &str| {

@@ -1,4 +1,4 @@
-//! Conversations, found by what was said in them, and the whole history of one.
+//! The list of conversations with its filters, and the history of one conversation.
 
 use std::sync::Arc;
 
@@ -17,51 +17,51 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// Conversations on one page of the list.
+/// Conversations per page of the list.
 const PAGE: usize = audit::PAGE_DEFAULT;
-/// Lines of a history at once, the last ones.
+/// The most entries of a history; beyond that only the last ones are shown.
 const LINES_MAX: usize = 2_000;
 
-/// The filters of the list, all of which a conversation has to pass.
+/// The filters of the list. A conversation must pass all of them; empty ones are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListParams {
-    /// A part of its REF.
+    /// A part of its REF, in any case.
     #[serde(rename = "ref", default)]
     pub(crate) reference: String,
-    /// Somebody who said something in it.
+    /// The name of a sender of one of its messages.
     #[serde(default)]
     pub(crate) from: String,
-    /// Somebody to whom something was said in it.
+    /// The name of a recipient of one of its messages.
     #[serde(default)]
     pub(crate) to: String,
-    /// A type of message.
+    /// The type of one of its messages.
     #[serde(rename = "type", default)]
     pub(crate) kind: String,
-    /// A depth of a message.
+    /// The depth of one of its messages.
     #[serde(default)]
     pub(crate) depth: String,
-    /// How it stands: `active`, `idle`, `paused`, `stopped` or `latched`.
+    /// Its status: `active`, `idle`, `paused`, `stopped` or `latched`.
     #[serde(default)]
     pub(crate) state: String,
-    /// Words of a message.
+    /// Words in one of its messages.
     #[serde(default)]
     pub(crate) q: String,
-    /// Where the page before ended.
+    /// The cursor that the previous page returned.
     #[serde(default)]
     pub(crate) cursor: String,
 }
 
 /// One page of the list.
 pub(crate) struct Listed {
-    /// Its conversations, with participants and limits and without a tree; the one of the last activity first.
+    /// The conversations with participants and limits, without their trees; the most recently active first.
     pub(crate) items: Vec<ConversationView>,
-    /// The cursor of the next page.
+    /// The cursor of the next page; `None` on the last.
     pub(crate) next: Option<String>,
 }
 
-/// The conversations that pass the filters, by their last activity. With a filter on messages, that is the last message
-/// which passes it.
+/// Lists the conversations that pass the filters, by their last activity. With a filter on messages, that is the last
+/// message that passes it.
 pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> Result<Listed, ApiError> {
     caller.human()?;
     let said = !(params.from.is_empty()
@@ -96,7 +96,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller, params: ListParams) -> R
     Ok(Listed { items: ctx.handle.query(look).await?, next })
 }
 
-/// The cursor: a moment or position, and the conversation that had it.
+/// The cursor: a time or position, and the conversation that had it.
 type Position = (u64, u32);
 
 fn cursor(text: &str) -> Result<Option<Position>, FieldError> {
@@ -107,7 +107,7 @@ fn cursor(text: &str) -> Result<Option<Position>, FieldError> {
     parts.map(Some).ok_or_else(|| FieldError::new("cursor", "is not one of ours"))
 }
 
-/// What is asked of the messages.
+/// Returns the part of the filters that concerns messages.
 fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
     let filled = |text: &str| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
     let depth = filled(&params.depth).map(|text| text.parse().map_err(|_| FieldError::new("depth", "is no number")));
@@ -121,7 +121,7 @@ fn asked(params: &ListParams) -> Result<AuditParams, FieldError> {
     })
 }
 
-/// What is asked of the conversations themselves.
+/// The part of the filters that concerns the conversations themselves.
 struct Wanted {
     reference: String,
     state: Option<ConversationStatus>,
@@ -152,7 +152,8 @@ impl Wanted {
     }
 }
 
-/// Only as many as the page has are kept while looking through, so that the broker is not held up.
+/// Returns one page by last activity. Keeps no more than a page while scanning, to hold up the broker as little as
+/// possible.
 fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> Listed {
     let mut page = std::collections::BinaryHeap::with_capacity(PAGE + 2);
     for (id, conv) in state.conversations.range(..) {
@@ -174,31 +175,31 @@ fn by_activity(state: &State, wanted: &Wanted, before: Option<Position>) -> List
     Listed { items: known.map(|conv| views::listed(state, conv)).collect(), next }
 }
 
-/// One thing that happened in a conversation.
+/// One event in a conversation's history.
 pub(crate) struct HistoryEntry {
-    /// What.
+    /// The event as the stream sends it.
     pub(crate) event: Event,
-    /// Why a message was refused.
+    /// The refusal, if the event is a refused message.
     pub(crate) refusal: Option<Problem>,
-    /// Refused in a turn: the requests that led to it, from the root on.
+    /// The requests that led to a message refused in a turn, from the root on; empty for other events.
     pub(crate) chain: Vec<RequestLink>,
-    /// Its fact.
+    /// The fact that the event is derived from.
     pub(crate) entry: Arc<Entry>,
 }
 
-/// A conversation, those opened from it, and what happened in them.
+/// A conversation, its descendants, and all their events.
 pub(crate) struct History {
-    /// Its number.
+    /// The conversation's number.
     pub(crate) conv: ConvId,
-    /// How it stands.
+    /// Its participants, limits and status.
     pub(crate) view: ConversationView,
-    /// What happened, oldest first.
+    /// The events of it and its descendants, oldest first.
     pub(crate) lines: Vec<HistoryEntry>,
-    /// Whether there was more before it.
+    /// Whether earlier events were left out.
     pub(crate) cut: bool,
 }
 
-/// The history of a conversation.
+/// Returns the history of a conversation.
 pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result<History, ApiError> {
     caller.human()?;
     let conv = conversations::find(ctx, caller, reference).await?;
@@ -207,7 +208,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
         Some((views::conversation(live.state, conv, known), live.state.lineage_below(conv)))
     };
     let (view, convs) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(reference))?;
-    // Where there is too much, the end is what matters.
+    // Newest first: if there are too many entries, the last ones matter.
     let cursor = Cursor { limit: LINES_MAX + 1, ..Cursor::default() };
     let mut seqs = ask_fresh(ctx, move |index| index.history(&convs, cursor)).await?;
     let cut = seqs.len() > LINES_MAX;
@@ -217,7 +218,7 @@ pub(crate) async fn of(ctx: &Context, caller: Caller, reference: &str) -> Result
     Ok(History { conv, view, lines: told(ctx, caller, entries).await?, cut })
 }
 
-/// One thing that happened, by its position; a message or a refusal, for instance.
+/// Returns one event by its position, for example a message or a refusal.
 pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<HistoryEntry, ApiError> {
     caller.human()?;
     let seq = Seq::parse(id).ok_or_else(|| ApiError::unknown(id))?;
@@ -225,13 +226,13 @@ pub(crate) async fn line(ctx: &Context, caller: Caller, id: &str) -> Result<Hist
     told(ctx, caller, entries).await?.into_iter().next().ok_or_else(|| ApiError::unknown(id))
 }
 
-/// What was refused in these conversations, each with the task that tried.
+/// Returns the refusals in these conversations, each with the task in which the send was tried.
 pub(super) async fn refusals(
     ctx: &Context,
     who: Principal,
     convs: Vec<ConvId>,
 ) -> Result<Vec<(Option<TaskId>, RefusedSend)>, ApiError> {
-    // Where there are too many, the last ones matter.
+    // Newest first: if there are too many, the last ones matter.
     let cursor = Cursor { limit: LINES_MAX, ..Cursor::default() };
     let agent = (!who.is_human()).then(|| who.agent());
     let filter = RefusalFilter { convs: Some(convs), agent, cursor, ..RefusalFilter::default() };
@@ -266,7 +267,7 @@ async fn told(ctx: &Context, caller: Caller, entries: Vec<(Seq, Arc<Entry>)>) ->
     Ok(drafts.into_iter().map(line).collect())
 }
 
-/// How it came to what was refused.
+/// Returns the requests that led to a refused message.
 fn led_to(state: &State, fact: &Fact) -> Vec<RequestLink> {
     let Fact::Refused { turn: Some(turn), .. } = fact else { return Vec::new() };
     decisions::chain(state, state.turns.get(turn).map(|turn| turn.task))

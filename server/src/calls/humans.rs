@@ -1,4 +1,4 @@
-//! Humans: who is there, what they may do, and that they act (H7, D12).
+//! Calls on humans: the list of those registered, their roles, and the record of their acts (H7, D12).
 
 use lastword_proto::fact::{Credential, Kind, Role};
 use lastword_proto::wire::{AgentView, Page};
@@ -8,19 +8,20 @@ use super::{Caller, Context, admitted, agents};
 use crate::broker::Unserved;
 use crate::error::ApiError;
 
-/// The humans who are registered.
+/// Lists the registered humans.
 pub(crate) async fn list(ctx: &Context) -> Result<Page<AgentView>, ApiError> {
     agents::listed(ctx, &[Kind::Human]).await
 }
 
-/// The first human of the workspace, as whoever may read the data directory can act; and the hash of their token.
+/// Returns the workspace's first human and the hash of their token. Access to the data directory allows acting for that
+/// human.
 pub(crate) async fn operator(ctx: &Context) -> Result<Option<(Credential, Principal)>, ApiError> {
     let first = ctx.handle.query(|live| live.state.any_human()).await?;
     Ok(ctx.handle.proof_of(first).filter(|(_, principal)| principal.is_human()))
 }
 
-/// A human signed in or opened a page (D12). That a viewer's is no act, or that the disk has no room for it, is no failure:
-/// the page is shown.
+/// Records that a human signed in or opened a page (D12). The page is shown in any case, even if a viewer's visit
+/// doesn't count as an act or the disk has no room for the fact.
 pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError> {
     match ctx.handle.submit(Input::Act(human)).await {
         Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
@@ -28,7 +29,7 @@ pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError>
     }
 }
 
-/// Sets what a human may do (H7).
+/// Sets the role of a human (H7).
 pub(crate) async fn set_role(ctx: &Context, caller: Caller, name: &str, role: Role) -> Result<AgentView, ApiError> {
     caller.human()?;
     let human = agents::find(ctx, name).await?;

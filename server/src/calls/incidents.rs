@@ -1,4 +1,4 @@
-//! Incidents: latches that tripped, and what else a human has to know.
+//! Calls on incidents: limits that tripped, and other facts that a human has to know.
 
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::AgentId;
@@ -10,7 +10,7 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// The latches that tripped, newest first.
+/// Lists the incidents that `caller` may see, newest first.
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<IncidentView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {

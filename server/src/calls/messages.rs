@@ -1,4 +1,4 @@
-//! Sending, and waiting for the answer (Q8).
+//! Sends messages and waits for the answer (Q8).
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::broker::{Live, Wait};
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
-/// What came of a send.
+/// The outcome of a send.
 pub(crate) enum Sent {
-    /// One message, and its answer where the sender waited for it and it came.
+    /// One message, and its answer if the sender waited and it arrived in time.
     One(Box<StoredMessage>, Option<Box<StoredMessage>>),
-    /// One for each of a list or group.
+    /// One message for each recipient of a list or group.
     Many(Vec<StoredMessage>),
-    /// A RESPONSE was the finish of its task.
+    /// The RESPONSE finished its task.
     Finished(Finished),
-    /// A REQUEST to a human became an escalation.
+    /// The REQUEST to a human became an escalation.
     Escalated(Box<EscalationView>),
-    /// A human's words that no task waited for.
+    /// A human's text that no task waited for; it is recorded, not sent.
     Noted,
 }
 
@@ -34,17 +34,18 @@ pub(crate) async fn send(
 ) -> Result<Sent, ApiError> {
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
-    // Where nothing waits, nothing may count as waiting either (Q8).
+    // Only a single REQUEST has an answer to wait for. The core must not count any other send as waiting (Q8).
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let input = Input::Send(caller.principal, Box::new(draft));
     let handle = ctx.handle.clone();
     let then = move |reply: Reply, live: &Live<'_>| {
-        // From the moment of the send: no answer can come before, and none is missed.
+        // Registered in the same step as the send: the answer can't arrive before it, so none is missed.
         let fresh = matches!(reply, Reply::Sent(_));
         match reply {
             Reply::Sent(seqs) | Reply::Again(seqs) => {
                 let waits = wait.and_then(|_| Some(Wait::new(&handle, *seqs.first()?)));
+                // Usually still in memory, which saves another read of the state.
                 Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh))
             }
             other => Err(other),
@@ -62,7 +63,8 @@ pub(crate) async fn send(
     let response = match (wait, waits, shown.request_id()) {
         (Some(wait), Some(waits), Some(id)) => {
             let request = RequestId::new(id).map_err(|_| ApiError::internal("a request without a valid id"))?;
-            // What was sent just now has no answer yet.
+            // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was
+            // registered.
             let there = if fresh { None } else { collect_now(ctx, caller, request.clone()).await? };
             if there.is_some() { there } else { collect(ctx, caller, request, wait, waits).await? }
         }
@@ -83,7 +85,7 @@ async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> 
     }
 }
 
-/// Waits for the answer to a request; `None` when none came in time, and then it is delivered as usual.
+/// Waits for the answer to a request; `None` if it didn't arrive in time and will be delivered as usual.
 async fn collect(
     ctx: &Context,
     caller: Caller,
@@ -97,7 +99,7 @@ async fn collect(
     collect_now(ctx, caller, request).await
 }
 
-/// The answer to a request, where it is there and not on its way as a turn.
+/// Returns the answer to a request if it exists and wasn't delivered as a turn.
 async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Result<Option<StoredMessage>, ApiError> {
     match admitted(ctx.handle.submit(Input::Collect(caller.principal, request)).await)? {
         Reply::Delivery(Some(delivery)) => one(ctx, delivery.message).await.map(Some),
@@ -106,7 +108,7 @@ async fn collect_now(ctx: &Context, caller: Caller, request: RequestId) -> Resul
     }
 }
 
-/// One message, whoever may read it.
+/// Returns one message, without checking who may read it.
 pub(crate) async fn one(ctx: &Context, seq: Seq) -> Result<StoredMessage, ApiError> {
     let shown = views::show(&ctx.handle, vec![seq]).await?;
     shown.into_iter().next().and_then(Shown::stored).ok_or_else(|| ApiError::unknown(&seq.to_string()))

@@ -1,4 +1,4 @@
-//! A call that a client holds until it is decided: it asks once, and gets a yes or a no. Whatever goes wrong is a no.
+//! Permission for a call that a client holds: it asks once and gets a yes or a no. Any failure is a no.
 
 use std::time::Duration;
 
@@ -12,17 +12,17 @@ use super::{Caller, Context, approvals, turns};
 use crate::broker::Live;
 use crate::error::ApiError;
 
-/// How long one look at the approval waits.
+/// How long one wait for the decision lasts, before the token is checked again.
 const LOOK: Duration = Duration::from_secs(15);
-/// Looks between two renewals of the turn's lease.
+/// The number of waits between two renewals of the turn's lease.
 const RENEWED_EVERY: u32 = 4;
 
-/// What a client is told of a call that it holds.
+/// The reply to a client about a call that it holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Permission {
-    /// It may be made now, once, with these arguments.
+    /// The call may be made now, once, with these arguments.
     Allow(Value),
-    /// It may not, and why, in words for the model.
+    /// The call may not be made, with the reason in words for the model.
     Deny(String),
 }
 
@@ -51,26 +51,29 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
             return Ok(Permission::Deny(format!("Not allowed: the server stopped before {id} was decided.")));
         }
         view = approvals::show(ctx, caller, id, LOOK).await?;
+        // The wait may last hours, in which the agent can be removed or get a new token.
         caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
-            // Outside a turn there is no lease to renew, which is no reason to give up.
+            // Outside a turn a lease doesn't exist, so a failed renewal must not end the wait.
             let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
         }
     }
     match (view.state, view.decision) {
+        // An edited call is used with the arguments that the human wrote.
         (ApprovalState::Approved, Some(Decision::Edit)) => spend(ctx, caller, id, call.tool, view.arguments).await,
         (ApprovalState::Approved | ApprovalState::Used, _) => spend(ctx, caller, id, call.tool, call.arguments).await,
         _ => Ok(Permission::Deny(denial(&view))),
     }
 }
 
-/// An approval that the agent was given earlier in this task for this very call, and has not used.
+/// Returns an unused approval that the agent got earlier in this task for exactly this call.
 async fn approved_before(ctx: &Context, caller: Caller, call: &HeldCall) -> Result<Option<ApprovalId>, ApiError> {
     let call = call.clone();
     let find = move |live: &Live<'_>| {
         let digest = approvals::digest_of(live, caller, &call.tool, &call.arguments);
         let mut known = live.state.approvals.iter().rev();
         let agent = caller.principal.agent();
+        // The digest contains the task; without one, an approval could be used in unrelated work.
         let fits = |a: &lastword_proto::state::Approval| a.agent == agent && a.task.is_some() && a.digest == digest;
         known.find(|(_, a)| a.state == ApprovalState::Approved && fits(a)).map(|(id, _)| *id)
     };
@@ -88,7 +91,7 @@ async fn spend(
     Ok(Permission::Allow(arguments))
 }
 
-/// Why a call may not be made, in words for the model.
+/// Words a denial for the model.
 fn denial(view: &ApprovalView) -> String {
     let by = view.by.as_deref().unwrap_or("the broker");
     let said = view.comment.as_deref().map(|words| format!(": \"{words}\"")).unwrap_or_default();

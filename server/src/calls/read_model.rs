@@ -1,4 +1,4 @@
-//! Questions to the read model, which follows the log.
+//! Queries of the read model, which follows the log.
 
 use std::fmt::Display;
 use std::time::Duration;
@@ -9,23 +9,24 @@ use super::Context;
 use crate::broker::off_thread;
 use crate::error::ApiError;
 
-/// How long a query waits for the read model to reach the position of the question.
+/// How long a query waits for the read model to reach the log's current position.
 const FRESH_WAIT: Duration = Duration::from_secs(2);
 
-/// Waits until the read model is up to this moment.
+/// Waits until the read model has indexed every fact that is durable now.
 pub(super) async fn fresh(ctx: &Context) {
     let now = *ctx.handle.committed().borrow();
     let mut indexed = ctx.indexed.clone();
     if *indexed.borrow() < now {
+        // The follower pauses between steps; this ends its pause.
         ctx.hurry.notify_one();
     }
-    // An audit that is a moment behind is better than none: what is there is shown when the wait is over.
+    // An audit that is slightly behind is better than none: after the wait, it shows as much as is indexed.
     if tokio::time::timeout(FRESH_WAIT, indexed.wait_for(|seq| *seq >= now)).await.is_err() {
         tracing::warn!("the read model is behind the log");
     }
 }
 
-/// Asks the read model as far as it is, on a thread that may block.
+/// Queries the read model in its current state, on a thread that may block.
 pub(super) async fn ask<T: Send + 'static, E: Display>(
     ctx: &Context,
     question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,
@@ -35,7 +36,7 @@ pub(super) async fn ask<T: Send + 'static, E: Display>(
     Ok(off_thread(run).await?)
 }
 
-/// Asks the read model once it is up to this moment.
+/// Queries the read model once it has caught up.
 pub(super) async fn ask_fresh<T: Send + 'static, E: Display>(
     ctx: &Context,
     question: impl FnOnce(&IndexReader) -> Result<T, E> + Send + 'static,

@@ -1,4 +1,4 @@
-//! Requests: shown, and taken back (Q9).
+//! Calls that show and cancel requests (Q9).
 
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::RequestView;
@@ -9,7 +9,7 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
 
-/// A request, as it stands; for who takes part in its conversation.
+/// Returns the current state of a request, for humans and the participants of its conversation.
 pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
     let (wanted, who) = (id.to_owned(), caller.principal);
     let look = move |live: &Live<'_>| -> Option<(RequestView, Option<Seq>)> {
@@ -34,7 +34,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<Requ
     Ok(view)
 }
 
-/// Takes a request back (Q9).
+/// Cancels a request (Q9).
 pub(crate) async fn cancel(ctx: &Context, caller: Caller, id: &str) -> Result<RequestView, ApiError> {
     let request_id = RequestId::new(id).map_err(|_| ApiError::unknown(id))?;
     admitted(ctx.handle.submit(Input::Cancel(caller.principal, request_id)).await)?;

@@ -1,4 +1,4 @@
-//! Rooms and the posts in them.
+//! Calls on rooms and the posts in them.
 
 use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
@@ -12,10 +12,10 @@ use crate::error::ApiError;
 use crate::views;
 use crate::views::Shown;
 
-/// Names that one post may mention.
+/// The most names that one post may mention.
 pub(crate) const MENTIONS_MAX: usize = 16;
 
-/// Opens a room, or sets its members.
+/// Opens a room, or sets the members of an existing one.
 pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<RoomView, ApiError> {
     let name = checked("name", &new.name, Ref::new)?;
     let members: Result<Vec<_>, _> = new.members.iter().map(|m| checked("members", m, AgentName::new)).collect();
@@ -30,7 +30,7 @@ pub(crate) async fn open(ctx: &Context, caller: Caller, new: NewRoom) -> Result<
     }
 }
 
-/// The rooms that `caller` may see.
+/// Lists the rooms that `caller` may see: all for a human, its own for an agent.
 pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>, ApiError> {
     let who = caller.principal;
     let all = move |live: &Live<'_>| {
@@ -41,7 +41,7 @@ pub(crate) async fn list(ctx: &Context, caller: Caller) -> Result<Page<RoomView>
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-/// Posts to a room. Mentions count in a human's post only: nothing is parsed out of an agent's body.
+/// Posts to a room. Only a human's post has mentions: an agent's body is never parsed.
 pub(crate) async fn post(
     ctx: &Context,
     caller: Caller,
@@ -80,7 +80,7 @@ pub(crate) async fn post(
     }
 }
 
-/// The agents that a text mentions; a human who is mentioned reads the room, and is asked for nothing.
+/// Returns the agents that a text mentions. A mentioned human reads the room anyway and gets no request.
 async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, ApiError> {
     let named = mentions(body);
     let known = move |live: &Live<'_>| {
@@ -93,7 +93,7 @@ async fn known_mentions(ctx: &Context, body: &str) -> Result<Vec<AgentName>, Api
     Ok(ctx.handle.query(known).await?)
 }
 
-/// The `@name`s of a text, each once, in order. An `@` within a word, as in a mail address, is none.
+/// Returns each `@name` of a text once, in order. An `@` inside a word, as in an email address, is ignored.
 fn mentions(body: &str) -> Vec<AgentName> {
     let mut found: Vec<AgentName> = Vec::new();
     let mut before = ' ';
@@ -101,6 +101,7 @@ fn mentions(body: &str) -> Vec<AgentName> {
         if c == '@' && !before.is_alphanumeric() {
             let rest = &body[at + 1..];
             let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || "_.-".contains(c))).unwrap_or(rest.len());
+            // Punctuation after a name ends the sentence, not the name.
             let name = rest[..end].trim_end_matches(['.', '-', '_']).to_ascii_lowercase();
             if let Ok(name) = AgentName::new(&name)
                 && !found.contains(&name)

@@ -1,4 +1,4 @@
-//! Schedules: set, listed, run and taken away by humans, and ticked by the shell (D13).
+//! Calls on schedules, and the task that sends their ticks (D13).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,26 +17,27 @@ use crate::broker::{Handle, Live, Unserved};
 use crate::cron::{Ticks, reference, template};
 use crate::error::ApiError;
 
-/// Longest sleep before the next tick is looked for again: the broker's clock has a pace of its own (L6).
+/// The longest sleep before the next tick is computed again, because the broker's time doesn't run at the pace of the
+/// runtime's timer (L6).
 const LOOK_AGAIN: Duration = Duration::from_secs(15);
 
 /// A schedule that the configuration sets (D13).
 #[derive(Clone, Debug)]
 pub struct ConfiguredSchedule {
-    /// Where it is written, for humans to find: `lastword.toml:12`.
+    /// Its place in the configuration, for humans: `lastword.toml:12`.
     pub at: String,
-    /// The schedule.
+    /// The schedule's name, expression, recipient and text.
     pub schedule: NewSchedule,
 }
 
 /// Why a schedule of the configuration was not set.
 #[derive(Debug)]
 pub(crate) enum UnsetSchedule {
-    /// The configuration is wrong.
+    /// The configuration is invalid.
     Wrong {
-        /// Where the schedule is written.
+        /// The schedule's place in the configuration.
         at: String,
-        /// What is wrong with it.
+        /// The reason, as a sentence.
         reason: String,
     },
     /// The broker didn't serve the call.
@@ -60,7 +61,7 @@ pub(crate) async fn set(ctx: &Context, caller: Caller, new: NewSchedule) -> Resu
     one(ctx, &name).await
 }
 
-/// A schedule as it was asked for, and its first tick.
+/// Parses a schedule; returns it with its first tick.
 fn read(handle: &Handle, new: NewSchedule) -> Result<(Schedule, Time), FieldError> {
     let zone = new.time_zone.unwrap_or_else(|| "UTC".into());
     let ticks = Ticks::parse(&new.cron, &zone)?;
@@ -75,12 +76,13 @@ fn read(handle: &Handle, new: NewSchedule) -> Result<(Schedule, Time), FieldErro
         body: new.body.into(),
         reference: new.reference.map(Into::into),
     };
+    // Refuses a REF template that would fail only at the first tick.
     reference(&schedule, &ticks, 1, now)?;
     Ok((schedule, next_at))
 }
 
-/// Sets the schedules of the configuration in the name of the workspace's first human who may set one. All are read
-/// before any is set, and one that stands as it is written is left alone: a restart records nothing and is no act (D12).
+/// Sets the schedules of the configuration on behalf of the first human who may set one. Parses all of them before it
+/// sets any. Skips an unchanged schedule, so that a restart records nothing and counts as no act (D12).
 pub(crate) async fn configure(handle: &Handle, entries: Vec<ConfiguredSchedule>) -> Result<(), UnsetSchedule> {
     let wrong = |at: &str, reason: String| UnsetSchedule::Wrong { at: at.to_owned(), reason };
     let mut written: BTreeMap<Label, (String, Schedule, Time)> = BTreeMap::new();
@@ -104,7 +106,7 @@ pub(crate) async fn configure(handle: &Handle, entries: Vec<ConfiguredSchedule>)
     Ok(())
 }
 
-/// The human with the lowest number who may set schedules: the operator, as long as their role is theirs.
+/// Returns the human with the lowest number who may set schedules: the operator, unless their role was lowered.
 fn setter(state: &State) -> Option<Principal> {
     let may = |agent: &Agent| agent.live && agent.is_human() && agent.role <= Role::Operator;
     let first = state.agents.iter().position(may).and_then(|at| u32::try_from(at).ok()).map(AgentId)?;
@@ -112,20 +114,20 @@ fn setter(state: &State) -> Option<Principal> {
     state.prove(credential)
 }
 
-/// All schedules, by name.
+/// Lists all schedules by name.
 pub(crate) async fn list(ctx: &Context) -> Result<Page<ScheduleView>, ApiError> {
     let all = |live: &Live<'_>| live.state.schedules.values().map(|known| view(live.state, known)).collect();
     Ok(Page::whole(ctx.handle.query(all).await?))
 }
 
-/// Takes a schedule away.
+/// Removes a schedule.
 pub(crate) async fn remove(ctx: &Context, caller: Caller, name: &str) -> Result<(), ApiError> {
     caller.human()?;
     let name = named(name)?;
     admitted(ctx.handle.submit(Input::RemoveSchedule(caller.principal, name)).await).map(|_| ())
 }
 
-/// Lets a schedule run now.
+/// Runs a schedule now.
 pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<ScheduleView, ApiError> {
     caller.human()?;
     let (name, now) = (named(name)?, ctx.handle.now());
@@ -138,7 +140,8 @@ pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<Sch
     }
 }
 
-/// Ticks what is due, until the server ends. What was missed while it was down is made up once.
+/// Sends the ticks that are due, until the server shuts down. Ticks missed while it was down are made up by a single
+/// one.
 pub(crate) async fn tick(ctx: Context) -> std::io::Result<()> {
     let mut stopping = ctx.stopping.clone();
     loop {
@@ -162,12 +165,13 @@ pub(crate) async fn tick(ctx: Context) -> std::io::Result<()> {
     }
 }
 
-/// The tick that is due; none for an expression that this program can't read any more.
+/// Returns the tick that is due; `None` if this version of the program can't parse the expression.
 fn due(known: &Scheduled, now: Time) -> Option<Input> {
     let schedule = &known.schedule;
     let ticks = Ticks::parse(&schedule.cron, &schedule.time_zone)
         .inspect_err(|error| tracing::error!(schedule = %schedule.name, %error, "the schedule can't be read"))
         .ok()?;
+    // After now, not after the missed tick: one tick makes up for all that were missed.
     let next_at = ticks.after(now)?;
     let reference = reference(schedule, &ticks, known.ticks + 1, known.next_at).ok()?;
     let tick = ScheduleTick { name: schedule.name.clone(), due: known.next_at, next_at, reference };

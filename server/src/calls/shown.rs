@@ -1,4 +1,5 @@
-//! Which held calls were shown whole to whom in one response: who saw all of a call need not name its digest (H2).
+//! The held calls that each reader was shown in full in one response. Such a reader may decide on the call without
+//! naming its digest (H2).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, PoisonError};
@@ -9,22 +10,22 @@ use lastword_proto::wire::ApprovalView;
 
 use crate::identity::unhex;
 
-/// Most calls that are remembered, of everybody together. Whoever saw one that is forgotten looks again.
+/// The most calls remembered for all readers together. A reader whose entry was dropped has to look again.
 const REMEMBERED_MAX: usize = 4_096;
 
-/// What was shown, since the server's start.
+/// The calls shown since the server's start, with their digests.
 #[derive(Debug, Default)]
 pub(crate) struct ShownCalls(Mutex<Remembered>);
 
 #[derive(Debug, Default)]
 struct Remembered {
     digests: BTreeMap<(AgentId, ApprovalId), Digest>,
-    /// The oldest first.
+    /// The keys of `digests`, oldest first.
     order: VecDeque<(AgentId, ApprovalId)>,
 }
 
 impl ShownCalls {
-    /// All of a call, with this digest, goes to `who` in one response.
+    /// Remembers that `who` gets all of a call with this digest in one response.
     pub(crate) fn remember(&self, who: AgentId, call: ApprovalId, digest: Digest) {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if known.digests.insert((who, call), digest).is_none() {
@@ -37,7 +38,7 @@ impl ShownCalls {
         }
     }
 
-    /// The same, of calls as they are sent.
+    /// Remembers approvals that are sent to `who` in full.
     pub(crate) fn remember_views<'a>(&self, who: AgentId, views: impl IntoIterator<Item = &'a ApprovalView>) {
         for view in views {
             if let (Some(id), Some(digest)) = (ApprovalId::parse(&view.id), unhex(&view.digest)) {
@@ -46,7 +47,7 @@ impl ShownCalls {
         }
     }
 
-    /// The digest of the call that `who` was shown, in hexadecimal.
+    /// Returns the digest of the call that `who` was shown, in hexadecimal.
     pub(crate) fn digest(&self, who: AgentId, call: ApprovalId) -> Option<String> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.digests.get(&(who, call)).map(hex)

@@ -1,4 +1,4 @@
-//! A conversation as a tree: its messages, what each request took, and what was refused on the way.
+//! A conversation as a tree: its messages, the cost of each request, and the refusals on the way.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
 
-/// Messages in one tree.
+/// The most messages in one tree.
 const TREE_MAX: usize = 2_000;
-/// A conversation as a tree, its children included.
+/// Returns a conversation as a tree, including its children.
 pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str) -> Result<ConversationView, ApiError> {
     let conv = find(ctx, caller, reference).await?;
     let look = move |live: &Live<'_>| {
@@ -36,6 +36,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
             Some(served) => served.refusals.push(refusal),
+            // Refused outside of a task shown here, so it belongs to the conversation as a whole.
             None => view.refusals.push(refusal),
         }
     }
@@ -44,7 +45,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     Ok(view)
 }
 
-/// What became of a request.
+/// What one request took until it was answered.
 struct Served {
     message: Seq,
     turns: Vec<TurnId>,
@@ -53,7 +54,7 @@ struct Served {
     refusals: Vec<RefusedSend>,
 }
 
-/// What each request among the messages took, by its task.
+/// Returns what each request among the messages took, by task.
 async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Served>, ApiError> {
     let sent: Vec<(Seq, Time, TaskId)> = shown.iter().filter_map(requested).collect();
     let answered: BTreeMap<TaskId, Time> = shown.iter().filter_map(answered).collect();
@@ -84,7 +85,7 @@ fn answered(shown: &Shown) -> Option<(TaskId, Time)> {
     if let Part::Answer(answer) = &message.part { Some((answer.task, shown.at())) } else { None }
 }
 
-/// Puts what each request took beside it. The recursion is as deep as a tree is nested, which is bounded.
+/// Adds to each node what its request took. The recursion is bounded by the tree's nesting.
 fn annotate(nodes: &mut [TreeNode], served: &mut BTreeMap<String, Served>) {
     for node in nodes {
         if let Some(found) = served.remove(&node.message.id) {

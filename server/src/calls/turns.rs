@@ -1,4 +1,4 @@
-//! The inbox, and how turns end.
+//! The inbox, and the calls that end or renew turns.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -19,15 +19,16 @@ use crate::clock::Stopwatch;
 use crate::error::ApiError;
 use crate::views::{self, Fitted, Shown, Worded};
 
-/// Takes the next delivery; waits for one at most for `wait`, during which the agent counts as connected.
+/// Takes the next delivery. Waits for one up to `wait`, during which the agent counts as connected.
 pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Result<Option<Delivery>, ApiError> {
     let stopwatch = Stopwatch::start();
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     let bell = subscription.bell();
     loop {
         let mut ring = std::pin::pin!(bell.notified());
+        // Listen before looking: a message that arrives between the two still rings.
         ring.as_mut().enable();
-        // Boxed, so that ten thousand who wait don't each hold room for it.
+        // Boxed, so that each of ten thousand waiting callers doesn't reserve the space of this future.
         if caller.principal.is_human() {
             if let Some(delivery) = Box::pin(read(ctx, caller)).await? {
                 return Ok(Some(delivery));
@@ -40,6 +41,7 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
         if left.is_zero() {
             return Ok(None);
         }
+        // Only a caller that really waits counts as connected (Q2).
         subscription.attach();
         if !wait_for(ctx, ring, left).await {
             return Ok(None);
@@ -48,13 +50,14 @@ pub(crate) async fn take(ctx: &Context, caller: Caller, wait: Duration) -> Resul
     }
 }
 
-/// A human's inbox: the next answer, alert or question, and what is only to be noted before it.
+/// Returns a human's next answer, alert or question, with the messages before it as notices.
 async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiError> {
     let human = caller.principal.agent();
     let unread = move |live: &Live<'_>| -> Vec<Seq> {
         live.state.agent(human).into_iter().flat_map(|h| h.notices.iter().map(|(seq, _)| *seq)).collect()
     };
     let mut unread = ctx.handle.query(unread).await?;
+    // Taken by an earlier call that didn't hand them over, so the state no longer lists them.
     unread.extend(ctx.handle.kept(human));
     let entries = ctx.handle.entries(unread).await?;
     let twice = told_twice(ctx, human, &entries).await?;
@@ -62,7 +65,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     if !entries.iter().any(|(seq, entry)| calls(*seq, &entry.fact)) {
         return Ok(None);
     }
-    // Those before it are kept until it is there: who goes away meanwhile gets them again.
+    // The parcels of earlier messages are kept until then: if the caller disconnects, its next call gets them again.
     let (mut before, mut parcels) = (Vec::new(), Vec::new());
     while let Some((parcel, mut delivery)) = take_now(ctx, caller).await? {
         parcels.push(parcel);
@@ -80,7 +83,7 @@ async fn read(ctx: &Context, caller: Caller) -> Result<Option<Delivery>, ApiErro
     Ok(None)
 }
 
-/// The ALERTs that `human` is told of as a human, and that are addressed to them besides: once is enough.
+/// Returns the ALERTs that `human` gets both as a human and as their recipient; one delivery is enough.
 async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)]) -> Result<BTreeSet<Seq>, ApiError> {
     let alerts: BTreeMap<Seq, Seq> =
         unread.iter().filter_map(|(seq, entry)| Some((views::alert(&entry.fact)?, *seq))).collect();
@@ -93,7 +96,8 @@ async fn told_twice(ctx: &Context, human: AgentId, unread: &[(Seq, Arc<Entry>)])
     Ok(messages.iter().filter_map(addressed).collect())
 }
 
-/// Notices as they ride along: within their size (L3). A held call that they show whole is known to the reader (H2).
+/// Fits the notices of a delivery into their size limit (L3). A held call that they show in full counts as shown to the
+/// reader (H2).
 fn fit(ctx: &Context, caller: Caller, worded: Vec<Worded>) -> Vec<Notice> {
     let Fitted { notices, calls } = views::fitted(worded, ctx.handle.limits());
     for (id, digest) in calls {
@@ -102,7 +106,7 @@ fn fit(ctx: &Context, caller: Caller, worded: Vec<Worded>) -> Vec<Notice> {
     notices
 }
 
-/// STATUS, INFO and BROADCAST wake no one, humans included (E4).
+/// STATUS, INFO and BROADCAST wake no recipient, not even a human (E4).
 fn calls_for_attention(fact: &Fact) -> bool {
     let Fact::Accepted { message } = fact else { return true };
     match message.kind {
@@ -111,7 +115,7 @@ fn calls_for_attention(fact: &Fact) -> bool {
     }
 }
 
-/// Takes what there is. What the caller goes away from before it has it is given to its next call.
+/// Takes the next delivery without waiting. If the caller disconnects before it has it, its next call gets it again.
 async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Delivery)>, ApiError> {
     let (parcel, shown) = match unread(ctx, caller).await? {
         Some(parcel) => (parcel, None),
@@ -125,7 +129,7 @@ async fn take_now(ctx: &Context, caller: Caller) -> Result<Option<(Parcel, Deliv
     Ok(Some((parcel, delivery)))
 }
 
-/// A delivery that was not handed over, if its turn is still open.
+/// Returns a delivery that was not handed over, unless its turn has ended meanwhile.
 async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiError> {
     while let Some(parcel) = ctx.handle.unread(caller.principal.agent(), caller.turn) {
         let Some(turn) = parcel.delivery().and_then(|delivery| delivery.turn) else { return Ok(Some(parcel)) };
@@ -133,18 +137,19 @@ async fn unread(ctx: &Context, caller: Caller) -> Result<Option<Parcel>, ApiErro
         if open {
             return Ok(Some(parcel));
         }
+        // The turn ended meanwhile: its request was settled or delivered again.
         parcel.accept();
     }
     Ok(None)
 }
 
-/// A delivery, and its message where that is still in memory.
+/// A delivery, with its message if that is still in memory.
 type Taken = (Parcel, Option<Vec<Shown>>);
 
 async fn taken(ctx: &Context, caller: Caller) -> Result<Option<Taken>, ApiError> {
     let handle = ctx.handle.clone();
     let agent = caller.principal.agent();
-    // Made on the broker's thread: whatever happens to the caller from then on, the delivery is not lost.
+    // Wrapped on the broker's thread: from here on the delivery can't be lost, whatever happens to the caller.
     let then = move |reply: Reply, live: &Live<'_>| match reply {
         Reply::Delivery(Some(delivery)) => {
             let shown = views::shown(live, &[delivery.message]);
@@ -188,7 +193,7 @@ async fn worded(
     Ok(Delivery { delivery: format!("dlv-{}.{attempt}", message.seq), turn, message, notices })
 }
 
-/// A request that is run again for what failed says so (Q5).
+/// Returns the notice for a request that is run again for its failed parts (Q5).
 fn again(message: &StoredMessage) -> Option<Notice> {
     if message.kind != MessageType::Request || message.failed.is_empty() {
         return None;
@@ -206,7 +211,7 @@ fn again(message: &StoredMessage) -> Option<Notice> {
     })
 }
 
-/// What a human is shown that was no message, such as an escalation, in the form of one.
+/// Shows a fact that is not a message, such as an escalation, to a human in the form of a message.
 async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result<StoredMessage, ApiError> {
     let worded = views::notices(&ctx.handle, vec![taken.message]).await?.into_iter().next();
     let Worded { notice, .. } = worded.ok_or_else(|| ApiError::internal("a delivery of nothing"))?;
@@ -232,7 +237,7 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
     })
 }
 
-/// Ends a turn (F2).
+/// Finishes a turn (F2).
 pub(crate) async fn finish(
     ctx: &Context,
     caller: Caller,
@@ -277,7 +282,7 @@ fn spend(usage: Usage) -> Spend {
     }
 }
 
-/// Dollars in millionths; what is no amount is none.
+/// Converts US dollars to millionths; negative amounts and NaN become 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
 pub(crate) fn microusd(dollars: f64) -> u64 {
     (dollars * 1_000_000.0).round() as u64

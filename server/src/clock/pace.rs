@@ -1,24 +1,24 @@
-//! How the broker's time follows the machine's clocks (L6). Pure: readings come in, and nothing is read here.
+//! How the broker's time follows the machine's clocks (L6). Pure: the caller passes the readings in.
 
 use lastword_proto::wire::ClockState;
 
-/// Follows a wall clock that is ahead by one part in so many.
+/// While the wall clock is ahead, the broker's time gains one part in this many.
 const FOLLOW_PARTS: u64 = 10;
-/// Runs at one part in so many of its speed while it is ahead of the wall clock.
+/// While the wall clock is behind, the broker's time runs at one part in this many of its speed.
 const WAIT_PARTS: u64 = 2;
-/// A stretch without the broker that is shorter is no stretch: the pace makes up for it.
+/// A shorter stretch without the broker isn't counted as one; the pace makes up for it.
 const IDLE_MIN_US: u64 = 1_000_000;
-/// A larger difference isn't followed: the wall clock may be wrong, and a human knows.
+/// A larger difference isn't followed, because the wall clock may be wrong; a human decides.
 const FOLLOWED_MAX_US: u64 = 30 * 86_400_000_000;
 
-/// What the machine's clocks said at one moment, in microseconds since an origin of each clock.
+/// One reading of the machine's clocks, in µs since each clock's own origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Runs at an even speed while the machine is awake.
+    /// Advances evenly while the machine is awake.
     pub monotonic_us: u64,
-    /// The same, and also while the machine sleeps.
+    /// Advances evenly, also while the machine sleeps.
     pub boottime_us: u64,
-    /// What people set, since the Unix epoch. May jump either way.
+    /// The time since the Unix epoch as set on the machine. It may jump either way.
     pub wall_us: u64,
 }
 
@@ -28,29 +28,33 @@ impl Reading {
     }
 }
 
-/// The broker's time and what it has seen of the machine's clocks.
+/// The broker's time, and the readings that it follows.
 #[derive(Clone, Debug)]
 pub(crate) struct Pace {
     time_us: u64,
     last: Reading,
-    /// How long the machine slept, as far as it was counted.
+    /// The total sleep of the machine that has been counted so far.
     asleep_us: u64,
-    /// A stretch in which the broker didn't run, over which its time hasn't jumped yet.
+    /// The length of a stretch in which the broker didn't run and that the time hasn't jumped over yet.
     idle_us: u64,
 }
 
 impl Pace {
-    /// Starts now, for a log whose last fact is of this moment: it takes up there. A new log starts at the wall clock's time.
+    /// Starts at `now` for a log whose last fact happened at `last_fact_us`, and continues from that fact's time. A new
+    /// log starts at the wall clock's time.
     pub(crate) const fn starting(last_fact_us: Option<u64>, now: Reading) -> Self {
         let (time_us, idle_us) = match last_fact_us {
             None => (now.wall_us, 0),
             Some(fact) => {
+                // Zero when the wall clock is behind the log: the time continues from the last fact at half speed.
                 let off = now.wall_us.saturating_sub(fact);
                 if off < IDLE_MIN_US {
                     (fact + off, 0)
                 } else if off <= FOLLOWED_MAX_US {
                     (fact, off)
                 } else {
+                    // So long an absence is more likely a wrong wall clock. The difference remains until a human
+                    // accepts it.
                     (fact, 0)
                 }
             }
@@ -58,15 +62,17 @@ impl Pace {
         Self { time_us, last: now, asleep_us: now.asleep_us(), idle_us }
     }
 
-    /// Takes a later reading to account.
+    /// Advances the time to a later reading.
     pub(crate) fn step(&mut self, now: Reading) {
         let passed = now.monotonic_us.saturating_sub(self.last.monotonic_us);
         let slept = now.asleep_us().saturating_sub(self.asleep_us);
+        // Shorter sleeps add up until they reach the minimum, since `asleep_us` remains as it was.
         if slept >= IDLE_MIN_US {
             self.asleep_us = now.asleep_us();
             self.idle_us += if slept <= FOLLOWED_MAX_US { slept } else { 0 };
         }
-        // Where it is without any following, once the stretch before it is counted.
+        // The time without following the wall clock, after the jump over the idle stretch. Comparing with it keeps a
+        // stretch from being followed as well as jumped over.
         let plain = self.time_us + self.idle_us + passed;
         self.time_us += match now.wall_us.checked_sub(plain) {
             Some(ahead) if ahead <= FOLLOWED_MAX_US => passed + ahead.min(passed / FOLLOW_PARTS),
@@ -76,29 +82,30 @@ impl Pace {
         self.last = now;
     }
 
-    /// The broker's time.
+    /// Returns the broker's time, in µs since the Unix epoch.
     pub(crate) const fn time_us(&self) -> u64 {
         self.time_us
     }
 
-    /// A stretch in which the broker didn't run, and over which its time is to jump.
+    /// Returns the length of the stretch that the time has to jump over, in µs.
     pub(crate) const fn idle_us(&self) -> u64 {
         self.idle_us
     }
 
-    /// What the wall clock said last.
+    /// Returns the wall clock's time of the last reading, in µs since the Unix epoch.
     pub(crate) const fn wall_us(&self) -> u64 {
         self.last.wall_us
     }
 
-    /// The broker's time jumps ahead.
+    /// Moves the time ahead by `us`.
     pub(crate) const fn jump(&mut self, us: u64) {
         self.time_us += us;
+        // A jump that a human accepts covers a difference that was never counted as idle.
         self.idle_us = self.idle_us.saturating_sub(us);
     }
 }
 
-/// How a difference is made up for: the wall clock's time less the broker's, in ms.
+/// Returns how the pace treats a difference: the wall clock's time minus the broker's, in ms.
 pub(crate) const fn state(difference_ms: i64) -> ClockState {
     const IN_STEP_MS: i64 = 60_000;
     const FOLLOWED_MAX_MS: i64 = (FOLLOWED_MAX_US / 1_000).cast_signed();

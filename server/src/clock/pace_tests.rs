@@ -1,4 +1,4 @@
-//! The pace in virtual time.
+//! Tests of the pace in virtual time.
 
 use proptest::prelude::*;
 
@@ -8,10 +8,10 @@ const SECOND: u64 = 1_000_000;
 const HOUR: u64 = 3_600 * SECOND;
 const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
-/// When the tests play.
+/// The wall clock's time at which the tests start.
 const BEGIN: u64 = 56 * YEAR;
 
-/// A machine whose clocks a test sets.
+/// A machine whose clocks the test sets.
 struct Machine {
     reading: Reading,
     pace: Pace,
@@ -23,7 +23,7 @@ impl Machine {
         Self { pace: Pace::starting(None, reading), reading }
     }
 
-    /// The machine runs; the clock is looked at every `every`.
+    /// Runs the machine for `us`, with a reading every `every`.
     fn run(&mut self, us: u64, every: u64) -> u64 {
         let begin = self.pace.time_us();
         let mut left = us;
@@ -43,14 +43,14 @@ impl Machine {
         self.reading.wall_us += us;
     }
 
-    /// Counts a stretch in which the broker didn't run, as the broker does.
+    /// Jumps over a stretch in which the broker didn't run, as the broker does.
     fn count_idle(&mut self) -> u64 {
         let idle = self.pace.idle_us();
         self.pace.jump(idle);
         idle
     }
 
-    /// The wall clock's time less the broker's.
+    /// Returns the wall clock's time minus the broker's, in µs.
     fn difference(&self) -> i64 {
         self.pace.wall_us().wrapping_sub(self.pace.time_us()).cast_signed()
     }
@@ -155,7 +155,7 @@ fn many_short_sleeps_are_one_stretch() {
     assert_eq!(machine.pace.idle_us(), SECOND);
 }
 
-/// What can happen to a machine between two looks at its clocks.
+/// What can happen to a machine between two readings of its clocks.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Run(u64, u64),
@@ -173,7 +173,7 @@ fn event() -> impl Strategy<Value = Event> {
 }
 
 proptest! {
-    /// Whatever the wall clock does: what takes ten minutes takes between nine and twenty.
+    /// Whatever the wall clock does, ten minutes of the broker's time take between nine and twenty real minutes.
     #[test]
     fn no_jump_moves_time_by_more_than_its_pace(events in proptest::collection::vec(event(), 1..20)) {
         let mut machine = Machine::new();
@@ -190,7 +190,7 @@ proptest! {
         }
     }
 
-    /// Where nobody sets the clock any more, and it isn't too far ahead, they meet.
+    /// Both clocks meet once the wall clock isn't set any more, unless it is too far ahead.
     #[test]
     fn the_clocks_meet(wall in BEGIN - DAY..BEGIN + DAY, every in SECOND..60 * SECOND) {
         let mut machine = Machine::new();
@@ -199,7 +199,7 @@ proptest! {
         prop_assert_eq!(machine.difference(), 0);
     }
 
-    /// Every sleep that is counted is counted once, and leaves the clocks as they stood to each other.
+    /// Every counted sleep is counted once and leaves the difference of the clocks unchanged.
     #[test]
     fn a_sleep_is_counted_once(sleeps in proptest::collection::vec(SECOND..30 * DAY, 1..10)) {
         let mut machine = Machine::new();

@@ -1,8 +1,9 @@
 //! The console: pages for the humans of a workspace, in a browser.
 //!
-//! Pages are HTML that the server writes, each a GET without effects; forms are POSTs that carry what only this session
-//! knows. What is on a page stays fresh by hints: `/live` says what changed, and the page asks anew for that part of
-//! itself. A page is one file with a function that gives a [`layout::Page`]; what pages share is in `layout` and `parts`.
+//! Pages are HTML written by the server, each a GET without effects. Forms are POSTs with a secret that only this
+//! session knows. Open pages stay current through hints: `/live` sends what changed, and the page reloads the part of
+//! itself that shows it. A page is one file with a function that returns a [`layout::Page`]; code that pages share is
+//! in `layout` and `parts`.
 
 mod agent_forms;
 mod agents;
@@ -40,7 +41,7 @@ use crate::calls::Context;
 
 pub(super) use self::frame::nowhere;
 
-/// The console's routes, with the headers that each of its answers has.
+/// Returns the console's routes, with the headers that all of its responses have.
 pub(super) fn routes(ctx: &Context) -> Router<Context> {
     let pages = Router::new()
         .route("/", get(inbox::page))
@@ -76,5 +77,6 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/palette", get(palette::list))
         .route("/live", get(live::hints))
         .layer(middleware::from_fn_with_state(ctx.clone(), frame::around));
+    // Outside of the layer: assets may be cached, and pages may not.
     pages.route("/assets/{name}", get(assets::serve))
 }

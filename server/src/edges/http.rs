@@ -1,4 +1,4 @@
-//! HTTP: `/v1` and what stands around it.
+//! The HTTP API: `/v1`, and the routes beside it.
 
 mod agents;
 mod approvals;
@@ -44,10 +44,10 @@ use lastword_proto::Code;
 pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
 pub(crate) use self::extract::{caller, read};
 
-/// Most bytes of a request: a body and a payload of the largest size, and the envelope.
+/// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
 
-/// The whole surface, without a socket.
+/// Returns all routes of the server, without a socket.
 pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
     let v1 = Router::new()
         .merge(work())
@@ -75,6 +75,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .merge(described)
         .route("/mcp", super::mcp::route(&ctx, anonymous_mcp))
         .layer(middleware::from_fn(query::check))
+        // After the check of query parameters: the console's pages parse their own.
         .merge(super::console::routes(&ctx))
         .fallback(nothing)
         .method_not_allowed_fallback(not_that_way)
@@ -128,10 +129,10 @@ fn desk() -> Router<Context> {
         .route("/approvals/{id}/use", post(approvals::spend))
 }
 
-/// What is left for programs, which get problems and no pages.
+/// The path prefixes for programs, which get problems instead of pages.
 const FOR_PROGRAMS: [&str; 3] = ["/v1", "/mcp", "/.well-known"];
 
-/// Whether a browser asks for a page.
+/// Returns whether a browser asks for a page.
 fn wants_page(uri: &Uri, headers: &HeaderMap) -> bool {
     let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accept.contains("text/html") && !FOR_PROGRAMS.iter().any(|prefix| uri.path().starts_with(prefix))

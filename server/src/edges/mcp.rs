@@ -1,5 +1,5 @@
-//! MCP: how a model talks to others. Tools, resources and a prompt; streamable HTTP at `/mcp`, with a handshake or
-//! without, and stdio as a client of a running server.
+//! MCP: how a model calls the broker. Tools, resources and a prompt, over streamable HTTP at `/mcp`, with or without a
+//! handshake, and over stdio as a client of a running server.
 
 mod args;
 mod door;
@@ -43,19 +43,19 @@ pub use self::remote::Remote;
 pub use self::stdio::{serve_pipe, serve_stdio};
 pub use self::tools::INSTRUCTIONS;
 
-/// What an agent is served, in process or through a running server.
+/// The MCP surface for agents, in the server's process or as a client of a running server.
 #[derive(Clone)]
 struct Surface {
     backend: Backend,
-    /// The watch for a client that has a session: it ends with the session.
+    /// The inbox watch of a client with a session; it ends with the session.
     watching: Arc<Mutex<JoinSet<()>>>,
 }
 
 #[derive(Clone)]
 enum Backend {
-    /// The broker of this process; who calls stands in the request's headers.
+    /// The broker of this process. Each request's headers authenticate its caller.
     Local(Box<Context>, Arc<Sessions>),
-    /// A running server; who calls is fixed.
+    /// A running server, called with one agent's token.
     Remote(Arc<Remote>),
 }
 
@@ -103,6 +103,7 @@ impl ServerHandler for Surface {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        // An unknown tool is an error of the protocol. A refused call is a result, which the model gets to read.
         if !tools::exists(&request.name) {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
@@ -113,6 +114,7 @@ impl ServerHandler for Surface {
                 Backend::Local(ctx, _) => Ok(call(ctx, request, &trace, &context).await),
                 Backend::Remote(remote) => {
                     let arguments = request.arguments.unwrap_or_default();
+                    // Handled apart, because this tool has to deny the call even if the server can't be reached.
                     if request.name == permit::TOOL {
                         return Ok(permit::remote(remote, arguments, &trace, &context).await.into());
                     }
@@ -122,7 +124,8 @@ impl ServerHandler for Surface {
         };
         let result = tokio::select! {
             result = call.instrument(span) => result?,
-            // Nobody waits for the answer any more. What was sent stays sent; what was not taken stays.
+            // The client no longer waits. A message that was sent stays sent; a delivery that wasn't handed over stays
+            // queued.
             () = self.given_up(&context) => CallToolResult::success(Vec::new()).into(),
         };
         Ok(result)
@@ -163,6 +166,7 @@ impl ServerHandler for Surface {
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
         let wanted = requested.resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let inbox = wanted.then_some(resources::INBOX);
+        // Accepts only the part that can be served, so that the client knows what it will hear of.
         Some(SubscriptionFilter::builder().resource_subscriptions(inbox).build())
     }
 
@@ -171,7 +175,7 @@ impl ServerHandler for Surface {
         let inbox = context.accepted().resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let watch = async {
             match &self.backend {
-                // Nothing was subscribed to that we could tell of.
+                // Only the inbox can change, so without a subscription to it there is nothing to report.
                 _ if !inbox => std::future::pending().await,
                 Backend::Local(ctx, _) => {
                     let caller = who(ctx, context.request_context()).map_err(|fault| told(&fault))?;
@@ -204,11 +208,13 @@ impl ServerHandler for Surface {
         match &self.backend {
             Backend::Local(ctx, sessions) => {
                 let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                // Without a session there is no stream on which a change could be reported.
                 let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
                 let streams =
                     session(&context.extensions).and_then(|id| sessions.streams(id)).ok_or_else(sessionless)?;
                 let ctx = ctx.clone();
                 self.watches(|tasks| {
+                    // A repeated subscription replaces the watch: two would report everything twice.
                     tasks.abort_all();
                     tasks.spawn(async move { watch_while_streaming(&ctx, caller, streams, &listener).await });
                 });
@@ -229,6 +235,7 @@ impl ServerHandler for Surface {
         _request: UnsubscribeRequestParams,
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
+        // Only the inbox can be subscribed to, so the URI doesn't matter.
         self.watches(JoinSet::abort_all);
         Ok(())
     }
@@ -237,6 +244,7 @@ impl ServerHandler for Surface {
         if let (Backend::Local(_, sessions), Some(call)) = (&self.backend, &notification.request_id)
             && let Some(session) = session(&context.extensions)
         {
+            // The cancellation is a separate request; the session's table connects it to the call.
             sessions.take_back(session, call);
         }
     }
@@ -259,7 +267,7 @@ impl ServerHandler for Surface {
 }
 
 impl Surface {
-    /// Waits until the client has hung up, or has taken its call back.
+    /// Waits until the client disconnects or cancels its call.
     async fn given_up(&self, context: &RequestContext<RoleServer>) {
         let call = match &self.backend {
             Backend::Local(_, sessions) => {
@@ -272,11 +280,12 @@ impl Surface {
                 () = call.taken_back() => {}
                 () = context.ct.cancelled() => {}
             },
+            // Outside a session, a client cancels a call by disconnecting.
             None => context.ct.cancelled().await,
         }
     }
 
-    /// Waits until the server of this process is to end.
+    /// Waits until the server of this process shuts down.
     async fn ending(&self) {
         match &self.backend {
             Backend::Local(ctx, _) => crate::calls::ended(&mut ctx.stopping.clone()).await,
@@ -285,9 +294,10 @@ impl Surface {
     }
 }
 
-/// Who calls. A token is proven with each request, in sessions too.
+/// Authenticates the caller. Each request proves its token, also within a session.
 fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
     let empty = axum::http::HeaderMap::new();
+    // Without headers there is no token, and the caller is refused.
     caller(ctx, headers(&context.extensions).unwrap_or(&empty))
 }
 
@@ -295,7 +305,7 @@ fn headers(extensions: &Extensions) -> Option<&axum::http::HeaderMap> {
     extensions.get::<axum::http::request::Parts>().map(|parts| &parts.headers)
 }
 
-/// The session in which a request came.
+/// Returns the session that a request belongs to.
 fn session(extensions: &Extensions) -> Option<&str> {
     wire::session(headers(extensions)?)
 }
@@ -307,6 +317,7 @@ async fn call(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResponse {
     let name = request.name.clone();
+    // Authenticates its caller itself: it has to deny rather than fail.
     if name == permit::TOOL {
         return permit::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
     }
@@ -323,7 +334,7 @@ async fn call(
     result.await.unwrap_or_else(|mut fault: ApiError| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
         if let Some(lift) = &fault.0.lift {
-            // A model reads the hint; the commands beside it are for a human.
+            // A model reads only the hint; the commands in `lift` are for a human.
             let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
             fault.0.hint.push_str(&lifted);
         }
@@ -331,8 +342,8 @@ async fn call(
     })
 }
 
-/// Watches the inbox for a client with a session, while it has a stream open on which it can be told. Without one it
-/// would not hear of anything, and must not count as connected.
+/// Watches the inbox for a client with a session, while it has a stream open that can report changes. Without a stream
+/// the client would hear nothing, and the agent must not count as connected.
 async fn watch_while_streaming(
     ctx: &Context,
     caller: Caller,
@@ -351,13 +362,13 @@ async fn watch_while_streaming(
     }
 }
 
-/// A refusal outside a tool call.
+/// Converts a refusal outside of a tool call.
 fn told(fault: &ApiError) -> ErrorData {
     let problem = serde_json::to_value(&fault.0).ok();
     ErrorData::invalid_params(fault.0.detail.clone(), problem)
 }
 
-/// A refusal of a read: what one may not see is as unknown as what there isn't.
+/// Converts a refusal of a read. A resource that the caller may not see looks like an unknown one.
 fn unread(uri: &str, fault: &ApiError) -> ErrorData {
     match fault.0.status {
         404 => resources::unknown(uri),

@@ -7,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::calls::{Caller, Context, ended};
 
-/// How far a watcher has read, and whether it may read on.
+/// A watcher's position in the log, and its right to read.
 pub(super) struct LogTail {
     ctx: Context,
     caller: Caller,
@@ -16,7 +16,7 @@ pub(super) struct LogTail {
 }
 
 impl LogTail {
-    /// Follows from behind `after`, or from the end of the log.
+    /// Follows the log after position `after`, or from its current end.
     pub(super) fn new(ctx: Context, caller: Caller, after: Option<Seq>) -> Self {
         let committed = ctx.handle.committed();
         let last = after.unwrap_or_else(|| *committed.borrow());
@@ -31,23 +31,23 @@ impl LogTail {
         self.caller
     }
 
-    /// The position up to which the watcher has read.
+    /// Returns the position up to which the watcher has read.
     pub(super) const fn last(&self) -> Seq {
         self.last
     }
 
-    /// The position up to which the log is durable.
+    /// Returns the position up to which the log is durable.
     pub(super) fn committed(&self) -> Seq {
         *self.committed.borrow()
     }
 
-    /// Passes over everything up to `seq`.
+    /// Skips everything up to `seq`.
     pub(super) const fn skip_to(&mut self, seq: Seq) {
         self.last = seq;
     }
 
-    /// Waits for entries to read; gives the position of the last one. `None` when the server ends or the token was
-    /// revoked.
+    /// Waits for entries to read; returns the position of the last one. `None` if the server shuts down or the token
+    /// was revoked.
     pub(super) async fn grown(&mut self) -> Option<Seq> {
         let mut stopping = self.ctx.stopping.clone();
         let last = self.last;
@@ -55,11 +55,12 @@ impl LogTail {
             () = ended(&mut stopping) => return None,
             changed = self.committed.wait_for(|seq| *seq > last) => changed.map(|seq| *seq).ok()?,
         };
+        // A stream may stay open for days; its token must still be valid for each batch.
         self.caller.reauthenticate(&self.ctx.handle).ok()?;
         Some(grown)
     }
 
-    /// Reads up to `max` entries on. `None` when the log can't be read.
+    /// Reads up to `max` further entries. `None` if the log can't be read.
     pub(super) async fn read(&mut self, max: usize) -> Option<Vec<(Seq, Arc<Entry>)>> {
         let entries = self.ctx.handle.read(Seq(self.last.0 + 1), max).await.ok()?;
         self.last = entries.last().map_or(self.last, |(seq, _)| *seq);

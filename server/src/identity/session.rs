@@ -1,5 +1,5 @@
-//! Sessions of the console: a cookie that names a human and is signed, so that it outlives a restart of the server; and
-//! the code of the one-time link that a start prints.
+//! Sessions of the console, and the code of the one-time link that a start prints. A session is a signed cookie that
+//! names a human, so it survives a restart of the server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,24 +14,25 @@ use sha2::Sha256;
 
 use super::{Directory, Secret, TurnSigner, credential, hex, unhex, write_private};
 
-/// How long a session lasts, in ms.
+/// The lifetime of a session, in ms.
 pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
-/// How long the one-time link can be used, in ms.
+/// The lifetime of a one-time link, in ms.
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
-/// The sessions that ended before their time.
+/// The file in the data directory that lists the sessions that were ended before they expired.
 const FILE_SIGNED_OUT: &str = "signed-out";
 
 impl TurnSigner {
-    /// The value of a session's cookie, `AGENT.EXPIRY.MAC`. The MAC binds it to the token that its human has now, without
-    /// which nothing is left to check it with: a new token or the human's removal ends it.
+    /// Returns the value of a session's cookie, `AGENT.EXPIRY.MAC`. The MAC binds it to the human's current token, so a
+    /// new token or the human's removal ends the session.
     pub(crate) fn sign_session(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
         let mac = self.session_mac(b"lastword session", agent, token, expires_at);
         let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
         format!("{}.{}.{mac}", agent.0, expires_at.0)
     }
 
-    /// Whose session `value` is, if it was signed here for the token that its human has now and is not over.
+    /// Returns the session that `value` proves if it was signed here, for its human's current token, and has neither
+    /// expired nor been ended.
     pub(crate) fn verify_session(&self, value: &str, directory: &Directory, now: Time) -> Option<Session> {
         let mut parts = value.split('.');
         let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
@@ -40,17 +41,18 @@ impl TurnSigner {
         let (token, principal) = directory.proof_of(agent)?;
         let signed = self.session_mac(b"lastword session", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
         let valid = signed && parts.next().is_none() && now < expires_at && principal.is_human();
-        // Numbers and MACs have other spellings, under which a session that ended would go on.
+        // Numbers and MACs have several spellings (`+1`, upper case). Only the one that was signed counts, because an
+        // ended session is remembered by its exact text.
         let canonical = value == self.sign_session(agent, &token, expires_at);
         let valid = valid && canonical && !self.ended.has(value);
         let forms = self.session_mac(b"lastword forms", agent, &token, expires_at)?;
         valid.then(|| Session { principal, token, forms: hex(&forms.finalize().into_bytes()[..16]) })
     }
 
-    /// Ends a session before its time: its cookie opens nothing any more, after a restart neither.
+    /// Ends a session before it expires. Its cookie is refused from then on, also after a restart.
     ///
     /// # Errors
-    /// The list of such sessions can't be written; until the server ends, it holds all the same.
+    /// The list of ended sessions can't be written. The session is still ended until the server restarts.
     pub(crate) fn end_session(&self, value: &str, now: Time) -> io::Result<()> {
         let expires_at = value.split('.').nth(1).and_then(|ms| ms.parse().ok()).map_or(now, Time);
         self.ended.add(value, expires_at, now)
@@ -66,7 +68,7 @@ impl TurnSigner {
     }
 }
 
-/// Sessions whose humans signed out: hashes of their cookies, each until it would be over anyway.
+/// The sessions whose humans signed out: the hashes of their cookies, each kept until it would have expired.
 #[derive(Default)]
 pub(super) struct Ended {
     path: Option<PathBuf>,
@@ -74,7 +76,7 @@ pub(super) struct Ended {
 }
 
 impl Ended {
-    /// What is listed in `dir`: a line a session, its expiry in ms and the hash.
+    /// Reads the list in `dir`: one session per line, its expiry in ms and the hash.
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         let path = dir.join(FILE_SIGNED_OUT);
         let text = match fs::read_to_string(&path) {
@@ -95,6 +97,7 @@ impl Ended {
 
     fn add(&self, value: &str, expires_at: Time, now: Time) -> io::Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        // An expired cookie is refused anyway; this bounds the list.
         held.retain(|_, until| now < *until);
         held.insert(credential(value), expires_at);
         let Some(path) = &self.path else { return Ok(()) };
@@ -103,32 +106,32 @@ impl Ended {
     }
 }
 
-/// What a session's cookie proves.
+/// A verified session of the console.
 pub(crate) struct Session {
-    /// The human.
+    /// The signed-in human.
     pub(crate) principal: Principal,
-    /// The hash of the human's token.
+    /// The hash of the human's token, from which the cookie's MAC is computed.
     pub(crate) token: Credential,
-    /// What each form of this session carries, which another site can't know.
+    /// The value that each form of this session carries. Another site can't know it, so it can't forge a form.
     pub(crate) forms: String,
 }
 
-/// The code of the one-time link, until it is used or too old.
+/// The code of the one-time link, until it is used or expires.
 #[derive(Default)]
 pub(crate) struct SignInCode(Mutex<Option<(Credential, Time)>>);
 
 impl SignInCode {
-    /// A new code; one that was not used ends.
+    /// Generates a new code; an unused earlier one becomes invalid.
     pub(crate) fn mint(&self, now: Time) -> io::Result<Secret> {
         let code = Secret::code()?;
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((code.credential(), now.plus(CODE_MS)));
         Ok(code)
     }
 
-    /// Uses the code up; `false` where it is another one, was used already or is too old.
+    /// Uses up the code; `false` if it is wrong, used or expired.
     pub(crate) fn spend(&self, code: &str, now: Time) -> bool {
         let mut held = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // Hashes are compared, so the time that it takes tells nothing of the code.
+        // Comparing hashes keeps the timing from revealing the code.
         let right = held.as_ref().is_some_and(|(hash, until)| *hash == credential(code) && now < *until);
         if right {
             *held = None;

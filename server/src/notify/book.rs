@@ -1,4 +1,4 @@
-//! What was told: `notify.json` within the data directory.
+//! The record of sent notifications: `notify.json` in the data directory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::identity::write_private;
 
-/// What was told, within the data directory.
+/// The name of the file in the data directory.
 const FILE_NOTIFY: &str = "notify.json";
 const VERSION: u32 = 1;
 
-/// Something that people are told of.
+/// One thing that humans are notified of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub(super) enum Topic {
@@ -24,11 +24,11 @@ pub(super) enum Topic {
     Question(EscalationId),
     /// A held call.
     Call(ApprovalId),
-    /// A limit that tripped and holds.
+    /// A limit that tripped and holds work.
     Incident(IncidentId),
-    /// The workspace is stopped.
+    /// A stop of the workspace.
     Stop,
-    /// Something to know, by where the log has it: an ALERT, a grant that grows old, nobody there.
+    /// Information, by its position in the log: an ALERT, a grant whose time runs out, or the absence of all humans.
     Note(Seq),
 }
 
@@ -71,40 +71,40 @@ impl TryFrom<String> for Topic {
     }
 }
 
-/// How often something was told on a channel, and when last.
+/// How often a channel was notified of a topic, and when last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Repeats {
     pub(super) times: u32,
     pub(super) last: Time,
 }
 
-/// A notification that is on its way: it is written down before it is sent, so that it is not lost.
+/// A notification that is being sent. It is saved before the first attempt, so that a crash doesn't lose it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Parcel {
-    /// Stays the same when it is sent again.
+    /// The notification's id; the same for all attempts.
     pub(super) id: String,
-    /// What it tells, and of each whether again.
+    /// Its topics; `true` marks one that the channel was notified of before.
     pub(super) topics: Vec<(Topic, bool)>,
-    /// How many of them had to wait because the hour's notifications were used up.
+    /// How many of them were delayed because the hour's notifications were used up.
     pub(super) folded: usize,
-    /// Attempts that failed.
+    /// The number of failed attempts.
     pub(super) failures: u32,
-    /// When it is sent next.
+    /// The time of the next attempt.
     pub(super) next: Time,
 }
 
-/// What was told on one channel.
+/// The record of one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct ChannelLedger {
-    /// Of what still waits.
+    /// The topics that are still pending and that the channel was notified of.
     pub(super) told: BTreeMap<Topic, Repeats>,
-    /// When the notifications of the last hour were.
+    /// The times of the notifications of the last hour.
     pub(super) sent: Vec<Time>,
-    /// The one on its way.
+    /// The notification that is being sent, if any.
     pub(super) parcel: Option<Parcel>,
 }
 
-/// The ledgers by the names of their channels.
+/// The records of all channels, by name.
 pub(super) type NotificationLedger = BTreeMap<String, ChannelLedger>;
 
 #[derive(Serialize, Deserialize)]
@@ -113,12 +113,12 @@ struct File {
     channels: NotificationLedger,
 }
 
-/// Where the book is kept.
+/// Returns the path of the file in the data directory.
 pub(super) fn path(dir: &Path) -> PathBuf {
     dir.join(FILE_NOTIFY)
 }
 
-/// The book as it was saved. One that is missing or can't be read is empty: what waits is then told once more.
+/// Loads the record. If the file is missing or unreadable, the record is empty: everything pending is sent once more.
 pub(super) fn load(path: &Path) -> NotificationLedger {
     let read = fs::read(path).and_then(|bytes| serde_json::from_slice::<File>(&bytes).map_err(io::Error::other));
     match read {
@@ -138,7 +138,7 @@ pub(super) fn load(path: &Path) -> NotificationLedger {
     }
 }
 
-/// Saves the book, whole or not at all.
+/// Saves the record, completely or not at all.
 pub(super) fn save(path: &Path, book: NotificationLedger) -> io::Result<()> {
     let bytes = serde_json::to_vec(&File { version: VERSION, channels: book })?;
     write_private(path, &bytes)

@@ -1,4 +1,4 @@
-//! Where notifications go, and of what.
+//! The channels of notifications: where they go, and which they get.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,24 +10,24 @@ use serde::{Deserialize, Serialize};
 use super::target;
 use crate::identity::Secret;
 
-/// Shortest secret that signs a webhook.
+/// The shortest secret that may sign a webhook, in bytes.
 const SECRET_BYTES_MIN: usize = 16;
 
-/// How much something wants to be looked at.
+/// How urgent a topic is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Nothing waits for it: a request that timed out for good.
+    /// No agent waits for it: a request that timed out for good.
     Low,
-    /// An agent waits: a question, a held call.
+    /// An agent waits: a question or a held call.
     #[default]
     Normal,
-    /// Work stands still or soon will: a limit that tripped, a stopped workspace, a held call past half of its time.
+    /// Work is blocked or soon will be: a limit that tripped, a stopped workspace, a held call past half of its time.
     Urgent,
 }
 
 impl Severity {
-    /// As it is written.
+    /// Returns the word that the configuration and the notification use.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -38,48 +38,48 @@ impl Severity {
     }
 }
 
-/// One `[[notify]]` of the configuration.
+/// One `[[notify]]` entry of the configuration.
 #[derive(Clone, Debug)]
 pub struct Channel {
-    /// What it is called; what was told is kept under it.
+    /// The name; the record of sent notifications is kept under it.
     pub name: String,
-    /// How it is reached.
+    /// The way in which it is reached.
     pub means: Means,
-    /// The least that it hears of.
+    /// The lowest severity that it is notified of.
     pub minimum: Severity,
-    /// What comes within this time of the first is one notification.
+    /// Topics within this time after the first are sent as one notification.
     pub window: Duration,
-    /// Most notifications in an hour.
+    /// The most notifications in an hour; further topics are delayed.
     pub hourly_max: usize,
-    /// When what still waits is told again.
+    /// The time after which a topic that is still pending is sent again.
     pub stale: Duration,
-    /// Whether arguments of held calls are told.
+    /// Whether notifications contain the arguments of held calls.
     pub include_arguments: bool,
-    /// Where the console is found, where it is not the address that the server listens at.
+    /// The URL of the console, if it differs from the address that the server listens on.
     pub console: Option<String>,
 }
 
-/// How a channel is reached.
+/// The means of reaching a channel.
 #[derive(Clone, Debug)]
 pub enum Means {
-    /// By running a program.
+    /// Runs a program.
     Command(Command),
-    /// By an HTTP call.
+    /// Makes an HTTP call.
     Webhook(Webhook),
 }
 
 /// A program that is run for each notification.
 #[derive(Clone, Debug, Default)]
 pub struct Command {
-    /// The program.
+    /// The path of the program; it is started without a shell.
     pub program: PathBuf,
-    /// Its arguments; `{title}` and `{text}` stand for those of the notification.
+    /// Its arguments. `{title}` and `{text}` are replaced by those of the notification.
     pub args: Vec<String>,
     /// Its working directory.
     pub cwd: PathBuf,
 }
 
-/// An address that is called with each notification, signed.
+/// A URL that is called with each signed notification.
 #[derive(Clone)]
 pub struct Webhook {
     pub(super) url: Url,
@@ -88,14 +88,15 @@ pub struct Webhook {
 }
 
 impl Webhook {
-    /// Checks the address; names that it has are looked up when it is called.
+    /// Checks the URL. Host names are resolved, and their addresses checked, at each call.
     ///
     /// # Errors
-    /// What is wrong with it, in words that don't repeat it: it may hold a secret.
+    /// The URL or the secret is invalid. The text doesn't repeat the URL, which may contain a secret.
     pub fn new(url: &str, secret: Secret, allow_private: bool) -> Result<Self, String> {
         let url = Url::parse(url).map_err(|error| format!("webhook isn't a URL: {error}"))?;
         match url.scheme() {
             "https" => {}
+            // Without TLS only for a receiver of one's own.
             "http" if allow_private => {}
             "http" => {
                 return Err("webhook is http: use https, or allow_private = true for your own receiver".into());
@@ -119,13 +120,13 @@ impl Webhook {
 }
 
 impl fmt::Debug for Webhook {
-    /// Neither the secret nor the path, which is one at some receivers.
+    /// Prints neither the secret nor the path, which is a secret at some receivers.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Webhook").field("host", &self.url.host_str()).finish_non_exhaustive()
     }
 }
 
-/// A channel that hears of everything at once.
+/// Returns a channel that is notified of everything at once.
 #[cfg(test)]
 pub(super) fn channel(means: Means) -> Channel {
     Channel {

@@ -1,4 +1,4 @@
-//! The command channel: a program that is run for each notification, without a shell.
+//! The command channel: runs a program for each notification, without a shell.
 
 use std::ffi::OsString;
 use std::process::{ExitStatus, Stdio};
@@ -12,12 +12,13 @@ use tokio::time::timeout;
 use super::channel::Command;
 use super::words::{Kind, Notification};
 
-/// Longest run.
+/// The longest time that the program may run; then it is killed.
 const RUN_MAX: Duration = Duration::from_secs(10);
-/// How much of what it writes on standard error is told when it fails.
+/// The part of its standard error that is reported when it fails, in bytes.
 const STDERR_BYTES_MAX: u64 = 512;
 
-/// What it may see of the server's environment: where programs and the desktop are, and nothing that is secret.
+/// The variables that it gets from the server's environment: those that locate programs and the desktop, none that is
+/// secret.
 const VARIABLES: [&str; 13] = [
     "PATH",
     "HOME",
@@ -34,7 +35,7 @@ const VARIABLES: [&str; 13] = [
     "DBUS_SESSION_BUS_ADDRESS",
 ];
 
-/// The process group of a child; what is left of it is killed with this value.
+/// The process group of a child. Dropping it kills all processes that are left in it.
 struct Group(Option<Pid>);
 
 impl Group {
@@ -46,13 +47,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(group) = self.0 {
-            // It may have ended by itself.
+            // The group may have ended already.
             let _gone = kill_process_group(group, Signal::KILL);
         }
     }
 }
 
-/// Runs it with the notification on standard input. What it prints says nothing; its exit code does.
+/// Runs the program with the notification on standard input. Only its exit code counts; its output is ignored.
 pub(super) async fn run(command: &Command, told: &Notification, body: &[u8]) -> Result<(), String> {
     within(RUN_MAX, command, told, body).await
 }
@@ -62,10 +63,12 @@ async fn within(limit: Duration, command: &Command, told: &Notification, body: &
     let mut started = tokio::process::Command::new(&command.program);
     started
         .args(command.args.iter().map(|arg| filled(arg, told)))
+        // The server's environment may contain secrets.
         .env_clear()
         .envs(std::env::vars_os().filter(kept))
         .envs(variables(told))
         .current_dir(&command.cwd)
+        // A group of its own, so that a timeout also kills the processes that the program starts.
         .process_group(0)
         .kill_on_drop(true)
         .stdin(Stdio::piped())
@@ -76,13 +79,13 @@ async fn within(limit: Duration, command: &Command, told: &Notification, body: &
     let (stdin, stderr) = (child.stdin.take(), child.stderr.take());
     let write = async {
         if let Some(mut stdin) = stdin {
-            // A command need not read what it is given.
+            // The program doesn't have to read its input.
             let _unread = stdin.write_all(body).await;
         }
     };
     let work = async { tokio::join!(write, head(stderr), child.wait()) };
     let ended = timeout(limit, work).await;
-    // Whatever it left behind ends with it.
+    // Kills processes that the program left behind, and the program after a timeout.
     drop(group);
     match ended {
         Ok(((), _, Ok(status))) if status.success() => Ok(()),
@@ -92,11 +95,11 @@ async fn within(limit: Duration, command: &Command, told: &Notification, body: &
     }
 }
 
-/// The beginning of a stream, which is read to its end.
+/// Returns the first bytes of a stream, and reads the rest so that the program doesn't block.
 async fn head(from: Option<impl AsyncRead + Unpin>) -> String {
     let Some(mut from) = from else { return String::new() };
     let mut kept = Vec::new();
-    // What can't be read is not told.
+    // Without a readable error stream, the exit code has to do.
     let _read = (&mut from).take(STDERR_BYTES_MAX).read_to_end(&mut kept).await;
     let _rest = tokio::io::copy(&mut from, &mut tokio::io::sink()).await;
     String::from_utf8_lossy(&kept).trim().to_owned()
@@ -107,8 +110,8 @@ fn failure(status: ExitStatus, said: &str) -> String {
     if said.is_empty() { status.to_string() } else { format!("{status}: {said}") }
 }
 
-/// An argument that is a placeholder as a whole stands for what it names. Both texts start with words of ours, so that
-/// none is taken for an option.
+/// Replaces an argument that is exactly a placeholder. Title and text start with fixed words, so that neither can be
+/// taken for an option.
 fn filled<'a>(arg: &'a str, told: &'a Notification) -> &'a str {
     match arg {
         "{title}" => &told.title,

@@ -1,4 +1,4 @@
-//! The follower: reads what is committed, asks the state before it tells, and lets the channels send.
+//! The follower: reads the committed log, checks the state before sending, and starts the sends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -23,16 +23,17 @@ use crate::error::ApiError;
 use crate::metrics::NotificationOutcome;
 use crate::views;
 
-/// Entries read in one step.
+/// The most entries read in one step.
 const BATCH_MAX: usize = 512;
-/// Further behind, the state is asked what waits, and the facts are passed over.
+/// If the follower is further behind than this many facts, it skips them and takes the pending topics from the state.
 const BEHIND_MAX: u64 = 16_384;
-/// Unread things that are looked at again after a start; older ones are told by the inbox alone.
+/// The most unread notices that are read again after a start. Older ones remain in the inbox only.
 const PASSED_OVER_MAX: usize = 1_000;
-/// Rest after reading and after a broker that had no time: nobody is told faster than this.
+/// The pause after reading, and after the broker was too busy. Bounds how often a channel is notified and how often the
+/// state is read.
 const PACE: Duration = Duration::from_millis(100);
 
-/// Follows the log for the channels of a configuration.
+/// Follows the log for the channels of the configuration.
 pub(crate) struct Follower {
     ctx: Context,
     channels: Vec<Arc<Channel>>,
@@ -43,7 +44,7 @@ pub(crate) struct Follower {
     sends: JoinSet<(usize, Result<(), String>)>,
 }
 
-/// What a notification tells one by one, as the state has it.
+/// The items of a notification, as read from the state.
 #[derive(Default)]
 struct Found {
     calls: BTreeMap<Topic, ApprovalView>,
@@ -52,26 +53,27 @@ struct Found {
     questions: BTreeMap<Topic, Item>,
 }
 
-/// What some human has not read yet.
+/// Returns the notices that some human has not read yet.
 fn unread(live: &Live<'_>) -> BTreeSet<Seq> {
     let humans = live.state.agents.iter().filter(|agent| agent.live && agent.is_human());
     humans.flat_map(|human| human.notices.iter().map(|(seq, _)| *seq)).collect()
 }
 
-/// The command for something to know: the one that its words name, or the inbox.
+/// Returns the command for a notice: the one that its text names, or `lastword inbox`.
 fn step(notice: &Notice) -> String {
     let named = notice.body.split('`').nth(1).filter(|named| named.starts_with("lastword "));
+    // Only the broker's own text may name a command: an agent's must not suggest one to a human.
     let named = named.filter(|_| notice.from == SYSTEM_NAME);
     named.unwrap_or("lastword inbox").to_owned()
 }
 
-/// The position of the last durable fact, once it is behind `cursor`; `None` when there will be no more.
+/// Waits for facts after `cursor` and returns the last position; `None` once the broker has ended.
 async fn grown(committed: &mut watch::Receiver<Seq>, cursor: Seq) -> Option<Seq> {
     committed.wait_for(|seq| *seq > cursor).await.ok().map(|seq| *seq)
 }
 
 impl Follower {
-    /// A follower that keeps what was told in `dir`; `console` is where the console is found.
+    /// Creates a follower that keeps its record in `dir`; `console` is the URL of the console.
     pub(crate) fn new(ctx: Context, channels: Vec<Channel>, dir: &Path, console: String) -> Self {
         let milliseconds = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         let rules = channels.iter().map(|channel| Rules {
@@ -88,10 +90,11 @@ impl Follower {
         Self { ctx, channels, console, file, plan, cursor: Seq(0), sends: JoinSet::new() }
     }
 
-    /// Follows until the server ends. What is being sent then is sent again by the next one.
+    /// Follows until the server shuts down. A send that is cut off then is repeated after the next start.
     pub(crate) async fn run(mut self) -> io::Result<()> {
         let mut stopping = self.ctx.stopping.clone();
         tokio::select! {
+            // A send in progress is aborted; it was saved, so the next start repeats it.
             () = ended(&mut stopping) => {}
             () = self.follow() => {}
         }
@@ -100,6 +103,7 @@ impl Follower {
 
     async fn follow(&mut self) {
         let mut committed = self.ctx.handle.committed();
+        // After a restart, pending topics must not wait for the next fact.
         while let Err(error) = self.look().await {
             tracing::debug!(?error, "the broker can't list pending items");
             tokio::time::sleep(PACE).await;
@@ -110,7 +114,7 @@ impl Follower {
             tokio::select! {
                 last = grown(&mut committed, cursor) => match last {
                     Some(last) => self.read(last).await,
-                    // The broker is gone, and with it whatever there was to tell.
+                    // The broker has ended, so there is nothing left to send.
                     None => return,
                 },
                 () = tokio::time::sleep(next.unwrap_or_default()), if next.is_some() => self.tell().await,
@@ -122,7 +126,7 @@ impl Follower {
         }
     }
 
-    /// Asks the state what waits.
+    /// Reads the pending topics from the state and moves the cursor to its position.
     async fn look(&mut self) -> Result<(), ApiError> {
         let look = |live: &Live<'_>| (live.state.seq, Plan::waiting_in(live.state, live.now()), unread(live));
         type Looked = (Seq, BTreeMap<Topic, Waiting>, BTreeSet<Seq>);
@@ -138,6 +142,7 @@ impl Follower {
     }
 
     async fn read(&mut self, last: Seq) {
+        // The state knows what is pending, so reading all the facts would gain nothing.
         if last.0 - self.cursor.0 > BEHIND_MAX {
             self.looked().await;
             return;
@@ -148,6 +153,7 @@ impl Follower {
                     self.plan.hear(*seq, entry.at, &entry.fact);
                     self.cursor = *seq;
                 }
+                // Caught up: with the pause, facts in quick succession are read together.
                 if entries.len() < BATCH_MAX {
                     tokio::time::sleep(PACE).await;
                 }
@@ -159,7 +165,7 @@ impl Follower {
         }
     }
 
-    /// Asks the state; `false` where the broker has no time for it.
+    /// Reads the state; `false`, after a pause, if the broker is too busy.
     async fn looked(&mut self) -> bool {
         let looked = self.look().await;
         if looked.is_err() {
@@ -168,7 +174,8 @@ impl Follower {
         looked.is_ok()
     }
 
-    /// Sends what is due, once it is seen to wait still and is written down as told.
+    /// Sends the notifications that are due, after checking that their topics are still pending and saving them as
+    /// sent.
     async fn tell(&mut self) {
         if !self.looked().await {
             return;
@@ -181,6 +188,8 @@ impl Follower {
                 Err(error) => tracing::error!(%error, "no id for a notification"),
             }
         }
+        // Saved before the first attempt: after a crash the same notification is repeated under its id, instead of
+        // being lost.
         self.save().await;
         for (place, parcel) in parcels {
             match self.notification(place, &parcel, now).await {
@@ -189,7 +198,7 @@ impl Follower {
                     self.ctx.handle.metrics().told(place, NotificationOutcome::Folded(parcel.folded));
                     self.sends.spawn(async move { (place, send(&channel, &told).await) });
                 }
-                // All of it was settled in this moment.
+                // Everything in it was settled just now.
                 Ok(None) => _ = self.plan.ended(place, now, Outcome::Sent),
                 Err(error) => {
                     tracing::debug!(?error, "the broker can't list pending items");
@@ -202,7 +211,7 @@ impl Follower {
     async fn sent(&mut self, place: usize, result: &Result<(), String>) {
         let outcome = if result.is_ok() { Outcome::Sent } else { Outcome::Failed };
         let next = self.plan.ended(place, self.ctx.handle.now(), outcome);
-        // Before it is counted: what is seen to be sent is not sent again.
+        // Saved before it is counted: a notification that the metrics show as sent is never repeated.
         self.save().await;
         let channel = &self.channels[place].name;
         match result {
@@ -230,7 +239,7 @@ impl Follower {
         }
     }
 
-    /// What a parcel says; `None` where nothing of it waits any more.
+    /// Builds the notification of a parcel; `None` if none of its topics is pending any more.
     async fn notification(&self, place: usize, parcel: &Parcel, now: Time) -> Result<Option<Notification>, ApiError> {
         let channel = &self.channels[place];
         let listed: Vec<Topic> = parcel.topics.iter().take(ITEMS_MAX).map(|(topic, _)| *topic).collect();

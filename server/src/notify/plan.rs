@@ -1,9 +1,9 @@
-//! What to tell, and when: a state machine over facts and virtual time, without a clock and without I/O.
+//! Decides what to send and when: a state machine over facts and virtual time, without a clock and without I/O.
 //!
-//! Each channel has its own view of what waits. Something is *ready* for it once it is severe enough, and again when it
-//! was told and still waits. From the first that is ready a window runs, and what is ready at its end is one
-//! notification. A channel with a notification on its way tells nothing else, so that what comes meanwhile is the next one,
-//! however much it is: there is no queue.
+//! Each channel has its own view of the pending topics. A topic is *ready* for a channel once it is severe enough, and
+//! again some time after it was sent and is still pending. The first ready topic opens a window; all topics ready at
+//! its end are one notification. While a channel sends, it starts no other notification, so everything that becomes
+//! ready meanwhile is the next one, however much it is. No queue is needed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,16 +17,16 @@ use super::channel::Severity;
 
 const MINUTE_MS: u64 = 60_000;
 const HOUR_MS: u64 = 60 * MINUTE_MS;
-/// How often something is told at most: once, and twice again.
+/// The most times that a topic is sent: once, and two reminders.
 const TIMES_MAX: u32 = 3;
-/// The part of the time without a human, in percent, from which it is urgent that somebody comes.
+/// The part of the time without a human, in percent, from which a human's absence is urgent.
 const NEARLY_PERCENT: u64 = 80;
-/// A held call is told again at half of its time, where that is later than this.
+/// A held call is repeated at half of its time if that half is longer than this.
 const HALF_MIN_MS: u64 = MINUTE_MS;
-/// Pauses before a notification that could not be sent is sent again; behind the last it is given up.
+/// The pauses before each retry of a failed notification. After the last one it is given up.
 const RETRIES_MS: [u64; 5] = [5_000, 30_000, 2 * MINUTE_MS, 10 * MINUTE_MS, 30 * MINUTE_MS];
 
-/// What a channel wants.
+/// The settings of a channel that matter for the plan.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     pub(super) name: String,
@@ -36,14 +36,14 @@ pub(super) struct Rules {
     pub(super) stale_ms: u64,
 }
 
-/// Something that waits, as far as its times go.
+/// The times and the severity of a pending topic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Waiting {
     at: Time,
     expires_at: Option<Time>,
-    /// How severe it is from the start.
+    /// Its severity at the start.
     severity: Severity,
-    /// Whether it is told again while it waits.
+    /// Whether it is repeated while it is pending.
     repeats: bool,
 }
 
@@ -64,12 +64,12 @@ impl Waiting {
         Self { at, expires_at: Some(expires_at), severity: Severity::Normal, repeats: true }
     }
 
-    /// Something to know, which is told once.
+    /// A topic for information, which is sent once.
     const fn once(at: Time, severity: Severity) -> Self {
         Self { at, expires_at: None, severity, repeats: false }
     }
 
-    /// An incident: one about an agent holds nothing.
+    /// An incident. One about an agent holds no work, so it is sent once.
     const fn incident(at: Time, on: IncidentOn) -> Self {
         match on {
             IncidentOn::Latch(_) => Self::urgent(at),
@@ -77,7 +77,7 @@ impl Waiting {
         }
     }
 
-    /// What a fact is that humans are told of in their inbox, and that is neither asked nor held.
+    /// Returns the topic for a fact that the humans' inbox shows for information; `None` for other facts.
     fn note(at: Time, fact: &Fact) -> Option<Self> {
         if let Fact::AlertRaised { pushed: true, .. } = fact {
             Some(Self::once(at, Severity::Urgent))
@@ -91,28 +91,30 @@ impl Waiting {
         }
     }
 
-    /// When half of its time is over.
+    /// Returns the time at which half of its time is over; `None` if it doesn't expire.
     fn half(&self) -> Option<Time> {
         self.expires_at.map(|end| self.at.plus(end.since(self.at) / 2))
     }
 
-    /// How severe it is now.
+    /// Returns its current severity: past half of its time, it is urgent.
     pub(super) fn severity(&self, now: Time) -> Severity {
         if self.half().is_some_and(|half| half <= now) { Severity::Urgent } else { self.severity }
     }
 
-    /// Since when it is at least so severe, if it ever will be.
+    /// Returns the time from which it has at least this severity; `None` if it never will.
     fn reaches(&self, minimum: Severity) -> Option<Time> {
         if self.severity >= minimum { Some(self.at) } else { self.half() }
     }
 
-    /// When a channel is to hear of it, having heard what it has.
+    /// Returns the time at which it is ready for a channel, given the channel's earlier notifications of it; `None` if
+    /// never again.
     fn ready(&self, rules: &Rules, told: Option<&Repeats>) -> Option<Time> {
         let Some(told) = told else { return self.reaches(rules.minimum) };
         if told.times >= TIMES_MAX || !self.repeats {
             return None;
         }
         match (self.half(), self.expires_at) {
+            // A call that expires before a reminder is due is repeated at half of its time instead.
             (Some(half), Some(end)) if end.since(self.at) < rules.stale_ms => {
                 (told.last < half && half.since(self.at) > HALF_MIN_MS).then_some(half)
             }
@@ -120,7 +122,8 @@ impl Waiting {
         }
     }
 
-    /// The end of the window that opens when it is ready: what expires is not told when it is over.
+    /// Returns the end of the window that opens when it is ready. A topic that expires shortens the window to at most a
+    /// quarter of its remaining time; `None` if it has expired by then.
     fn closing(&self, ready: Time, rules: &Rules) -> Option<Time> {
         match self.expires_at {
             Some(end) if end <= ready => None,
@@ -130,37 +133,37 @@ impl Waiting {
     }
 }
 
-/// How sending went.
+/// The outcome of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It arrived.
+    /// The channel's target accepted it.
     Sent,
-    /// It did not.
+    /// The attempt failed.
     Failed,
 }
 
-/// What is done about a notification that was tried.
+/// What happens to a notification after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Nothing: it arrived.
+    /// Nothing: it was accepted.
     Done,
-    /// It is sent again.
+    /// It is retried later.
     Again,
-    /// It was tried often enough.
+    /// All retries failed, so it is dropped.
     GivenUp,
 }
 
-/// What waits, and what of it was told where.
+/// The pending topics, and the record of what each channel was sent.
 pub(super) struct Plan {
     rules: Vec<Rules>,
     waiting: BTreeMap<Topic, Waiting>,
     book: NotificationLedger,
-    /// Channels that are sending, by their place.
+    /// The channels with a send in progress, by their place in the configuration.
     busy: BTreeSet<usize>,
 }
 
 impl Plan {
-    /// A plan for these channels; what the book has of others is forgotten.
+    /// Creates a plan for these channels; records of other channels are dropped.
     pub(super) fn new(rules: Vec<Rules>, mut book: NotificationLedger) -> Self {
         book.retain(|name, _| rules.iter().any(|rules| rules.name == *name));
         for rules in &rules {
@@ -169,12 +172,12 @@ impl Plan {
         Self { rules, waiting: BTreeMap::new(), book, busy: BTreeSet::new() }
     }
 
-    /// What is to be kept over a restart.
+    /// Returns the record that must survive a restart.
     pub(super) const fn book(&self) -> &NotificationLedger {
         &self.book
     }
 
-    /// What waits in this state, the whole truth: what does not is forgotten.
+    /// Returns all topics that are pending in this state, except those for information.
     pub(super) fn waiting_in(state: &State, now: Time) -> BTreeMap<Topic, Waiting> {
         let questions = state.escalations.iter().filter(|(_, known)| known.state == EscalationState::Open);
         let questions = questions.map(|(id, known)| (Topic::Question(*id), Waiting::question(known.at, known.cause)));
@@ -186,14 +189,15 @@ impl Plan {
         questions.chain(calls).chain(incidents).chain(stop).collect()
     }
 
-    /// Takes over what waits. What is only to be known waits while some human has it unread in the inbox.
+    /// Replaces the pending topics. A topic for information remains pending while some human has it unread in the
+    /// inbox.
     pub(super) fn correct(&mut self, mut waiting: BTreeMap<Topic, Waiting>, unread: &BTreeSet<Seq>) {
         let notes = self.waiting.iter().filter(|(topic, _)| matches!(topic, Topic::Note(seq) if unread.contains(seq)));
         waiting.extend(notes.map(|(topic, note)| (*topic, *note)));
         for ledger in self.book.values_mut() {
             ledger.told.retain(|topic, _| waiting.contains_key(topic));
         }
-        // When a stop was heard is nowhere in the state.
+        // The state doesn't say when the workspace was stopped, so keep the time of the fact.
         let stopped = self.waiting.get(&Topic::Stop).copied();
         self.waiting = waiting;
         if let (Some(heard), Some(now)) = (stopped, self.waiting.get_mut(&Topic::Stop)) {
@@ -201,8 +205,8 @@ impl Plan {
         }
     }
 
-    /// Hears of a fact. Of what has settled not all has a fact of its own: before something is told, [`Plan::correct`] is
-    /// to be called.
+    /// Takes a fact into account. Some topics are settled without a fact of their own, so [`Plan::correct`] has to be
+    /// called before anything is sent.
     pub(super) fn hear(&mut self, seq: Seq, at: Time, fact: &Fact) {
         if let Some(note) = Waiting::note(at, fact) {
             self.waiting.insert(Topic::Note(seq), note);
@@ -231,16 +235,17 @@ impl Plan {
     fn settle(&mut self, topic: Topic) {
         self.waiting.remove(&topic);
         for ledger in self.book.values_mut() {
+            // A later topic with the same id, such as a second stop, is a new one.
             ledger.told.remove(&topic);
         }
     }
 
-    /// The next moment at which a channel has something to tell.
+    /// Returns the next time at which some channel has something to send.
     pub(super) fn next(&self) -> Option<Time> {
         (0..self.rules.len()).filter_map(|place| self.moment(place)).min()
     }
 
-    /// The channels that have something to tell now, by their place in the configuration.
+    /// Returns the channels that have something to send now, by their place in the configuration.
     pub(super) fn due(&self, now: Time) -> Vec<usize> {
         (0..self.rules.len()).filter(|place| self.moment(*place).is_some_and(|at| at <= now)).collect()
     }
@@ -248,13 +253,14 @@ impl Plan {
     fn moment(&self, place: usize) -> Option<Time> {
         let rules = self.rules.get(place).filter(|_| !self.busy.contains(&place))?;
         let ledger = self.book.get(&rules.name)?;
+        // A failed notification goes first; everything newer waits for it.
         if let Some(parcel) = &ledger.parcel {
             return Some(parcel.next);
         }
         Some(self.closing(rules, ledger)?.max(released(rules, ledger).unwrap_or_default()))
     }
 
-    /// The end of the window that is open.
+    /// Returns the end of the open window, if one is open.
     fn closing(&self, rules: &Rules, ledger: &ChannelLedger) -> Option<Time> {
         let closing = self.waiting.iter().filter_map(|(topic, waiting)| {
             let ready = waiting.ready(rules, ledger.told.get(topic))?;
@@ -263,8 +269,8 @@ impl Plan {
         closing.min()
     }
 
-    /// The notification that a channel is to send now: the one that failed, without what has settled since, or a new
-    /// one with this id. It is on its way until [`Plan::ended`]; the caller saves the book before it sends.
+    /// Starts the notification that a channel has to send now: the failed one without its settled topics, or a new one
+    /// with this id. It is in progress until [`Plan::ended`]. The caller saves the record before it sends.
     pub(super) fn begin(&mut self, place: usize, now: Time, id: &str) -> Option<Parcel> {
         self.moment(place).filter(|moment| *moment <= now)?;
         let rules = self.rules.get(place)?;
@@ -282,6 +288,7 @@ impl Plan {
                 let told = ledger.told.entry(*topic).or_insert(Repeats { times: 0, last: now });
                 *told = Repeats { times: told.times + 1, last: now };
             }
+            // Only the last hour counts toward the limit.
             ledger.sent.retain(|at| now.since(*at) < HOUR_MS);
             ledger.sent.push(now);
             let folded = if held_back { fresh.len() } else { 0 };
@@ -292,7 +299,7 @@ impl Plan {
         Some(parcel)
     }
 
-    /// What is ready for a channel, the most urgent first, and of each whether it was told before.
+    /// Returns the topics that are ready for a channel, most urgent first; `true` marks one that was sent before.
     fn ready_on(&self, rules: &Rules, now: Time) -> Vec<(Topic, bool)> {
         let Some(ledger) = self.book.get(&rules.name) else { return Vec::new() };
         let ready = |topic: &Topic, waiting: &Waiting| {
@@ -304,12 +311,12 @@ impl Plan {
         found.into_iter().map(|(topic, _)| (*topic, ledger.told.contains_key(topic))).collect()
     }
 
-    /// How severe something is that waits.
+    /// Returns the current severity of a pending topic.
     pub(super) fn severity(&self, topic: Topic, now: Time) -> Severity {
         self.waiting.get(&topic).map_or(Severity::Low, |waiting| waiting.severity(now))
     }
 
-    /// Sending ended.
+    /// Records the outcome of an attempt; returns what happens next.
     pub(super) fn ended(&mut self, place: usize, now: Time, outcome: Outcome) -> Next {
         self.busy.remove(&place);
         let ledger = self.rules.get(place).and_then(|rules| self.book.get_mut(&rules.name));
@@ -334,7 +341,7 @@ impl Plan {
     }
 }
 
-/// When the hour's notifications are no longer used up; `None` where they are not.
+/// Returns the time at which the hourly limit allows the next notification; `None` if it allows one now.
 fn released(rules: &Rules, ledger: &ChannelLedger) -> Option<Time> {
     let before = ledger.sent.len().checked_sub(rules.hourly_max)?;
     ledger.sent.get(before).map(|sent| sent.plus(HOUR_MS))

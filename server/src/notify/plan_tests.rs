@@ -1,4 +1,4 @@
-//! The plan in virtual time.
+//! Tests of the plan in virtual time.
 
 use lastword_proto::fact::{Decision, Latched, Place};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
@@ -8,7 +8,7 @@ use super::*;
 
 const WINDOW: u64 = 30_000;
 const STALE: u64 = 4 * HOUR_MS;
-/// Long after the epoch, so that nothing saturates.
+/// Long after the epoch, so that no subtraction saturates.
 const START: u64 = 1_000 * HOUR_MS;
 
 fn rules(name: &str, minimum: Severity) -> Rules {
@@ -64,7 +64,7 @@ const fn asked(id: u64) -> Topic {
     Topic::Question(EscalationId(id))
 }
 
-/// What the first channel sends at its next moment, and how long after the start that is.
+/// Returns the topics that the first channel sends at its next moment, and how long after the start that is.
 fn told(plan: &mut Plan) -> Option<(u64, Vec<(Topic, bool)>)> {
     let moment = plan.next()?;
     assert_eq!(plan.due(Time(moment.0 - 1)), [] as [usize; 0]);
@@ -81,7 +81,7 @@ fn what_comes_within_a_window_is_one_notification_with_the_most_urgent_first() {
     plan.hear(Seq(0), at(20_000), &latched(1));
     let incident = Topic::Incident(IncidentId(1));
     assert_eq!(told(&mut plan), Some((WINDOW, vec![(incident, false), (asked(1), false), (asked(2), false)])));
-    // What comes later has a window of its own.
+    // A later question opens a window of its own.
     plan.hear(Seq(0), at(40_000), &question(3));
     assert_eq!(told(&mut plan), Some((40_000 + WINDOW, vec![(asked(3), false)])));
 }
@@ -92,7 +92,7 @@ fn what_is_settled_within_the_window_is_not_told() {
     plan.hear(Seq(0), at(0), &call(1, 0, 5 * MINUTE_MS));
     plan.hear(Seq(0), at(1_000), &decided(1));
     assert_eq!(plan.next(), None, "not even asked about");
-    // What has no fact of its own for its end is seen in the state.
+    // A question can be settled without a fact of its own; the state shows that.
     plan.hear(Seq(0), at(0), &question(1));
     plan.correct(Plan::waiting_in(Core::default().state(), at(WINDOW)), &BTreeSet::new());
     assert_eq!((plan.due(at(WINDOW)), plan.begin(0, at(WINDOW), "ntf")), (vec![], None));
@@ -143,7 +143,7 @@ fn a_channel_hears_of_nothing_below_its_minimum() {
     let all = plan.begin(1, at(WINDOW), "ntf-1").unwrap();
     assert_eq!(all.topics.len(), 3);
     assert_eq!(plan.begin(0, at(WINDOW), "ntf-2"), None);
-    // Half of the call's time is over: now it is urgent, and new to this channel.
+    // Half of the call's time is over: it is urgent now, and new to this channel.
     let moment = plan.next().unwrap();
     assert_eq!(moment, at(5 * MINUTE_MS + WINDOW));
     assert_eq!(plan.begin(0, moment, "ntf-2").unwrap().topics, [(Topic::Call(ApprovalId(1)), false)]);
@@ -209,7 +209,7 @@ fn a_restart_repeats_nothing_that_arrived_and_loses_nothing_that_did_not() {
     plan.hear(Seq(0), at(WINDOW), &question(2));
     let parcel = plan.begin(0, at(2 * WINDOW), "ntf-2").unwrap();
     let (book, waiting) = (plan.book().clone(), plan.waiting.clone());
-    // Killed while it was sent; a third question came while nobody was there.
+    // Killed while sending; a third question arrived while the server was down.
     let mut plan = Plan::new(vec![rules("desk", Severity::Normal), rules("new", Severity::Normal)], book);
     plan.correct(waiting, &BTreeSet::new());
     plan.hear(Seq(0), at(2 * WINDOW + 1), &question(3));
@@ -218,7 +218,7 @@ fn a_restart_repeats_nothing_that_arrived_and_loses_nothing_that_did_not() {
     plan.ended(0, at(2 * WINDOW + 2), Outcome::Sent);
     let moment = at(3 * WINDOW + 1);
     assert_eq!(plan.begin(0, moment, "ntf-3").unwrap().topics, [(asked(3), false)]);
-    // A channel that was not there before hears of all that waits.
+    // A new channel is notified of everything that is pending.
     assert_eq!(plan.begin(1, moment, "ntf-4").unwrap().topics.len(), 3);
 }
 

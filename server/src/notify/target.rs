@@ -1,17 +1,17 @@
-//! Which addresses a webhook may reach: the name is resolved once, every answer is checked, and the connection goes to
-//! the very address that was checked.
+//! The addresses that a webhook may reach. The name is resolved once, all of its addresses are checked, and the
+//! connection goes to an address that was checked.
 
 use std::future::Future;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// How names become addresses.
+/// Resolves host names to addresses.
 pub(super) trait Resolve {
-    /// All addresses of a name.
+    /// Returns all addresses of a name.
     fn resolve(&self, host: &str, port: u16) -> impl Future<Output = io::Result<Vec<SocketAddr>>> + Send;
 }
 
-/// The system's own way.
+/// The resolver of the operating system.
 pub(super) struct System;
 
 impl Resolve for System {
@@ -20,7 +20,7 @@ impl Resolve for System {
     }
 }
 
-/// The addresses of a host that may be called. One that may not is enough to refuse them all.
+/// Returns the addresses of a host that may be called. One forbidden address is enough to refuse the host.
 pub(super) async fn addresses(
     host: &str,
     port: u16,
@@ -34,18 +34,20 @@ pub(super) async fn addresses(
     if found.is_empty() {
         return Err(format!("{host} has no address"));
     }
+    // A hostile name may resolve to a public and to a private address.
     for address in &found {
         check(address.ip(), allow_private).map_err(|why| format!("{host}: {why}"))?;
     }
     Ok(found)
 }
 
-/// The address that a URL's host is, where it is no name. The parser of URLs has written `0x7f.1` out before.
+/// Returns the IP address that a URL's host is; `None` for a name. The URL parser has already normalized forms such as
+/// `0x7f.1`.
 pub(super) fn literal(host: &str) -> Option<IpAddr> {
     host.trim_start_matches('[').trim_end_matches(']').parse().ok()
 }
 
-/// Whether an address may be called.
+/// Refuses an address that webhooks may not call; the text says why.
 pub(super) fn check(ip: IpAddr, allow_private: bool) -> Result<(), String> {
     match reach(ip) {
         Reach::Public => Ok(()),
@@ -57,19 +59,19 @@ pub(super) fn check(ip: IpAddr, allow_private: bool) -> Result<(), String> {
     }
 }
 
-/// Who is behind an address.
+/// What an address leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reach {
-    /// Somebody out there.
+    /// A host on the internet.
     Public,
     /// This machine or its network.
     Private(&'static str),
-    /// Nobody who could want a notification.
+    /// An address without a legitimate receiver of notifications.
     Never(&'static str),
 }
 
 const METADATA: Reach = Reach::Never("a metadata service");
-/// Services of clouds that hand out credentials, beyond those that are link-local.
+/// Metadata services of clouds, which hand out credentials and aren't link-local.
 const METADATA_V4: [Ipv4Addr; 3] =
     [Ipv4Addr::new(100, 100, 100, 200), Ipv4Addr::new(168, 63, 129, 16), Ipv4Addr::new(192, 0, 0, 192)];
 const METADATA_V6: [Ipv6Addr; 2] =
@@ -91,6 +93,7 @@ fn reach_v4(ip: Ipv4Addr) -> Reach {
         [127, ..] => Reach::Private("loopback"),
         [10, ..] | [192, 168, ..] | [172, 16..=31, ..] => Reach::Private("private"),
         [100, 64..=127, ..] => Reach::Private("of a carrier's own network"),
+        // Includes 169.254.169.254, the metadata service of most clouds.
         [169, 254, ..] => Reach::Never("link-local"),
         [192, 0, 0 | 2, _] | [198, 18 | 19, ..] | [198, 51, 100, _] | [203, 0, 113, _] | [192, 88, 99, _] => {
             Reach::Never("reserved")
@@ -111,9 +114,10 @@ fn reach_v6(ip: Ipv6Addr) -> Reach {
     match ip.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => Reach::Never("unspecified"),
         [0, 0, 0, 0, 0, 0, 0, 1] => Reach::Private("loopback"),
-        // Mapped, and NAT64's well-known prefix: it is the address within that is reached.
+        // IPv4-mapped, and NAT64's well-known prefix: the embedded IPv4 address is the one that is reached.
         [0, 0, 0, 0, 0, 0xffff, _, _] | [0x64, 0xff9b, 0, 0, 0, 0, _, _] => reach_v4(within),
         [0, ..] => Reach::Never("an old form of an IPv4 address"),
+        // 6to4 and Teredo embed an IPv4 address too, which could be a private one.
         [0x2002, ..] | [0x2001, 0, ..] => Reach::Never("a tunnel to an IPv4 address"),
         [0x2001, 0xdb8, ..] => Reach::Never("reserved"),
         [0x2000..=0x3fff, ..] => Reach::Public,

@@ -1,7 +1,7 @@
 //! The webhook channel: one signed POST to an address that was checked.
 //!
-//! The connection is made here, and not by a client that resolves names, follows redirects or asks for a proxy by itself:
-//! what is connected to is what [`target`] has checked.
+//! The connection is made here rather than by an HTTP client, which would resolve names again, follow redirects or use
+//! a proxy: it goes to exactly the address that [`target`] has checked.
 
 use std::future::pending;
 use std::net::SocketAddr;
@@ -29,12 +29,12 @@ use super::channel::Webhook;
 use super::target::{self, Resolve};
 use crate::identity::{Secret, hex};
 
-/// Longest call, from the lookup of the name to the status of the answer.
+/// The time limit of a call, from the lookup of the name to the status of the answer.
 const CALL_MAX: Duration = Duration::from_secs(10);
-/// Longest head of an answer; its body is not read.
+/// The most bytes of an answer's head; its body isn't read.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// Posts a notification, once.
+/// Posts a notification, without retries.
 pub(super) async fn post(
     hook: &Webhook,
     id: &str,
@@ -66,6 +66,7 @@ pub(super) async fn post(
 
 async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
     let mut last = String::new();
+    // All of them were checked, so any may be connected to.
     for address in addresses {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
@@ -76,7 +77,7 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
 }
 
 async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
-    // Files are read, which may take a while; for each call, so that renewed ones count at once.
+    // On a blocking thread because it reads files, and at each call so that renewed certificates count at once.
     let roots = tokio::task::spawn_blocking(roots).await.map_err(|error| error.to_string())??;
     let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -111,13 +112,14 @@ fn request(hook: &Webhook, id: &str, body: Vec<u8>, at: Time) -> Result<Request<
         .map_err(|error| error.to_string())
 }
 
-/// The host and a port that is not the scheme's own, as a `Host` has them.
+/// Formats the `Host` header: the host, and the port unless it is the scheme's default.
 fn authority(url: &Url) -> String {
     let port = url.port().map(|port| format!(":{port}")).unwrap_or_default();
     format!("{}{port}", url.host_str().unwrap_or_default())
 }
 
-/// `t=SECONDS,v1=HMAC` over `SECONDS.BODY`: the time is signed, too, so that an old call can't be played again.
+/// Signs the body: `t=SECONDS,v1=HMAC` over `SECONDS.BODY`. The time is signed too, so that a receiver can refuse a
+/// replayed call.
 fn signature(secret: &Secret, at: Time, body: &[u8]) -> Result<String, String> {
     let seconds = at.0 / 1000;
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.reveal().as_bytes()).map_err(|error| error.to_string())?;
@@ -135,7 +137,7 @@ async fn exchange(
     let (mut sender, connection) =
         builder.max_buf_size(ANSWER_BYTES_MAX).handshake(TokioIo::new(stream)).await.map_err(broken)?;
     let driven = async {
-        // How it ended, the call below is told, too.
+        // The call below reports how the connection ended, so this only has to drive it.
         let _ended = connection.await;
         pending::<()>().await;
     };
@@ -159,7 +161,7 @@ mod tests {
 
     const SECRET: &str = "canary-secret-of-a-webhook";
 
-    /// Answers names with one list of addresses after the other, the last again and again.
+    /// A resolver that answers with one list of addresses after the other, repeating the last.
     struct Rebinding {
         answers: Vec<&'static str>,
         asked: Mutex<usize>,
@@ -178,7 +180,7 @@ mod tests {
         Rebinding { answers: answers.to_vec(), asked: Mutex::new(0) }
     }
 
-    /// A receiver of one call, which gets this answer; gives the port and, in the end, what it received.
+    /// Receives one call and sends this answer; returns the port, and finally the call.
     async fn receiver(answer: &'static str) -> (u16, JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -223,7 +225,8 @@ mod tests {
         assert_eq!(header("content-length"), body.len().to_string());
         let (time, mac) = header("lastword-signature").split_once(",v1=").unwrap();
         assert_eq!(time, "t=1700000000");
-        // Made by another program: printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac canary-secret-of-a-webhook
+        // Computed by another program:
+        // printf '1700000000.{"a":1}' | openssl dgst -sha256 -hmac canary-secret-of-a-webhook
         assert_eq!(mac, "54c12067f608c07681d565f835143037335b0c6b3f8ec9ab19d967b082427b09");
         assert!(!received.contains(SECRET));
     }
@@ -249,7 +252,7 @@ mod tests {
         posted(&hook("hooks.example", port), &names).await.unwrap();
         assert!(received.await.unwrap().contains(&format!("host: hooks.example:{port}")));
         assert_eq!(*names.asked.lock().unwrap(), 1);
-        // The next call asks again, and what the name is now is checked again.
+        // The next call resolves the name again and checks its new addresses.
         let refused = posted(&hook("hooks.example", port), &names).await.unwrap_err();
         assert!(refused.contains("link-local"), "{refused}");
     }

@@ -1,4 +1,4 @@
-//! What a notification says.
+//! The texts of notifications.
 
 use std::fmt::Write as _;
 
@@ -10,26 +10,26 @@ use serde::Serialize;
 
 use super::channel::{Channel, Severity};
 
-/// Longest text of an agent that is told, in characters.
+/// The most characters of an agent's text in a notification.
 const WORDS_MAX: usize = 200;
-/// Longest arguments that are told, in characters, where they are at all.
+/// The most characters of arguments in a notification, if it contains them.
 const ARGUMENTS_MAX: usize = 300;
-/// Things that are told one by one; of the others only how many.
+/// The most items that are listed one by one; of the rest only their number is sent.
 pub(super) const ITEMS_MAX: usize = 10;
-/// Longest notification.
+/// The most bytes of a notification in JSON.
 const BYTES_MAX: usize = 64 * 1024;
 
-/// Why somebody is told.
+/// The reason for a notification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Kind {
-    /// Something waits.
+    /// Topics are pending.
     Waiting,
-    /// To try the channel.
+    /// A test of the channel.
     Test,
 }
 
-/// What waits.
+/// The kind of a pending item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum What {
@@ -39,25 +39,25 @@ pub(super) enum What {
     Approval,
     /// A limit that tripped.
     Incident,
-    /// The workspace is stopped.
+    /// A stop of the workspace.
     Stop,
-    /// Something to know.
+    /// Information that needs no decision.
     Note,
 }
 
-/// One thing that waits.
+/// One pending item of a notification.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Item {
     pub(super) what: What,
     pub(super) id: String,
     pub(super) severity: Severity,
-    /// Whether this channel was told of it before.
+    /// Whether this channel was notified of it before.
     pub(super) again: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     agent: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tool: Option<String>,
-    /// One line.
+    /// A one-line summary of the item.
     summary: String,
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     reference: Option<String>,
@@ -67,11 +67,11 @@ pub(super) struct Item {
     until: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     arguments: Option<String>,
-    /// The command that decides it.
+    /// The command that decides or shows it.
     decide: String,
 }
 
-/// How many there are of each.
+/// The number of items of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub(super) struct Counts {
     pub(super) questions: usize,
@@ -81,7 +81,7 @@ pub(super) struct Counts {
     pub(super) notes: usize,
 }
 
-/// A notification, as it is sent.
+/// A notification in the form in which it is sent.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Notification {
     pub(super) id: String,
@@ -93,9 +93,9 @@ pub(super) struct Notification {
     pub(super) text: String,
     pub(super) counts: Counts,
     pub(super) items: Vec<Item>,
-    /// How many more there are than items.
+    /// The number of items beyond those listed.
     pub(super) more: usize,
-    /// How many came late, for the hour's notifications were used up.
+    /// The number of items that were delayed because the hour's notifications were used up.
     pub(super) folded: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) console: Option<String>,
@@ -154,7 +154,7 @@ impl Item {
         }
     }
 
-    /// Something to know, as the inbox words it, and the command for it.
+    /// Builds an item for information, in the inbox's words, with the command for it.
     pub(super) fn note(id: String, notice: &Notice, decide: String) -> Self {
         let line = first_line(&notice.body);
         let summary = match notice.kind {
@@ -175,7 +175,7 @@ impl Item {
         Self::bare(What::Stop, "stop".into(), summary, "lastword resume --workspace".into())
     }
 
-    /// The same, as it stands now on a channel.
+    /// Adds its current severity on a channel, and whether it is a reminder.
     pub(super) fn standing(self, severity: Severity, again: bool) -> Self {
         Self { severity, again, ..self }
     }
@@ -226,7 +226,7 @@ impl Counts {
         self.questions + self.approvals + self.incidents + self.stops + self.notes
     }
 
-    /// "1 question and 2 approvals wait; 1 limit tripped".
+    /// Formats the counts: "1 question and 2 approvals wait; 1 limit tripped".
     fn words(&self) -> String {
         let plural = |n: usize, word: &str| format!("{n} {word}{}", if n == 1 { "" } else { "s" });
         let some = |n: usize, word: &str| (n > 0).then(|| plural(n, word));
@@ -242,7 +242,7 @@ impl Counts {
 }
 
 impl Notification {
-    /// Tells of these; `counts` has those, too, that are not among the items.
+    /// Builds a notification of these items; `counts` includes those that aren't listed.
     pub(super) fn waiting(
         (id, at): (String, Time),
         channel: &Channel,
@@ -266,7 +266,7 @@ impl Notification {
         Self { id, kind: Kind::Waiting, channel, severity, at, title, text, counts, items, more, folded, console }
     }
 
-    /// One to try the channel with.
+    /// Builds a notification that tests the channel.
     pub(super) fn test(id: String, channel: &Channel, at: Time) -> Self {
         Self {
             id,
@@ -284,16 +284,17 @@ impl Notification {
         }
     }
 
-    /// As it is sent.
+    /// Serializes the notification.
     pub(super) fn json(&self) -> Result<Vec<u8>, String> {
         let bytes = serde_json::to_vec(self).map_err(|error| error.to_string())?;
         if bytes.len() > BYTES_MAX { Err(format!("it is longer than {BYTES_MAX} bytes")) } else { Ok(bytes) }
     }
 }
 
-/// The first line of an agent's text that has something in it, as it may be shown, cut.
+/// Returns the first non-empty line of an agent's text, escaped for display and shortened.
 fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
+    // A single escaped line: an agent's text must not imitate the notification's own lines.
     cut(&escape(&line.replace('\t', " ")), WORDS_MAX)
 }
 

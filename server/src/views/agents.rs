@@ -1,4 +1,4 @@
-//! Agents and humans, how near they are to their limits, and what they work on.
+//! Agents and humans with their distance to their limits and their current work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use lastword_proto::wire::{AgentView, Distance, rfc3339};
 use super::conversations::distance;
 use crate::broker::Live;
 
-/// An agent or human; `None` when there is none.
+/// Returns an agent or human; `None` if the number is unknown.
 pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
     let agent = live.state.agent(id)?;
     let texts = |labels: &[lastword_proto::names::Label]| labels.iter().map(ToString::to_string).collect();
@@ -35,13 +35,14 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
     })
 }
 
-/// Its own limits, by name.
+/// Returns the limits that a human set for this agent, by name.
 fn own_limits(agent: &Agent) -> BTreeMap<String, u64> {
     let own = agent.own_limits().values();
     own.into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// How far it is to the limits of its sliding windows (G1) and of its own roots (D7); none bind a human.
+/// Returns the distance to the limits of the agent's sliding windows (G1) and of its own roots (D7); empty for a human,
+/// whom none of them binds.
 fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
     if agent.is_human() {
         return Vec::new();
@@ -60,35 +61,35 @@ fn windows(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
     ]
 }
 
-/// Somebody with all that concerns them now: what they work on, and how far it is to their limits.
+/// An agent or human with its current work and its distance to its limits.
 pub(crate) struct Member {
-    /// Who, as everybody sees them.
+    /// The entry as all callers see it.
     pub(crate) view: AgentView,
     /// The open turns, oldest first.
     pub(crate) turns: Vec<OpenTurn>,
-    /// How far it is to the limits of the day (B1, D7); none bind a human.
+    /// The distance to the limits of the day (B1, D7); empty for a human, whom none of them binds.
     pub(crate) day: Vec<Distance>,
 }
 
-/// A turn that is open.
+/// An open turn.
 pub(crate) struct OpenTurn {
-    /// Its id.
+    /// The turn's id, `turn-3`.
     pub(crate) id: String,
-    /// The conversation of its task.
+    /// The REF of its task's conversation.
     pub(crate) reference: String,
-    /// The message that asked for the work; an agent's own root has none.
+    /// The id of the REQUEST; `None` for an agent's own root.
     pub(crate) message: Option<String>,
-    /// Who waits for the answer.
+    /// The name of the requester, to which the answer is routed.
     pub(crate) asker: Option<String>,
-    /// Since when.
+    /// The time at which it was opened.
     pub(crate) opened_at: String,
-    /// When its lease ends.
+    /// The time at which its lease ends.
     pub(crate) lease_until: String,
-    /// The attempt at the task.
+    /// The number of the attempt at the task.
     pub(crate) attempt: u32,
 }
 
-/// The same agent or human, as the console shows them; `None` when there is none.
+/// Returns an agent or human as the console shows it; `None` if the number is unknown.
 pub(crate) fn member(live: &Live<'_>, id: AgentId) -> Option<Member> {
     let known = live.state.agent(id)?;
     let turns = known.turns.iter().filter_map(|turn| open_turn(live.state, *turn)).collect();

@@ -1,4 +1,4 @@
-//! Approvals: held calls and what became of them.
+//! Approvals: held calls and their decisions.
 
 use lastword_proto::State;
 use lastword_proto::fact::{SYSTEM, hex};
@@ -8,7 +8,7 @@ use lastword_proto::wire::{ApprovalView, rfc3339};
 use super::requests::request_of;
 use super::words::json;
 
-/// An approval.
+/// Returns an approval; `None` if the id is unknown or forgotten.
 pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
     let known = state.approvals.get(&id)?;
     let task = known.task.and_then(|task| state.tasks.get(&task));

@@ -6,7 +6,7 @@ use lastword_proto::wire::{ClaimView, rfc3339};
 
 use super::requests::request_of;
 
-/// A claim.
+/// Returns a claim; `None` once it has ended.
 pub(crate) fn claim(state: &State, id: ClaimId) -> Option<ClaimView> {
     let claim = state.claims.get(&id)?;
     Some(ClaimView {

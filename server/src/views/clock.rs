@@ -1,10 +1,10 @@
-//! The broker's clock, and what a human is told of it (L6).
+//! The broker's clock as humans see it (L6).
 
 use lastword_proto::wire::{ClockState, ClockView, DiskSpace, ReadyView, rfc3339};
 
 use crate::clock::ClockStatus;
 
-/// The broker's clock beside the machine's.
+/// Returns the broker's time, the wall clock's time and their difference.
 pub(crate) fn clock(standing: ClockStatus) -> ClockView {
     let ClockStatus { broker, difference_ms, state } = standing;
     ClockView {
@@ -16,12 +16,12 @@ pub(crate) fn clock(standing: ClockStatus) -> ClockView {
     }
 }
 
-/// Whether the server takes calls.
+/// Returns the readiness report: whether the server accepts calls, its clock and its disk.
 pub(crate) fn ready(ready: bool, standing: ClockStatus, disk: DiskSpace) -> ReadyView {
     ReadyView { ready, clock: clock(standing), disk }
 }
 
-/// What a difference is and what to do about it, where it is more than a minute.
+/// Explains a difference of more than a minute, and what to do about it; `None` for a smaller one.
 pub(crate) fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Option<String> {
     let (side, rest) = match state {
         ClockState::InStep => return None,
@@ -36,7 +36,7 @@ pub(crate) fn note(ClockStatus { difference_ms, state, .. }: ClockStatus) -> Opt
     Some(format!("system clock {} {side}; {rest}", span(difference_ms.unsigned_abs())))
 }
 
-/// A span of time in its largest unit of which there is more than one, or an hour or a day.
+/// Formats a duration in its largest fitting unit, rounded; a unit fits from three quarters of it on.
 fn span(ms: u64) -> String {
     const UNITS: [(&str, u64); 3] = [("d", 86_400_000), ("h", 3_600_000), ("min", 60_000)];
     let fits = UNITS.into_iter().find(|(_, unit)| ms + unit / 4 >= *unit);

@@ -11,7 +11,7 @@ use lastword_proto::wire::{
     rfc3339,
 };
 
-/// A conversation in a list.
+/// Returns a conversation's summary for a list.
 pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary {
     ConversationSummary {
         reference: conv.reference.to_string(),
@@ -31,21 +31,21 @@ pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary
     }
 }
 
-/// The limit of which the largest share is used.
+/// Returns the limit of the conversation or its open grants with the largest share used.
 fn nearest(state: &State, conv: &Conversation) -> Option<Distance> {
     let open = state.at_work_in(conv).filter_map(|id| state.grants.get(&id)).filter(|grant| grant.end.is_none());
     fullest(own_limits(state, conv).into_iter().chain(open.flat_map(|grant| totals(state, grant))))
 }
 
-/// That of these limits of which the largest share is used.
+/// Returns the limit with the largest share used; limits of 0 are off.
 pub(crate) fn fullest<D: Borrow<Distance>>(all: impl Iterator<Item = D>) -> Option<D> {
-    // a/b < c/d as a·d < c·b, in numbers that can't overflow.
+    // Compares a/b < c/d as a·d < c·b in 128 bits, which can't overflow.
     let part = |x: &Distance, y: &Distance| u128::from(x.current) * u128::from(y.limit);
     let compare = |a: &Distance, b: &Distance| part(a, b).cmp(&part(b, a));
     all.filter(|one| one.borrow().limit > 0).max_by(|a, b| compare(a.borrow(), b.borrow()))
 }
 
-/// How far a conversation is from each of its own limits.
+/// Returns the distance of a conversation to each of its own limits.
 pub(super) fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
     let limits = &state.limits;
     vec![
@@ -55,18 +55,18 @@ pub(super) fn own_limits(state: &State, conv: &Conversation) -> Vec<Distance> {
     ]
 }
 
-/// Whether a limit tripped that holds what runs in a conversation.
+/// Returns whether a tripped limit holds work in a conversation.
 pub(crate) fn is_latched(state: &State, conv: &Conversation) -> bool {
     let holds = |id| state.grants.get(&id).is_some_and(|grant| grant.latched.is_some());
     conv.latched || state.at_work_in(conv).any(holds)
 }
 
-/// How a conversation stands.
+/// Returns the status of a conversation.
 pub(crate) fn standing(state: &State, conv: &Conversation) -> ConversationStatus {
     ConversationStatus::of(conv.running, is_latched(state, conv), !conv.open_tasks.is_empty())
 }
 
-/// A conversation with its grants and without its messages.
+/// Returns a conversation with its grants, without its messages.
 pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> ConversationView {
     let open = state.open_grants_of(id);
     let last = conv.grant.get().filter(|_| open.is_empty());
@@ -74,7 +74,7 @@ pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> Co
     ConversationView { grants, ..listed(state, conv) }
 }
 
-/// A conversation of a list: without its grants and messages.
+/// Returns a conversation as a list shows it, without its grants and messages.
 pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
     ConversationView {
         summary: summary(state, conv),
@@ -99,7 +99,7 @@ pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     })
 }
 
-/// How far a grant is from each of its totals.
+/// Returns the distance of a grant to each of its totals.
 fn totals(state: &State, grant: &Grant) -> Vec<Distance> {
     let (limits, more) = (&state.limits, grant.extension());
     let mut distances = vec![
@@ -115,15 +115,16 @@ fn totals(state: &State, grant: &Grant) -> Vec<Distance> {
     distances
 }
 
-/// How far it is to a limit.
+/// Returns the distance to a limit; `left` is 0 once it is reached.
 pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
     Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current) }
 }
 
-/// Deepest nesting of a tree; deeper messages stand beside their cause, so that every JSON parser reads it.
+/// The deepest nesting of a tree. Deeper messages become siblings of their cause, so that every JSON parser can read
+/// the tree.
 const NESTING_MAX: usize = 24;
 
-/// Hangs each message under the one that caused it.
+/// Builds the tree in which each message is a child of its cause.
 pub(crate) fn tree(messages: Vec<StoredMessage>) -> Vec<TreeNode> {
     let known: BTreeSet<String> = messages.iter().map(|m| m.id.clone()).collect();
     let mut children: BTreeMap<Option<String>, Vec<StoredMessage>> = BTreeMap::new();
@@ -135,7 +136,7 @@ pub(crate) fn tree(messages: Vec<StoredMessage>) -> Vec<TreeNode> {
     grow(&mut children, &None, 1)
 }
 
-/// The recursion is as deep as the causal chain, which the grant's totals bound (D8).
+/// Builds the nodes below `above`. The recursion is as deep as the causal chain, which the grant's totals bound (D8).
 fn grow(
     children: &mut BTreeMap<Option<String>, Vec<StoredMessage>>,
     above: &Option<String>,

@@ -8,7 +8,7 @@ use lastword_proto::{Entry, Fact, State};
 use super::requests::request_of;
 use super::words;
 
-/// An escalation, with the question and the answer from the log.
+/// Returns an escalation with its question and answer from the log; `None` if the id is unknown or forgotten.
 pub(crate) fn escalation(
     state: &State,
     id: EscalationId,

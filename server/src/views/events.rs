@@ -1,4 +1,4 @@
-//! Facts as events for those who watch (H5).
+//! Facts as events for clients that watch the stream (H5).
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use serde_json::{Map, Value};
 
 use super::messages::{Labels, label, may_read, stored};
 
-/// An event whose message has its names but not yet its text.
+/// An event whose message has its names, but not its text yet.
 pub(crate) struct EventDraft {
     event: Event,
     message: Option<(Arc<Entry>, Labels)>,
 }
 
 impl EventDraft {
-    /// The event, with its message.
+    /// Completes the event with its message.
     pub(crate) fn finish(self) -> Event {
         let Self { mut event, message } = self;
         if let Some((entry, labels)) = message
@@ -30,7 +30,7 @@ impl EventDraft {
     }
 }
 
-/// What a fact is about; what is not listed is about nobody in particular.
+/// What a fact concerns; fields that don't apply are `None`.
 #[derive(Default)]
 struct About {
     kind: &'static str,
@@ -65,7 +65,7 @@ impl About {
         self
     }
 
-    /// Why something was refused: the code, its rule and the numbers.
+    /// Adds the reason of a refusal: the code, its rule and the numbers.
     fn refusal(self, refusal: &Refusal) -> Self {
         let mut about = self.with("code", refusal.code.word()).with("rule", refusal.code.rule());
         if let Some(subject) = &refusal.subject {
@@ -106,7 +106,7 @@ impl About {
     }
 }
 
-/// The event that a fact is, for one who may see it; `None` where `who` has no part in it.
+/// Returns the event of a fact; `None` if `who` is an agent that it doesn't concern.
 pub(crate) fn event(state: &State, who: Principal, seq: Seq, entry: &Arc<Entry>) -> Option<EventDraft> {
     let mut about = about(state, &entry.fact);
     let task = about.task.and_then(|task| state.tasks.get(&task));
@@ -143,7 +143,7 @@ fn about(state: &State, fact: &Fact) -> About {
         .unwrap_or_else(|| About::new("configured"))
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the two functions below")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the functions below match the other facts")]
 fn about_people(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
         Fact::Registered { agent, kind, incarnation, .. } => {
@@ -201,7 +201,7 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
     })
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the functions beside it match the other facts")]
 fn about_work(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
         Fact::GrantOpened { grant, giver, conv, .. } => {
@@ -240,7 +240,7 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
     })
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the functions beside it match the other facts")]
 fn about_desk(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
         Fact::BudgetWarned { grant, agent, percent } => {
@@ -280,7 +280,7 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
     })
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the functions beside it match the other facts")]
 fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
         Fact::WriteRefused { agent, write, refusal, .. } => {
@@ -346,7 +346,7 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
     })
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the other facts are listed in the functions beside it")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the functions beside it match the other facts")]
 fn about_schedules(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
         Fact::ScheduleSet { by, schedule, .. } => {
@@ -390,28 +390,28 @@ fn of_approval(state: &State, about: About, id: ApprovalId) -> About {
     }
 }
 
-/// What a fact concerns, for those who look at a page.
+/// The area that a fact changes, by which open pages know what to reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// Messages and turns.
     Work,
-    /// Questions to humans, and calls that are held.
+    /// Questions to humans, and held calls.
     Desk,
-    /// What a human has seen.
+    /// The notices that a human has read.
     Notices,
-    /// Who is here.
+    /// The registered agents and humans.
     People,
-    /// A human's word on what may run.
+    /// A human's control: pause, resume or stop.
     Control,
-    /// A limit that tripped, or no longer holds.
+    /// Limits that tripped or were lifted.
     Incidents,
     /// Rooms and claims.
     Rooms,
-    /// Limits and the policy.
+    /// Limits, policy and schedules.
     Settings,
 }
 
-/// What a fact concerns, and the conversation that it is about.
+/// Returns the area that a fact changes, and the conversation that it concerns.
 pub(crate) fn subject(state: &State, fact: &Fact) -> (Subject, Option<ConvId>) {
     let about = about(state, fact);
     let task = about.task.and_then(|task| state.tasks.get(&task));
@@ -468,7 +468,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::ApprovalRuled { .. }
         | Fact::ApprovalDecided { .. }
         | Fact::ApprovalUsed { .. } => Subject::Desk,
-        // A human's answer settles an escalation, and what is for a human lies in the inbox.
+        // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
         Fact::Accepted { .. }
         | Fact::Heard { .. }

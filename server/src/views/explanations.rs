@@ -1,4 +1,4 @@
-//! Why something is as it is: what the state says of a message's task, conversation, grant and holds.
+//! The context of an explanation: what the state says about a message's task, conversation, grant and holds.
 
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
@@ -9,51 +9,53 @@ use lastword_proto::{Fact, Message, Seq, State};
 use super::conversations::{distance, grant, own_limits};
 use crate::error::record_id;
 
-/// Where something stands: as much of it as is known.
+/// The task, conversation, grant and agent that an explanation is about, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExplainContext {
     /// The task in which it was sent, or would be.
     pub(crate) task: Option<TaskId>,
-    /// Its conversation.
+    /// The conversation that it belongs to.
     pub(crate) conv: Option<ConvId>,
-    /// Its grant.
+    /// The grant that it is charged to.
     pub(crate) grant: Option<GrantId>,
-    /// Whose turn it would be next.
+    /// The agent whose turn is next: the recipient, or the agent of the task.
     pub(crate) agent: Option<AgentId>,
 }
 
 impl ExplainContext {
-    /// Of a message: the task that sent it is the one whose turn its cause opened.
+    /// Returns the context of a message. Its task is the one in whose turn its cause was delivered.
     pub(crate) fn of(state: &State, message: &Message) -> Self {
         let to = if let lastword_proto::fact::Recipient::One(agent) = message.to { Some(agent) } else { None };
         let task = message.cause.and_then(|cause| sender_task(state, message.from, cause));
         Self { task, conv: Some(message.conv), grant: message.grant, agent: to }
     }
 
-    /// Of what happened in a turn.
+    /// Returns the context of something that happened in a turn.
     pub(crate) fn in_turn(state: &State, turn: Option<TurnId>, agent: AgentId) -> Self {
         let task = turn.and_then(|turn| state.turns.get(&turn)).map(|turn| turn.task);
         Self::in_task(state, task, agent)
     }
 
-    /// Of what belongs to a task.
+    /// Returns the context of something that belongs to a task.
     pub(crate) fn in_task(state: &State, task: Option<TaskId>, agent: AgentId) -> Self {
         let known = task.and_then(|task| state.tasks.get(&task));
         Self { task, conv: known.map(|t| t.conv), grant: known.map(|t| t.grant), agent: Some(agent) }
     }
 
-    /// The REQUEST of its task, from which the chain goes up.
+    /// Returns the position of the task's REQUEST, from which the chain leads up. For a root, the message that opened
+    /// its first turn.
     pub(crate) fn begin(&self, state: &State) -> Option<Seq> {
         let task = state.tasks.get(&self.task?)?;
         let opened = || task.turns.first().and_then(|turn| Some(state.turns.get(turn)?.delivered.first()?.message));
         task.request.as_ref().map(|request| request.message).or_else(opened)
     }
 
-    /// How far it is to the limits of its task and of its conversation.
+    /// Returns the distance to the limits of the task and of the conversation.
     pub(crate) fn limits(&self, state: &State) -> Vec<Distance> {
         let limits = &state.limits;
         let mut found = Vec::new();
         if let Some(task) = self.task.and_then(|task| state.tasks.get(&task)) {
+            // A human may have extended the task beyond the limit in force.
             let max = limits.task_requests_max.max(task.quota_left);
             found.push(distance("task_requests_max", max, max - task.quota_left));
             found.push(distance("hops_max", limits.hops_max, task.hop.into()));
@@ -64,12 +66,12 @@ impl ExplainContext {
         found
     }
 
-    /// Its grant.
+    /// Returns the grant, if it is known.
     pub(crate) fn grant(&self, state: &State) -> Option<GrantView> {
         grant(state, self.grant?)
     }
 
-    /// What holds it back, widest first.
+    /// Returns the holds that apply, widest first.
     pub(crate) fn holds(&self, state: &State) -> Vec<Hold> {
         let mut holds = Vec::new();
         let mut hold = |scope: &str, on: String, running: Running| {
@@ -119,7 +121,7 @@ const fn held(running: Running) -> Option<&'static str> {
     }
 }
 
-/// The task of `agent` in one of whose turns the message `cause` was delivered.
+/// Returns the task of `agent` in one of whose turns the message `cause` was delivered.
 fn sender_task(state: &State, agent: AgentId, cause: Seq) -> Option<TaskId> {
     let mut tasks = state.agent(agent).into_iter().flat_map(Agent::grant_tasks);
     let delivered = |task: &TaskId| {
@@ -129,7 +131,7 @@ fn sender_task(state: &State, agent: AgentId, cause: Seq) -> Option<TaskId> {
     tasks.find(delivered)
 }
 
-/// A message as a link of a chain.
+/// Returns a message as a link of a chain.
 pub(crate) fn link(message: StoredMessage) -> CausalLink {
     CausalLink {
         id: message.id,
@@ -143,7 +145,7 @@ pub(crate) fn link(message: StoredMessage) -> CausalLink {
     }
 }
 
-/// A refusal that is on record, who was refused, and in which turn; `None` for any other fact.
+/// Returns a recorded refusal with the refused agent and its turn; `None` for any other fact.
 pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, Option<TurnId>, RefusedSend)> {
     let (agent, turn, refusal) = if let Fact::Refused { agent, turn, refusal, .. } = fact {
         (*agent, *turn, refusal)

@@ -1,4 +1,4 @@
-//! Notices that ride along with one delivery have a size together (L3).
+//! Fits the notices of a delivery into their common size limit (L3).
 
 use lastword_proto::Limits;
 use lastword_proto::fact::Digest;
@@ -8,26 +8,27 @@ use lastword_proto::wire::{Notice, NoticeKind};
 
 use super::notices::Worded;
 
-/// Most notices that are named where they are left out.
+/// The most omitted notices that are named.
 const NAMED_MAX: usize = 100;
 
-/// Notices that fit, and the held calls that they show whole.
+/// The notices that fit, and the held calls that they show in full.
 #[derive(Default)]
 pub(crate) struct Fitted {
-    /// The notices: ALERTs first (E4), then as they came.
+    /// The notices: ALERTs first (E4), then in order of arrival.
     pub(crate) notices: Vec<Notice>,
-    /// The calls, with their digests (H2).
+    /// The calls shown in full, with their digests (H2).
     pub(crate) calls: Vec<(ApprovalId, Digest)>,
 }
 
-/// Cuts what is too long, and counts and names what is too much.
+/// Shortens notices that are too long; counts and names those that don't fit.
 pub(crate) fn fitted(mut worded: Vec<Worded>, limits: &Limits) -> Fitted {
     let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
     let (each, all) = (size(limits.notice_bytes_max), size(limits.notices_bytes_max));
+    // A stable sort: otherwise the notices remain in order of arrival.
     worded.sort_by_key(|worded| worded.notice.kind != NoticeKind::Alert);
     let worded: Vec<Worded> = worded.into_iter().map(|worded| cut(worded, each)).collect();
     let total: usize = worded.iter().map(|worded| bytes(&worded.notice)).sum();
-    // The note of what is left out is a notice, too.
+    // The notice about omitted ones takes room too.
     let room = if total > all { all.saturating_sub(each) } else { all };
     let kept = kept(&worded, room);
     let (mut fitted, mut left_out) = (Fitted::default(), Vec::new());
@@ -43,7 +44,7 @@ pub(crate) fn fitted(mut worded: Vec<Worded>, limits: &Limits) -> Fitted {
     fitted
 }
 
-/// Which of them fit into the room: what is urgent takes its place first, whenever it came.
+/// Returns which notices fit into `room`. Urgent ones take their place first, whenever they arrived.
 fn kept(worded: &[Worded], room: usize) -> Vec<bool> {
     let mut order: Vec<usize> = (0..worded.len()).collect();
     order.sort_by_key(|place| rank(&worded[*place]));
@@ -68,12 +69,12 @@ const fn rank(worded: &Worded) -> u8 {
     }
 }
 
-/// How long a notice is on its way.
+/// Returns the size of a notice on the wire.
 fn bytes(notice: &Notice) -> usize {
     serde_json::to_vec(notice).map_or(0, |text| text.len())
 }
 
-/// A notice whose text is not longer than this. A call that is cut was not shown (H2).
+/// Shortens a notice to at most `max` bytes of text. A shortened call doesn't count as shown (H2).
 fn cut(worded: Worded, max: usize) -> Worded {
     let Worded { mut notice, call } = worded;
     let payload = notice.payload.as_ref().map_or(0, |payload| payload.to_string().len());
@@ -93,7 +94,7 @@ fn cut(worded: Worded, max: usize) -> Worded {
     Worded { notice, call: None }
 }
 
-/// What is left out: how many, and their names.
+/// Returns the notice about the omitted ones: their number and ids.
 fn rest(left_out: &[Notice]) -> Option<Notice> {
     let last = left_out.last()?;
     let named: Vec<&str> = left_out.iter().take(NAMED_MAX).map(|notice| notice.id.as_str()).collect();

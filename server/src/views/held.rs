@@ -1,4 +1,4 @@
-//! What holds the work on a request until a human acts, and the one step that lets it go on (R3, H6).
+//! What holds the work on a request until a human acts, and the step that lifts each hold (R3, H6).
 
 use lastword_proto::fact::Latched;
 use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
@@ -8,7 +8,7 @@ use lastword_proto::{Code, Refusal, State};
 
 use super::explanations::ExplainContext;
 
-/// What holds a task, or one that works for it.
+/// Returns the holds of a task and of every task that works for it.
 pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
     let Some(grant) = state.tasks.get(&id).map(|task| task.grant) else { return Vec::new() };
     let below: Vec<TaskId> = state.open_tasks_of(grant).filter(|task| works_for(state, *task, id)).collect();
@@ -32,7 +32,7 @@ pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
     found
 }
 
-/// Whether a task is `of`, or was asked for in it, or in one that was.
+/// Returns whether a task is `of`, or was requested in it, directly or through other tasks.
 fn works_for(state: &State, task: TaskId, of: TaskId) -> bool {
     let above = |id: &TaskId| match state.tasks.get(id)?.asker {
         Asker::Task { task, .. } => Some(task),
@@ -41,7 +41,7 @@ fn works_for(state: &State, task: TaskId, of: TaskId) -> bool {
     std::iter::successors(Some(task), above).any(|id| id == of)
 }
 
-/// A pause, a stop or a latch.
+/// Returns a pause, a stop or a latch, with the step that lifts it.
 fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
     let on = if hold.on.is_empty() { "workspace" } else { hold.on.as_str() };
     let agent = (hold.scope == "agent").then_some(on);
@@ -57,7 +57,7 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
                 Some(_) => grant.and_then(|grant| state.ref_of(grant.conv)).map(ToString::to_string),
                 None => Some(on.to_owned()),
             };
-            // Of a budget, tokens or money is lifted, whichever is used up.
+            // For a budget, the lift extends tokens or cost, whichever is used up.
             let spent = grant.and_then(|grant| state.budget_used_up(grant)).filter(|spent| spent.code == incident.code);
             (spent.unwrap_or_else(|| Refusal::new(incident.code)), reference, why)
         }
@@ -67,7 +67,7 @@ fn of_hold(state: &State, hold: &Hold) -> Option<HeldBy> {
     Some(HeldBy { text: format!("{text} is {}{why}", hold.state), lift })
 }
 
-/// An agent that used up its budget of the day (B1).
+/// Returns the hold of an agent that has used up its day budget (B1).
 fn of_rest(state: &State, task: TaskId) -> Option<HeldBy> {
     let agent = state.agent(state.tasks.get(&task)?.agent)?;
     let until = agent.rests_until()?;

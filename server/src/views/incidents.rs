@@ -1,4 +1,4 @@
-//! Incidents, and what each holds up.
+//! Incidents, and the requests that each holds.
 
 use lastword_proto::State;
 use lastword_proto::fact::{Latched, Place};
@@ -8,7 +8,7 @@ use lastword_proto::wire::{IncidentView, rfc3339};
 
 use super::requests::request_of;
 
-/// An incident, and what it holds up.
+/// Returns an incident with the requests that it holds.
 pub(crate) fn incident(state: &State, id: IncidentId, incident: &Incident) -> IncidentView {
     let (scope, on, conv) = match incident.on {
         IncidentOn::Agent(agent) => ("agent", state.name_of(agent).to_owned(), None),

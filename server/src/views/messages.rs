@@ -1,4 +1,4 @@
-//! Stored messages.
+//! Messages in the form that callers see, with their names.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use super::words::{self, json};
 use crate::broker::{Handle, Live};
 use crate::error::ApiError;
 
-/// A message, and the names that only the state knows.
+/// A message, with the names that only the state knows.
 #[derive(Clone, Debug)]
 pub(crate) struct Shown {
     pub(crate) seq: Seq,
@@ -23,7 +23,7 @@ pub(crate) struct Shown {
     labels: Labels,
 }
 
-/// What the state says of a message.
+/// The parts of a message's wire form that come from the state.
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
     from: Box<str>,
@@ -32,11 +32,11 @@ pub(crate) struct Labels {
     parent_ref: Option<Box<str>>,
     request_id: Option<Box<str>>,
     delivery_state: DeliveryState,
-    /// A REQUEST that is run again for the parts that failed (Q5): what is done, and what is not.
+    /// For a REQUEST that is run again for its failed parts (Q5): the completed parts and the failed ones.
     again: Option<(Vec<String>, Vec<String>)>,
 }
 
-/// Messages by position, with texts from memory or from the log; those that are none are left out.
+/// Returns messages by position, with texts from memory or from the log. Positions of other facts are left out.
 pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
     let entries = handle.entries(seqs).await?;
     let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| earlier_of(entry)).collect();
@@ -52,7 +52,7 @@ pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, 
     Ok(handle.query(shown).await?)
 }
 
-/// Messages that are all still in memory; `None` where [`show`] has to read.
+/// Returns messages that are all still in memory; `None` if [`show`] has to read the log.
 pub(crate) fn shown(live: &Live<'_>, seqs: &[Seq]) -> Option<Vec<Shown>> {
     let one = |&seq: &Seq| {
         let entry = live.entry(seq)?;
@@ -78,7 +78,7 @@ fn earlier_of(entry: &Entry) -> Option<Seq> {
     answer_of(message_of(entry)?)?.earlier
 }
 
-/// Whether `who` may read `message`: humans read everything, agents what they take part in.
+/// Returns whether `who` may read `message`: humans read all, agents those of their conversations.
 pub(crate) fn may_read(state: &State, who: Principal, message: &Message) -> bool {
     who.is_human()
         || message.from == who.agent()
@@ -87,7 +87,7 @@ pub(crate) fn may_read(state: &State, who: Principal, message: &Message) -> bool
         || state.conversations.get(&message.conv).is_some_and(|c| c.has_part(who.agent()))
 }
 
-/// The names of a message.
+/// Reads a message's names and delivery state from the state.
 pub(crate) fn label(state: &State, seq: Seq, message: &Message) -> Labels {
     let conv = state.conversations.get(&message.conv);
     let parent = conv.and_then(|c| c.parent).and_then(|p| state.ref_of(p));
@@ -161,33 +161,33 @@ fn ready_state(state: &State, task: TaskId, seq: Seq) -> DeliveryState {
 }
 
 fn unread_state(state: &State, human: AgentId, seq: Seq) -> DeliveryState {
-    // They come in the order of the log.
+    // Notices are in the order of the log, so a binary search finds the position.
     let unread = state.agent(human).is_some_and(|h| h.notices.binary_search_by_key(&seq, |(at, _)| *at).is_ok());
     if unread { DeliveryState::Queued } else { DeliveryState::Settled }
 }
 
 impl Shown {
-    /// Its position.
+    /// Returns its position in the log.
     pub(crate) const fn seq(&self) -> Seq {
         self.seq
     }
 
-    /// The message itself.
-    /// When it was admitted.
+    /// Returns the time at which it was admitted.
     pub(crate) fn at(&self) -> lastword_proto::Time {
         self.entry.at
     }
 
+    /// Returns the message as the log has it.
     pub(crate) fn message(&self) -> Option<&Message> {
         message_of(&self.entry)
     }
 
-    /// The request that it is, answers or reports on.
+    /// Returns the id of the request that it is, answers or reports on.
     pub(crate) fn request_id(&self) -> Option<&str> {
         self.labels.request_id.as_deref()
     }
 
-    /// The wire form.
+    /// Converts it to its wire form.
     pub(crate) fn stored(self) -> Option<StoredMessage> {
         let Self { seq, entry, earlier, labels } = self;
         let earlier = earlier.as_deref();
@@ -195,7 +195,7 @@ impl Shown {
     }
 }
 
-/// The wire form of a message, with its names.
+/// Converts a message to its wire form, with its names.
 pub(crate) fn stored(
     seq: Seq,
     entry: &Entry,
@@ -249,6 +249,7 @@ fn fill_part(out: &mut StoredMessage, message: &Message, earlier: Option<&Entry>
 
 fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earlier: Option<&Entry>) {
     out.status = Some(answer.status);
+    // An answer without a text of the agent has only the broker's reason to show.
     let by_broker = message.from == SYSTEM || message.body.is_empty();
     let reason = answer.reason.as_deref().or_else(|| by_broker.then(|| answer.cause.word()));
     out.reason = reason.map(Into::into);
@@ -257,6 +258,7 @@ fn fill_answer(out: &mut StoredMessage, message: &Message, answer: &Answer, earl
     if message.body.is_empty() && message.payload.is_none() {
         words::outcome(answer.status, answer.cause).clone_into(&mut out.body);
     }
+    // The second attempt did only the failed parts (Q5); the requester gets both results as one answer.
     if let Some(Fact::Requeued { result: Some(first), .. }) = earlier.map(|entry| &entry.fact) {
         out.body = format!("{}\n\n{}", first.body, out.body);
         let missing = first.completed.iter().filter(|part| !answer.completed.contains(part));

@@ -1,4 +1,4 @@
-//! What rides along with a delivery and wakes no one.
+//! Notices: facts and messages that are attached to a delivery and wake no agent.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,15 +15,15 @@ use super::words;
 use crate::broker::{Handle, Live};
 use crate::error::ApiError;
 
-/// A notice as it is worded, before it has to fit with others into a delivery.
+/// A notice with its text, before it is fitted into a delivery with others.
 pub(crate) struct Worded {
-    /// The notice.
+    /// The notice as it is sent.
     pub(crate) notice: Notice,
-    /// The held call that it shows whole, with its digest (H2).
+    /// The held call that it shows in full, with its digest (H2).
     pub(crate) call: Option<(ApprovalId, Digest)>,
 }
 
-/// Notices by position.
+/// Returns notices by position.
 pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worded>, ApiError> {
     if seqs.is_empty() {
         return Ok(Vec::new());
@@ -37,13 +37,14 @@ pub(crate) async fn notices(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Worde
     Ok(handle.query(worded).await?)
 }
 
-/// The message of an ALERT that is put before the humans.
+/// Returns the message of an ALERT that is shown to the humans; `None` for other facts.
 pub(crate) const fn alert(fact: &Fact) -> Option<Seq> {
     if let Fact::AlertRaised { message, .. } = fact { Some(*message) } else { None }
 }
 
 fn notice(state: &State, seq: Seq, entry: &Arc<Entry>, alerts: &BTreeMap<Seq, Arc<Entry>>) -> Option<Worded> {
     let of = alert(&entry.fact).and_then(|message| Some((message, alerts.get(&message)?)));
+    // A raised ALERT is shown as the message itself, under the message's id.
     let (seq, entry) = of.unwrap_or((seq, entry));
     if let Fact::Accepted { message } = &entry.fact {
         return Some(Worded { notice: of_message(state, seq, entry, message), call: None });
@@ -89,7 +90,7 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
 
 type FactNotice = (NoticeKind, String, Option<String>, String);
 
-/// The facts that are told though they are no messages.
+/// Returns the text of a fact that becomes a notice without being a message.
 fn told(state: &State, fact: &Fact) -> Option<FactNotice> {
     told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact))
 }
@@ -165,7 +166,7 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
     })
 }
 
-/// That most of a grant's time is over, and the command that gives it more.
+/// Returns the notice that most of a grant's time is used up, with the command that extends it.
 fn aged(state: &State, id: GrantId, percent: u64) -> (Option<String>, String) {
     let conv = state.grants.get(&id).map(|grant| grant.conv);
     let reference = conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string);
@@ -208,7 +209,7 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
     })
 }
 
-/// The broker's own sentence about a question that a limit caused, and its lifts, each with its command (H6).
+/// Returns the broker's sentence about a question that a limit caused, and its lifts, each with its command (H6).
 fn offered_lifts(state: &State, id: EscalationId) -> String {
     let Some(lifts) = state.escalations.get(&id).and_then(|known| known.lifts.as_ref()) else { return String::new() };
     let mut text = format!("\n{} A text answer extends nothing.", words::met(&lifts.met));
@@ -218,7 +219,7 @@ fn offered_lifts(state: &State, id: EscalationId) -> String {
     text
 }
 
-/// A call that waits for the reader's decision: all of it (H3).
+/// Returns all of a call that the reader may decide (H3).
 fn offered(state: &State, id: ApprovalId) -> Option<(Option<String>, String)> {
     let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
     let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);

@@ -1,4 +1,4 @@
-//! Requests, and what happened to each.
+//! Requests and their history.
 
 use lastword_proto::State;
 use lastword_proto::ids::{AgentId, TaskId};
@@ -12,7 +12,7 @@ pub(super) fn request_of(state: &State, task: Option<TaskId>) -> Option<String> 
     Some(state.tasks.get(&task?)?.request.as_ref()?.id.to_string())
 }
 
-/// A request, without its response; `None` for the root task of an agent.
+/// Returns a request without its response; `None` for an agent's root task.
 pub(crate) fn request(state: &State, id: TaskId, task: &Task) -> Option<RequestView> {
     let request = task.request.as_ref()?;
     let name = |agent: AgentId| state.name_of(agent).to_owned();

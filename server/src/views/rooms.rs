@@ -1,10 +1,10 @@
-//! Rooms.
+//! Rooms and their members.
 
 use lastword_proto::State;
 use lastword_proto::ids::RoomId;
 use lastword_proto::wire::RoomView;
 
-/// A room.
+/// Returns a room; `None` if the number is unknown.
 pub(crate) fn room(state: &State, id: RoomId) -> Option<RoomView> {
     let room = state.rooms.get(&id)?;
     Some(RoomView {

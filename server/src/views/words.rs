@@ -1,16 +1,16 @@
-//! Sentences that the broker says itself. The core has none; a model reads these.
+//! The sentences of the broker itself, which models and humans read. The core has only codes and numbers.
 
 use lastword_proto::fact::{EndReason, Met};
 use lastword_proto::state::IncidentOn;
 use lastword_proto::{AnswerStatus, Code, State};
 use serde_json::Value;
 
-/// A JSON text as a value; what some edge let in is well-formed.
+/// Parses a JSON text that an edge has already checked.
 pub(crate) fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.into()))
 }
 
-/// The broker's own sentence about the limit that caused a question (H6).
+/// Returns the sentence about the limit that caused a question (H6).
 pub(crate) fn met(met: &Met) -> String {
     let Met { code, limit, current, extended, .. } = met;
     let title = code.title();
@@ -22,7 +22,7 @@ pub(crate) fn met(met: &Met) -> String {
     format!("{title}: limit {limit}, would be {current}, {times}.")
 }
 
-/// Something that a human has to know and that holds nothing (D7, G2, B1).
+/// Returns the sentence about an incident that holds nothing (D7, G2, B1).
 pub(crate) fn noted(state: &State, on: IncidentOn, code: Code, limit: u64, current: u64) -> String {
     let about = match on {
         IncidentOn::Agent(agent) => state.name_of(agent).to_owned(),
@@ -31,7 +31,7 @@ pub(crate) fn noted(state: &State, on: IncidentOn, code: Code, limit: u64, curre
     format!("{about} met a limit repeatedly: {} (limit {limit}, would be {current}). Nothing is held.", code.title())
 }
 
-/// That no human has acted for a large part of the time after which no agent starts work (D12).
+/// Returns the sentence that no human has acted for a large part of the time after which agents start no work (D12).
 pub(crate) fn unattended(percent: u64) -> String {
     format!(
         "No human has acted here for {percent} % of the time after which agents start no work. Any act resets the time: \
@@ -39,7 +39,7 @@ pub(crate) fn unattended(percent: u64) -> String {
     )
 }
 
-/// The body of an answer that the broker gave itself: what happened, and what to do now (Q3, Q6).
+/// Returns the body of an answer that the broker itself gives: what happened, and what to do now (Q3, Q6).
 pub(crate) const fn outcome(status: AnswerStatus, cause: EndReason) -> &'static str {
     match cause {
         EndReason::NobodyLeft => {

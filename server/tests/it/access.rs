@@ -1,4 +1,4 @@
-//! Who may call, and who may do what.
+//! Authentication and authorization: tokens and permissions.
 
 use lastword_proto::{Entry, Fact};
 use lastword_server::{Config, Server};
@@ -114,7 +114,7 @@ async fn the_last_human_stays_and_a_workspace_without_one_gets_one_at_the_next_s
         let look = |live: &lastword_server::Live<'_>| (live.state.live("second").unwrap(), live.now());
         world.server.handle().query(look).await.unwrap()
     };
-    // A log from when the last human could still be removed.
+    // A log from an edition in which the last human could still be removed.
     let World { dir, server, .. } = world;
     server.shutdown().await;
     let mut log = Store::sqlite(dir.path()).open().unwrap();

@@ -1,4 +1,4 @@
-//! What counts as an act of a human, so that agents may start work by themselves (D12).
+//! Acts of humans, without which agents start no work of their own (D12).
 
 use lastword_proto::Limits;
 use serde_json::json;
@@ -22,7 +22,7 @@ async fn after_a_long_absence_no_agent_starts_work_until_a_human_signs_in() {
     machine.run(3 * HOUR);
     let refused = world.send("kilo", "hive", "R-2", "look").await.refused(409, "unattended");
     assert_eq!(refused["lift"]["cli"], "lastword resume --workspace", "{refused}");
-    // Looking is no act, whoever looks.
+    // Reading doesn't count as an act, even by a human.
     world.get("operator", "/v1/inbox").await;
     world.get("operator", "/v1/conversations").await.is(200);
     world.send("kilo", "hive", "R-2", "look").await.refused(409, "unattended");
@@ -51,7 +51,7 @@ async fn a_page_that_a_person_opens_is_an_act_and_what_a_page_does_by_itself_is_
     world.send("kilo", "hive", "R-1", "look").await.refused(409, "unattended");
     browser.post("/attend", &[]).await.is(204);
     world.send("kilo", "hive", "R-1", "look").await.is(201);
-    // The script says it more often than the log needs to know.
+    // The script may report it more often than the log records it.
     browser.post("/attend", &[]).await.is(204);
     let events = world.get("operator", "/v1/events?until=1000&after=0").await.is(200);
     assert_eq!(events.as_str().unwrap().matches("event: human_acted").count(), 1, "{events}");

@@ -1,4 +1,4 @@
-//! What an audit shows over time: successors of a name, and REFs that are used again (§1, L7).
+//! Audits over time: successors of a name, and reused REFs (§1, L7).
 
 use lastword_proto::Limits;
 use reqwest::Method;

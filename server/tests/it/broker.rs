@@ -1,4 +1,4 @@
-//! The broker without a socket: what happens when the log fails, and that controls need no socket.
+//! The broker without a socket: failures of the log, and controls.
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -96,7 +96,7 @@ async fn a_full_disk_refuses_writes_and_the_broker_goes_on_from_what_is_durable(
         let after = handle.submit(Input::Take(kilo, None)).await;
         assert_eq!(after.err(), Some(Unserved::DiskLow { full: true }), "no delivery while it is full");
         assert_eq!(refs(&handle).await, ["T-1"], "reads go on, of what is durable");
-        // There is room again once it is looked at.
+        // There is room again as soon as the broker checks.
         while handle.submit(Input::Take(kilo, Some(TurnId(u64::MAX)))).await.is_err() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
@@ -104,7 +104,7 @@ async fn a_full_disk_refuses_writes_and_the_broker_goes_on_from_what_is_durable(
     let stop = Input::Control(operator, Scope::Workspace, Control::Stop);
     let stopped = handle.submit(stop).await.unwrap();
     assert!(matches!(stopped, Reply::Lifted(_)), "{stopped:?}");
-    // A second broker on the log has what was made durable, and nothing else.
+    // A second broker on the log has exactly the durable facts.
     drop(thread);
     let (handle, _thread) = start(&log);
     assert_eq!(refs(&handle).await, ["T-1"]);
@@ -122,7 +122,7 @@ async fn a_human_stops_a_workspace_on_a_full_disk() {
     log.fail_next(InjectedFault::Full);
     let lost = handle.submit(Input::OpenRoom(operator, Ref::new("ROOM").unwrap(), Vec::new(), None)).await;
     assert_eq!(lost.err(), Some(Unserved::DiskLow { full: true }));
-    // The reserve has room for it.
+    // The reserve has room for a stop.
     let stop = Input::Control(operator, Scope::Workspace, Control::Stop);
     let stopped = handle.submit(stop).await.unwrap();
     assert!(matches!(stopped, Reply::Lifted(_)), "{stopped:?}");
@@ -165,7 +165,7 @@ async fn a_panic_of_the_broker_answers_everybody_who_waits_and_a_restart_keeps_w
     assert!(handle.query(move |live| live.state.recognizes(operator)).await.unwrap());
 }
 
-/// A log whose appends wait until they are let through.
+/// A log whose appends wait until the test lets them pass.
 struct Gated {
     log: MemoryLog,
     gate: Arc<Gate>,
@@ -173,7 +173,7 @@ struct Gated {
 
 #[derive(Default)]
 struct Gate {
-    /// Appends that may pass, and those that have come.
+    /// The number of appends that may pass, and of those that have arrived.
     passes: Mutex<(usize, usize)>,
     changed: Condvar,
 }
@@ -217,14 +217,14 @@ impl Log for Gated {
 async fn what_is_not_durable_is_judged_and_seen_by_nobody() {
     let gate = Arc::new(Gate::default());
     let log = Gated { log: MemoryLog::new(), gate: Arc::clone(&gate) };
-    // The limits, the human and the agent.
+    // The appends for the limits, the human and the agent.
     gate.open(3);
     let (handle, thread) = boot(Box::new(log), TurnSigner::ephemeral().unwrap(), Limits::default()).unwrap();
     let (human_token, agent_token) = (Secret::token().unwrap(), Secret::token().unwrap());
     let operator = human(&handle, &human_token).await;
     handle.submit(Input::Register(operator, registration("kilo", Kind::Agent, &agent_token))).await.unwrap();
 
-    // While the first append is held up, more comes, enough to be the other thread's.
+    // While the first append is held up, enough commands arrive for a batch on the writer's thread.
     let mut sends: Vec<_> = Vec::new();
     let mut submit = |n: usize| {
         let mut sent = Box::pin(handle.submit(send(operator, &format!("T-{n}"))));
@@ -237,7 +237,7 @@ async fn what_is_not_durable_is_judged_and_seen_by_nobody() {
     gate.open(1);
     gate.await_arrival(5);
 
-    // The judge goes on meanwhile, and what it sees is kept back.
+    // Meanwhile the judge continues; what it reads is held back.
     let (looked, look) = std::sync::mpsc::channel();
     let mut seen = Box::pin(handle.query(move |live| {
         looked.send(live.state.conversations.len()).unwrap();

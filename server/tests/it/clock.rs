@@ -1,4 +1,4 @@
-//! The machine's clocks jump, and nothing breaks (L6).
+//! Jumps of the machine's clocks, none of which breaks anything (L6).
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ const DAY: u64 = 24 * HOUR;
 const YEAR: u64 = 365 * DAY;
 const BEGIN: u64 = 56 * YEAR;
 
-/// A machine whose clocks a test sets, in ms.
+/// A machine whose clocks the test sets, in ms.
 #[derive(Clone)]
 pub(crate) struct Machine(Arc<Mutex<Reading>>);
 
@@ -30,7 +30,7 @@ impl Machine {
         Source::Set(Arc::clone(&self.0))
     }
 
-    /// It runs for so long.
+    /// Runs for so long.
     pub(crate) fn run(&self, ms: u64) {
         self.set(|reading| {
             reading.monotonic_us += ms * 1_000;
@@ -39,7 +39,7 @@ impl Machine {
         });
     }
 
-    /// It sleeps, or is off, for so long, and then runs for a moment.
+    /// Sleeps or is off for so long, and then runs for a moment.
     pub(crate) fn sleep(&self, ms: u64) {
         self.run(1);
         self.set(|reading| {
@@ -48,7 +48,7 @@ impl Machine {
         });
     }
 
-    /// Somebody sets its wall clock.
+    /// Sets the wall clock ahead.
     fn ahead(&self, ms: u64) {
         self.set(|reading| reading.wall_us += ms * 1_000);
     }
@@ -66,7 +66,7 @@ impl Machine {
         World::set(agents, |config| (config.clocks, config.limits) = (source, limits)).await
     }
 
-    /// The same directory, later.
+    /// Restarts the server on the same directory.
     pub(crate) async fn restart(&self, mut world: World, limits: Limits) -> World {
         world.server.shutdown().await;
         let config = Config { clocks: self.source(), limits, ..Config::local(world.dir.path()) };
@@ -75,7 +75,7 @@ impl Machine {
     }
 }
 
-/// The broker's clock, and what is said of it.
+/// Returns the clocks' difference, the clock's view and the readiness report.
 async fn clock(world: &World) -> (i64, Value, Value) {
     let clock = world.get("operator", "/v1/clock").await.is(200);
     let ready = world.get("operator", "/readyz").await.is(200);
@@ -83,7 +83,7 @@ async fn clock(world: &World) -> (i64, Value, Value) {
     (clock["difference_ms"].as_i64().unwrap(), clock["state"].clone(), clock["note"].clone())
 }
 
-/// `kilo` sends ten messages to `hive`: its window is full.
+/// Fills `kilo`'s window with ten messages to `hive`.
 async fn fill(world: &World) {
     for n in 0..10 {
         info(world, n).await.is(201);
@@ -95,7 +95,7 @@ async fn info(world: &World, n: u64) -> crate::world::Answer {
     world.post("kilo", "/v1/messages", envelope).await
 }
 
-/// How long `kilo`'s window is still full, in ms.
+/// Returns how long `kilo`'s window remains full, in ms.
 async fn full(world: &World) -> u64 {
     info(world, 11).await.refused(429, "pair_rate")["retry_after_ms"].as_u64().unwrap()
 }
@@ -212,7 +212,7 @@ async fn a_log_of_a_time_when_the_clock_was_twenty_years_ahead_goes_on() {
     assert_eq!(world.take("kilo").await["turn"]["attempt"], 2, "the lease was lost");
 }
 
-/// Off, or asleep: a lease goes on with what it had left, a grant is three days older.
+/// Whether off or asleep: a lease keeps its remaining time, and a grant is three days older.
 #[tokio::test]
 async fn three_days_off_or_asleep_leave_leases_and_windows_as_they_were() {
     for off in [true, false] {

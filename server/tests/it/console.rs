@@ -1,4 +1,4 @@
-//! The console: who gets in, what a form needs, and what a page never does.
+//! The console: who can sign in, what a form needs, and what a page must never do.
 
 use lastword_server::Config;
 use reqwest::header::{HeaderMap, LOCATION, SET_COOKIE};
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 use crate::exchange::id;
 use crate::world::World;
 
-/// A browser that keeps one cookie and follows nothing by itself.
+/// A browser with one cookie that follows no redirects.
 pub(crate) struct Browser<'a> {
     world: &'a World,
     http: Client,
     pub(crate) cookie: String,
 }
 
-/// What a browser got.
+/// A response as the browser gets it.
 pub(crate) struct Seen {
     pub(crate) status: StatusCode,
     pub(crate) headers: HeaderMap,
@@ -47,12 +47,12 @@ impl<'a> Browser<'a> {
         Self { world, http, cookie: String::new() }
     }
 
-    /// One in which the operator has signed in.
+    /// Returns a browser in which the operator has signed in.
     pub(crate) async fn signed_in(world: &'a World) -> Self {
         Self::as_human(world, "operator").await
     }
 
-    /// One in which this human has signed in.
+    /// Returns a browser in which this human has signed in.
     pub(crate) async fn as_human(world: &'a World, who: &str) -> Self {
         let mut browser = Self::of(world);
         let seen = browser.sign_in("token", world.token(who)).await.is(303);
@@ -72,12 +72,12 @@ impl<'a> Browser<'a> {
         self.ask(self.http.get(self.world.url(path))).await
     }
 
-    /// A form with the secret of this session.
+    /// Sends a form with the secret of this session.
     pub(crate) async fn post(&self, path: &str, fields: &[(&str, &str)]) -> Seen {
         self.post_from(path, fields, "div#flash").await
     }
 
-    /// The same from a form whose answer goes there.
+    /// Sends a form whose response replaces the element `target`.
     pub(crate) async fn post_from(&self, path: &str, fields: &[(&str, &str)], target: &str) -> Seen {
         let page = self.get("/").await.is(200);
         let (_, rest) = page.text.split_once("name=\"forms\" value=\"").unwrap();
@@ -107,14 +107,14 @@ fn encoded(text: &str) -> String {
     text.bytes().map(|b| format!("%{b:02X}")).collect()
 }
 
-/// An agent in a turn that asked its human something.
+/// Returns an agent's turn, and the question that it asked a human in it.
 async fn asking(world: &World, question: Value) -> (Value, Value) {
     world.send("operator", "kilo", "T-1", "deploy").await.is(201);
     let task = world.take("kilo").await;
     (task, world.post("kilo", "/v1/escalations", question).await.is(201))
 }
 
-/// Scripts that come one after the other leave a gap in which htmx looks at a page before the console's script is there.
+/// Between two scripts there is a gap in which htmx could process a page before the console's script is there.
 #[tokio::test]
 async fn what_comes_after_the_page_is_one_script_with_htmx_and_hints_in_it() {
     let world = World::with(&[]).await;
@@ -149,7 +149,7 @@ async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
         browser.get(path).await.is(401);
     }
     browser.post("/sign-out", &[]).await.is(200);
-    // It is over for whoever else has the cookie, too.
+    // The session is over for any other holder of the cookie too.
     assert!(browser.get("/").await.is(303).location().starts_with("/sign-in"));
     let value = cookie.split([';', '=']).nth(1).unwrap().to_owned();
     for spelling in [value.clone(), format!("0{value}"), format!("+{value}"), value.to_uppercase()] {
@@ -161,7 +161,7 @@ async fn a_human_signs_in_and_the_cookie_is_for_the_console_alone() {
 }
 
 impl Browser<'_> {
-    /// As behind a proxy with TLS, which keeps the host.
+    /// Signs in as through a proxy with TLS that keeps the host.
     async fn sign_in_over_https(&self) -> String {
         let host = self.world.url("").replace("http://", "https://");
         let token = [("token", self.world.token("operator"))];
@@ -419,7 +419,7 @@ async fn hints_say_what_changed_and_go_on_where_they_were_left() {
     asking(&world, json!({"message": "where?"})).await;
     let seen = until(&mut live, "event: lw-conv-1\n").await;
     assert!(seen.contains("event: lw-inbox\n") && seen.contains("event: lw-conversations\n"), "{seen}");
-    // An id says that all up to it was heard: of the hints about one position, the last one has it.
+    // An id means that everything up to it was received, so only the last hint of a position has it.
     let parts: Vec<&str> = seen.split_terminator("\n\n").collect();
     let data = |event: &str| event.lines().find(|line| line.starts_with("data: ")).unwrap_or_default().to_owned();
     let earlier: Vec<_> = parts.windows(2).filter(|pair| data(pair[0]) == data(pair[1])).map(|pair| pair[0]).collect();
@@ -431,7 +431,7 @@ async fn hints_say_what_changed_and_go_on_where_they_were_left() {
     until(&mut foreign, "event: lw-all").await;
 }
 
-/// What came until there was this text in it.
+/// Reads until this text arrives; returns everything read.
 async fn until(response: &mut reqwest::Response, wanted: &str) -> String {
     let mut text = String::new();
     while let Some(chunk) = response.chunk().await.unwrap() {

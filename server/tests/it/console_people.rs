@@ -1,4 +1,4 @@
-//! The console's pages on agents, incidents, limits and the whole: what they tell and what their forms do.
+//! The console's pages on agents, incidents, limits and figures, and their forms.
 
 use lastword_proto::Limits;
 use lastword_proto::limits::Observed;
@@ -8,7 +8,7 @@ use crate::console::Browser;
 use crate::exchange::id;
 use crate::world::World;
 
-/// A world whose grants have room for six messages, of which a coder wanted more.
+/// A world whose grants allow six messages, of which an agent tried to send more.
 async fn latched() -> World {
     let limits = Limits { grant_messages_max: 6, ..Limits::default() };
     let world = World::within(limits, &["coder", "idler", "reader"]).await;

@@ -1,4 +1,4 @@
-//! What a human's role lets them do on the console (H7), and setting limits, more for a day, and roles there.
+//! The forms that a human's role allows on the console (H7), and those that set limits, budgets and roles.
 
 use lastword_proto::Limits;
 use serde_json::{Value, json};
@@ -90,7 +90,7 @@ async fn an_owner_sets_roles_and_one_owner_is_always_left() {
     anna.post("/agents/anna/role", &[("role", "owner")]).await.is(403);
 }
 
-/// A world in which a limit caused a question, a call is held, a grant is latched and a schedule is set.
+/// A world with a question that a limit caused, a held call, a latched grant and a schedule.
 async fn full() -> World {
     let limits = Limits { depth_max: 1, grant_messages_max: 5, ..Limits::default() };
     let (mut world, _) =
@@ -114,7 +114,7 @@ async fn full() -> World {
     world
 }
 
-/// Where the forms of a page go, but for what every human may.
+/// Returns the targets of a page's forms, without those that every human may use.
 fn forms(page: &str) -> Vec<String> {
     let actions = page.split("<form ").skip(1).filter_map(|form| form.split("action=\"").nth(1)?.split('"').next());
     let mut actions: Vec<_> = actions.filter(|action| *action != "/sign-out").map(str::to_owned).collect();

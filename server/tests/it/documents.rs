@@ -1,4 +1,4 @@
-//! The documents that describe the surface describe what is there.
+//! Every call of the OpenAPI document is served and documented.
 
 use std::fs;
 use std::path::Path;

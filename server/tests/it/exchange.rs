@@ -45,7 +45,7 @@ async fn a_request_is_delivered_answered_and_the_answer_opens_the_next_turn() {
 async fn a_waiting_poll_is_woken_by_a_send() {
     let world = World::with(&["kilo"]).await;
     let (delivery, sent) = tokio::join!(world.take("kilo"), async {
-        // The poll has begun once the agent counts as connected.
+        // The poll has started once the agent counts as connected.
         while world.get("operator", "/v1/agents/kilo").await.is(200)["connected"] != true {}
         world.send("operator", "kilo", "T-1", "wake up").await.is(201)
     });
@@ -107,7 +107,7 @@ async fn a_send_that_is_tried_again_hears_the_answer_that_came_meanwhile() {
         world.post("operator", &format!("/v1/messages{wait}"), body).await.is(201)
     };
     let first = ask("").await;
-    // Nobody answers in time, and the wait ends.
+    // No answer arrives in time, and the wait ends.
     assert_eq!(ask("?wait=1ms").await["response"], serde_json::Value::Null);
     let task = world.take("kilo").await;
     world.finish("kilo", &task, "42").await.is(200);
@@ -184,7 +184,7 @@ async fn refusals_name_what_is_wrong() {
     let problem = world.post("operator", "/v1/messages", payload(33)).await.refused(413, "too_large");
     assert_eq!((problem["limit"].as_u64(), problem["current"].as_u64()), (Some(32), Some(33)));
     world.get("operator", "/v1/nonsense").await.refused(404, "unknown_request");
-    // A filter that matches nothing hides none that is wrong.
+    // A filter that matches nothing doesn't hide an invalid one.
     world.get("operator", "/v1/messages?from=nobody&since=soon").await.refused(400, "malformed");
     world.post("operator", "/v1/requests/a%20b/cancel", json!({})).await.refused(404, "unknown_request");
     let trace = world.request("operator", Method::TRACE, "/v1/messages?limit=1").send().await.unwrap();
@@ -207,7 +207,7 @@ async fn a_restart_keeps_everything() {
     let part = world.take("hive").await;
     assert_eq!(part["message"]["id"], asked["id"]);
     world.finish("hive", &part, "after").await.is(200);
-    // The turn that was open is open still, and its token holds.
+    // The open turn is still open, and its token is valid.
     let token = id(&task["turn"], "token");
     let joined = world.request("kilo", Method::GET, "/v1/inbox?wait=20s").header("lastword-turn", token);
     let joined = Answer::of(joined.send().await.unwrap()).await.is(200);

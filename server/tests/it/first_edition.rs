@@ -1,4 +1,4 @@
-//! A log that the first edition wrote, with a record that it should not have written.
+//! A log of the first edition, with a record that it should not have written.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lastword_server::{Config, Server, repair};
 use lastword_store::Store;
 
-/// The first edition forgot WEEKLY in the middle of the request that used it again, a little more than a week later.
+/// The first edition forgot WEEKLY during the request that reused it, a little more than a week later.
 fn data() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/first-edition")
 }

@@ -1,4 +1,4 @@
-//! What a human's yes does, on every surface (H6).
+//! The lifts of humans, on every surface (H6).
 
 use lastword_proto::Limits;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use crate::mcp::{done, tool};
 use crate::mcp_wire::{offering, result};
 use crate::world::World;
 
-/// A world in which kilo and hive have one exchange on T-1; and kilo's turn, with hive's answer, at the cap.
+/// A world in which kilo and hive have one exchange on T-1, and kilo's turn with hive's answer is at the depth limit.
 pub(crate) async fn at_the_cap() -> (World, Value) {
     at_the_cap_of(World::within(Limits { depth_max: 1, ..Limits::default() }, &["kilo", "hive"]).await).await
 }
 
-/// The same in a world that is there.
+/// Brings an existing world to that point.
 pub(crate) async fn at_the_cap_of(world: World) -> (World, Value) {
     world.send("operator", "kilo", "T-1", "write it").await.is(201);
     let task = world.take("kilo").await;

@@ -1,4 +1,4 @@
-//! End to end: a server on a free port and a real HTTP client.
+//! End-to-end tests: a server on a free port and a real HTTP client.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;

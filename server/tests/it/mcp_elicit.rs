@@ -1,4 +1,4 @@
-//! Escalations that are answered in the asking agent's own client, and where they must not be.
+//! Escalations answered in the asking agent's own client, and the cases in which they must not be.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::exchange::id;
 use crate::mcp_wire::{offering, result};
 use crate::world::World;
 
-/// Two agents at work; at the client of kilo sits alice.
+/// Two agents at work; the human alice uses kilo's client.
 async fn seated() -> World {
     let seats = [("kilo", "alice"), ("mike", "hive")].map(|(agent, human)| (agent.into(), human.into()));
     let mut world = World::set(&["kilo", "hive", "mike"], |config| config.seats = seats.into()).await;
@@ -31,7 +31,7 @@ fn forms() -> Value {
     json!({ "elicitation": {} })
 }
 
-/// What a client brings back.
+/// Returns the members that a client brings back with its second call.
 fn brought(asked: &Value, response: &Value) -> Value {
     json!({ "requestState": asked["requestState"], "inputResponses": { "answer": response } })
 }
@@ -67,7 +67,7 @@ async fn a_human_at_the_agents_client_answers_there() {
 #[tokio::test]
 async fn where_nobody_sits_or_the_client_has_no_forms_the_human_is_asked_elsewhere() {
     let world = seated().await;
-    // The operator named no human for hive, and an agent for mike.
+    // The operator configured no human for hive, and an agent for mike.
     for (who, can) in [
         ("hive", forms()),
         ("mike", forms()),

@@ -1,4 +1,4 @@
-//! MCP on the wire: who comes in, sessions, resources, subscriptions, the prompt, and traces.
+//! MCP on the wire: authentication, sessions, resources, subscriptions, the prompt, and traces.
 
 use std::time::Duration;
 
@@ -44,12 +44,12 @@ fn call(world: &World, who: &str, method: &str, params: &Value) -> RequestBuilde
     request.json(&body)
 }
 
-/// A request of the newest revision, which says all about itself.
+/// Returns a self-contained request of the newest revision.
 pub(crate) fn newest(world: &World, who: &str, method: &str, params: Value) -> RequestBuilder {
     offering(world, who, &json!({}), method, params)
 }
 
-/// The same, of a client that can do this.
+/// Returns such a request from a client with these capabilities.
 pub(crate) fn offering(world: &World, who: &str, can: &Value, method: &str, mut params: Value) -> RequestBuilder {
     params["_meta"]["io.modelcontextprotocol/protocolVersion"] = json!(NEWEST);
     params["_meta"]["io.modelcontextprotocol/clientInfo"] = json!({ "name": "t", "version": "1" });
@@ -72,14 +72,14 @@ pub(crate) async fn result(request: RequestBuilder) -> Value {
     body["result"].clone()
 }
 
-/// Reads a resource of one text, which is JSON.
+/// Reads a resource whose only text is JSON.
 async fn read(world: &World, who: &str, uri: &str) -> Value {
     let read = result(newest(world, who, "resources/read", json!({ "uri": uri }))).await;
     assert_eq!(read["contents"][0]["uri"], uri);
     serde_json::from_str(id(&read["contents"][0], "text")).unwrap()
 }
 
-/// What a stream tells, one message at a time.
+/// The messages of a stream, one at a time.
 struct EventReader {
     stream: Response,
     text: String,
@@ -93,7 +93,7 @@ impl EventReader {
         Self { stream, text: String::new() }
     }
 
-    /// The next message; `None` when the stream has ended.
+    /// Returns the next message; `None` when the stream has ended.
     async fn next(&mut self) -> Option<Value> {
         loop {
             while let Some((line, rest)) = self.text.split_once('\n') {
@@ -275,7 +275,7 @@ async fn a_subscription_without_a_session_tells_of_each_new_delivery() {
     assert_eq!(told.next().await, None);
 }
 
-/// With the empty event before it, Gemini CLI 0.61 closes the connection and has no tools.
+/// With the empty event first, Gemini CLI 0.61 closes the connection and has no tools.
 #[tokio::test]
 async fn a_stream_begins_with_an_empty_event_for_those_only_who_know_it() {
     let world = World::with(&["kilo"]).await;

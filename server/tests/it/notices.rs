@@ -1,4 +1,4 @@
-//! What rides along with a delivery, and what humans are told of.
+//! Notices on deliveries, and what humans find in their inbox.
 
 use lastword_proto::Limits;
 use lastword_proto::limits::Approvers;
@@ -15,7 +15,7 @@ async fn say(world: &World, who: &str, kind: &str, to: &str, body: &str) -> Valu
     world.post(who, "/v1/messages", envelope).await.is(201)
 }
 
-/// All that waits in a human's inbox, as texts.
+/// Returns everything in a human's inbox, as texts.
 async fn inbox(world: &World, who: &str) -> Vec<String> {
     let mut texts = Vec::new();
     loop {
@@ -101,7 +101,7 @@ async fn humans_hear_of_incidents_that_hold_nothing_and_of_their_own_absence() {
     assert_eq!((id(&incidents["items"][0], "scope"), id(&incidents["items"][0], "on")), ("agent", "kilo"));
 }
 
-/// Kilo's calls, which boss may decide.
+/// A world in which boss may decide kilo's calls.
 async fn decided_by_boss() -> World {
     let approvers = Approvers { asker: false, agents: vec![AgentName::new("boss").unwrap()] };
     World::within(Limits { approvers, ..Limits::default() }, &["kilo", "boss", "spy"]).await
@@ -140,7 +140,7 @@ async fn a_decider_lists_what_waits_and_what_was_cut_was_not_shown() {
     assert_eq!(done(&world, "spy", "check_request", json!({})).await["items"], json!([]));
     let approve = |call: &str| json!({"approval_id": call, "decision": "approve"});
     done(&world, "boss", "resolve_agent_approval", approve("apr-1")).await;
-    // Its notice is cut, too.
+    // The notice about it is shortened too.
     world.send("operator", "boss", "T-1", "go").await.is(201);
     let delivery = done(&world, "boss", "next_message", json!({})).await;
     assert!(
@@ -162,7 +162,7 @@ async fn a_human_who_was_sent_the_whole_call_decides_without_its_digest() {
         hold(&world, json!({"path": call})).await;
         let path = format!("/v1/approvals/{call}/decision");
         world.post("operator", &path, json!({"decision": "approve"})).await.refused(400, "malformed");
-        // What another one was shown is nobody else's.
+        // What one reader was shown doesn't count for another.
         world.get("boss", look).await.is(200);
         world.post("operator", &path, json!({"decision": "approve"})).await.refused(400, "malformed");
         world.get("operator", look).await.is(200);

@@ -1,4 +1,4 @@
-//! Limits of agents, roles of humans, and keys that make a retry the same call.
+//! Limits of agents, roles of humans, and idempotency keys.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -112,7 +112,7 @@ async fn a_retry_with_a_key_gets_what_was_made_first() {
         let again = call(&first).await.is(201);
         assert_eq!(made[member], again[member], "{path}");
         call(&other).await.refused(409, "idempotency_conflict");
-        // The key is the sender's own.
+        // The key belongs to its sender.
         let request = world.request(who, Method::POST, path).header("Idempotency-Key", "a b").json(&first);
         Answer::of(request.send().await.unwrap()).await.refused(400, "malformed");
     }

@@ -1,4 +1,4 @@
-//! The permission-prompt tool: a held call waits for a decision, and nothing but one allows it.
+//! The permission-prompt tool: a held call waits for a decision, and only an approval allows it.
 
 use lastword_proto::Limits;
 use lastword_proto::limits::Approvers;
@@ -24,7 +24,7 @@ async fn mcp(world: &World, who: &str, tool: &str, arguments: Value) -> Value {
     Answer::of(request.json(&call).send().await.unwrap()).await.is(200)["result"].clone()
 }
 
-/// What the tool says of a call, as the client reads it: one text that is JSON, and nothing beside it.
+/// Returns the tool's reply as the client reads it: one text that contains JSON, and nothing else.
 fn told(result: &Value) -> Value {
     assert_eq!((&result["structuredContent"], result["isError"] == true), (&Value::Null, false), "{result}");
     assert_eq!(result["content"].as_array().unwrap().len(), 1, "{result}");
@@ -56,7 +56,7 @@ async fn state(world: &World) -> (String, String) {
     (id(&newest, "state").to_owned(), newest["by"].as_str().unwrap_or_default().to_owned())
 }
 
-/// An agent at work.
+/// A world with an agent in a turn.
 async fn at_work(limits: Limits, policy: Policy) -> World {
     let world = World::set(&["kilo", "boss"], |config| (config.limits, config.policy) = (limits, policy)).await;
     world.send("operator", "kilo", "T-1", "clean up").await.is(201);
@@ -196,7 +196,7 @@ async fn a_client_that_wants_to_know_is_told_that_the_call_waits() {
     let asked = json!({ "tool_name": "Bash", "input": { "command": "deploy" } });
     let request = world.request("kilo", Method::POST, "/mcp").header("accept", "application/json, text/event-stream");
     let sent = request.json(&body("approve_tool_use", &asked, &json!({ "progressToken": 7 }))).send();
-    // The head of the response is there before anybody decided.
+    // The head of the response arrives before any decision.
     let mut response = sent.await.unwrap();
     assert_eq!(response.headers()["content-type"], "text/event-stream");
     let first = String::from_utf8(response.chunk().await.unwrap().unwrap().to_vec()).unwrap();
@@ -206,7 +206,7 @@ async fn a_client_that_wants_to_know_is_told_that_the_call_waits() {
     assert!(rest.contains(r#"\"behavior\":\"allow\""#), "{rest}");
 }
 
-/// Speaks to a server through the client on a pipe: one call, and its answer.
+/// Makes one call through the client on a pipe, and returns the reply.
 async fn piped(url: &str, token: &str, call: Value) -> Value {
     let remote = Remote::new(url, Secret::new(token.to_owned()));
     let (ours, theirs) = tokio::io::duplex(1 << 16);

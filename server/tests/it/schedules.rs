@@ -1,4 +1,4 @@
-//! Schedules tick by the broker's clock, once, over restarts too (D13).
+//! Schedules tick once by the broker's clock, also across restarts (D13).
 
 use lastword_proto::Limits;
 use reqwest::Method;
@@ -19,7 +19,7 @@ async fn listed(world: &World, name: &str) -> Value {
     page["items"].as_array().unwrap().iter().find(|item| item["name"] == name).cloned().unwrap()
 }
 
-/// Waits until the schedule has ticked so often.
+/// Waits until the schedule has ticked `times` times.
 async fn ticked(world: &World, name: &str, times: u64) -> Value {
     loop {
         let schedule = listed(world, name).await;
@@ -35,7 +35,7 @@ async fn a_tick_asks_once_also_over_a_restart_and_what_was_missed_is_made_up_onc
     let machine = Machine::new();
     let world = machine.world(&["hive"], Limits::default()).await;
     set(&world, "nightly", "0 2 * * *").await;
-    // Three nights without the server: one tick.
+    // Three nights without the server make one tick.
     machine.sleep(3 * 24 * HOUR);
     let world = machine.restart(world, Limits::default()).await;
     let schedule = ticked(&world, "nightly", 1).await;
@@ -45,7 +45,7 @@ async fn a_tick_asks_once_also_over_a_restart_and_what_was_missed_is_made_up_onc
     assert!(delivery["message"]["ref"].as_str().unwrap().ends_with("-1"), "{delivery}");
     let world = machine.restart(world, Limits::default()).await;
     assert_eq!(listed(&world, "nightly").await["ticks"], 1, "it is not made twice");
-    // The last one is open: the next tick makes none, and says so.
+    // The last tick's grant is still open, so the next tick is skipped and recorded as such.
     machine.sleep(24 * HOUR);
     let world = machine.restart(world, Limits::default()).await;
     let schedule = ticked(&world, "nightly", 2).await;

@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::world::World;
 
-/// Reads events until one of this type, and gives the last one and its id.
+/// Reads events until one of this type; returns it and its id.
 async fn until(response: &mut reqwest::Response, kind: &str) -> (Value, String) {
     let mut text = String::new();
     while let Some(chunk) = response.chunk().await.unwrap() {
@@ -72,7 +72,8 @@ async fn a_stream_with_an_end_ends_there_and_says_where_the_log_was() {
     let text = some.is(200);
     let text = text.as_str().unwrap();
     assert!(text.contains("\"one\"") && !text.contains("\"two\""), "{text}");
-    // What is not there yet is not waited for, and what concerns others makes no difference.
+    // The stream doesn't wait for positions that the log hasn't reached, and facts that concern others make no
+    // difference.
     let all = world.get("kilo", "/v1/events?after=0&until=99999").await.is(200);
     assert!(all.as_str().unwrap().contains("\"two\""), "{all}");
 }
@@ -94,7 +95,7 @@ async fn a_refusal_is_explained_to_who_was_refused_and_to_humans() {
         assert_eq!(told["refused"]["problem"]["record"], record, "{who}: {told}");
     }
     world.get("lead", &path).await.refused(404, "unknown_request");
-    // Of the chain each sees what it may read: `hive` has no part in what the human asked of `kilo`.
+    // Each caller sees the part of the chain that it may read: `hive` takes no part in the human's request to `kilo`.
     let links = |told: Value| told["chain"].as_array().unwrap().len();
     assert_eq!(links(world.get("operator", &path).await.is(200)), 2);
     assert_eq!(links(world.get("hive", &path).await.is(200)), 1);
@@ -107,7 +108,7 @@ async fn a_refusal_is_explained_to_who_was_refused_and_to_humans() {
     for none in ["refused-1", "refused-", "refused-x", "msg-99999", "esc-1", "apr-1", "nonsense"] {
         world.get("operator", &format!("/v1/explanations/{none}")).await.refused(404, "unknown_request");
     }
-    // What no rule refused is on no record.
+    // A call that no rule refused has no record.
     let problem = world.send("operator", "not/a/name", "T-1", "x").await.refused(400, "malformed");
     assert_eq!(problem.get("record"), None, "{problem}");
 }

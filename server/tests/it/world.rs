@@ -1,4 +1,4 @@
-//! A server of one's own, and clients of it.
+//! A test server, and clients of it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,17 +17,17 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A server with these agents.
+    /// Starts a server with these agents.
     pub(crate) async fn with(agents: &[&str]) -> Self {
         Self::within(Limits::default(), agents).await
     }
 
-    /// The same, with other limits.
+    /// Starts a server with these limits.
     pub(crate) async fn within(limits: Limits, agents: &[&str]) -> Self {
         Self::set(agents, |config| config.limits = limits).await
     }
 
-    /// The same, with other settings.
+    /// Starts a server with changed settings.
     pub(crate) async fn set(agents: &[&str], change: impl FnOnce(&mut Config)) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::local(dir.path());
@@ -47,7 +47,7 @@ impl World {
         self.register_as("operator", agent).await
     }
 
-    /// The same, by another human.
+    /// Registers an agent on behalf of another human.
     pub(crate) async fn register_as(&mut self, human: &str, agent: Value) -> Value {
         let token = self.post(human, "/v1/agents", agent).await.is(201);
         self.tokens.insert(token["name"].as_str().unwrap().into(), token["token"].as_str().unwrap().into());
@@ -60,7 +60,7 @@ impl World {
         self.tokens.insert(name.into(), token["token"].as_str().unwrap().into());
     }
 
-    /// Ends the server and starts another one on the same directory.
+    /// Stops the server and starts another one on the same directory.
     pub(crate) async fn restart(mut self) -> Self {
         self.server.shutdown().await;
         self.server = start(self.dir.path()).await;
@@ -92,7 +92,7 @@ impl World {
         self.post(who, "/v1/messages", envelope).await
     }
 
-    /// Takes the next delivery, which has to come.
+    /// Takes the next delivery, which has to arrive within 20 s.
     pub(crate) async fn take(&self, who: &str) -> Value {
         self.get(who, "/v1/inbox?wait=20s").await.is(200)
     }
@@ -107,7 +107,7 @@ async fn start(dir: &Path) -> Server {
     Server::start(Config::local(dir)).await.unwrap()
 }
 
-/// A status and a body.
+/// The status, headers and body of a response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,
@@ -122,14 +122,14 @@ impl Answer {
         Self { status, headers, body: serde_json::from_str(&text).unwrap_or(Value::String(text)) }
     }
 
-    /// The body, if the status is this one.
+    /// Returns the body after checking the status.
     #[track_caller]
     pub(crate) fn is(self, status: u16) -> Value {
         assert_eq!(self.status.as_u16(), status, "{}", self.body);
         self.body
     }
 
-    /// Checks a refusal.
+    /// Checks a refusal; returns its problem.
     #[track_caller]
     pub(crate) fn refused(self, status: u16, code: &str) -> Value {
         assert_eq!(self.headers["content-type"], "application/problem+json", "{}", self.body);

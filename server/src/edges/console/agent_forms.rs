@@ -1,4 +1,4 @@
-//! What humans set of an agent: limits of its own and more for its day (§1, B1); and of a human: the role (H7).
+//! Forms for what humans set on an agent, its limits and today's budget (§1, B1), and on a human, the role (H7).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use super::session::Viewer;
 use crate::calls::{Context, agents, humans};
 use crate::error::ApiError;
 
-/// An agent's own limits: the name, the label, and how many of the limit's units make one of the field's.
+/// The per-agent limits: the name, the label, and how many of the limit's units make one of the field's.
 const FIELDS: [(&str, &str, u64); 7] = [
     ("pair_messages_max", "To one recipient in a window", 1),
     ("sender_messages_max", "Messages in a window", 1),
@@ -29,7 +29,7 @@ const FIELDS: [(&str, &str, u64); 7] = [
     ("agent_day_cost_microusd_max", "Dollars a day", 1_000_000),
 ];
 
-/// An agent's own limits, with the forms for them and for more today.
+/// Shows an agent's own limits, with the forms that set them and extend today's budget.
 pub(super) fn own(viewer: &Viewer, limits: &LimitsView, view: &AgentView) -> Markup {
     let own = FIELDS.iter().filter_map(|(name, label, _)| Some((name, label, *view.limits.get(*name)?)));
     html! {
@@ -87,7 +87,7 @@ fn grant_form(viewer: &Viewer, name: &str) -> Markup {
     }
 }
 
-/// A human's role, and the form for it.
+/// Shows a human's role, with the form that sets it.
 pub(super) fn role(viewer: &Viewer, name: &str, role: Role) -> Markup {
     html! {
         h2 { "Role" }
@@ -117,7 +117,7 @@ const fn may(role: Role) -> &'static str {
     }
 }
 
-/// `POST /agents/{name}/limits`: the fields that differ from what holds.
+/// `POST /agents/{name}/limits`: sets the limits whose fields were changed.
 pub(super) async fn limit(
     State(ctx): State<Context>,
     Path(name): Path<String>,
@@ -150,7 +150,7 @@ pub(super) struct More {
     cost_usd: String,
 }
 
-/// `POST /agents/{name}/grant`.
+/// `POST /agents/{name}/grant`: extends today's budget.
 pub(super) async fn grant(
     State(ctx): State<Context>,
     Path(name): Path<String>,
@@ -173,7 +173,7 @@ pub(super) struct NewRole {
     role: String,
 }
 
-/// `POST /agents/{name}/role`.
+/// `POST /agents/{name}/role`: sets a human's role.
 pub(super) async fn set_role(
     State(ctx): State<Context>,
     Path(name): Path<String>,
@@ -187,17 +187,18 @@ pub(super) async fn set_role(
     Ok(viewer.done(&words, &format!("/agents/{}", encoded(&name)), &[Topic::Agents]))
 }
 
-/// A number of a limit as the field shows it.
+/// Formats a limit's value in the field's unit.
 fn amount(value: u64, unit: u64) -> String {
     let places = unit.ilog10() as usize;
     let text = format!("{}.{:0places$}", value / unit, value % unit);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
-/// What was typed into a field, in the limit's own units; an empty field is 0.
+/// Parses a field's text into the limit's own unit; an empty field is 0.
 fn units(name: &str, text: &str, unit: u64) -> Result<u64, ApiError> {
     let wrong = || no_amount(name, text);
     let (whole, part) = text.trim().split_once('.').unwrap_or((text.trim(), ""));
+    // Parsed as digits, not as a float: money must not be rounded.
     let places = unit.ilog10() as usize;
     if part.len() > places || !part.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(wrong());

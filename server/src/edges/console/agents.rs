@@ -1,4 +1,4 @@
-//! Who is here: what each works on, how far it is to its limits, and pausing, resuming and stopping it.
+//! The agents and humans: their current work, the distance to their limits, and the controls.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -17,7 +17,7 @@ use crate::calls::{Context, agents, control, limits};
 use crate::error::ApiError;
 use crate::views::{Member, OpenTurn, fullest};
 
-/// `GET /agents`.
+/// `GET /agents`: the list of agents and humans.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let members = agents::members(&ctx, viewer.caller).await?;
@@ -46,7 +46,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, Page { title: "Agents", place: Place::Agents, topics: &[Topic::Agents], main }).await
 }
 
-/// A link to an agent or human.
+/// Returns a link to the page of an agent or human.
 pub(super) fn name_link(name: &str) -> Markup {
     html! { a href={ "/agents/" (encoded(name)) } { (foreign_line(name)) } }
 }
@@ -88,7 +88,7 @@ fn connected(member: &Member) -> Markup {
     }
 }
 
-/// `GET /agents/{name}`.
+/// `GET /agents/{name}`: the page of an agent or human.
 pub(super) async fn one(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -167,7 +167,7 @@ fn controls(viewer: &Viewer, name: &str, state: Running) -> Markup {
     }
 }
 
-/// `POST /agents/{name}/{verb}`.
+/// `POST /agents/{name}/{verb}`: pauses, resumes or stops an agent.
 pub(super) async fn act(
     State(ctx): State<Context>,
     Path((name, verb)): Path<(String, String)>,

@@ -1,4 +1,4 @@
-//! Style, scripts and the icon: part of the program, each under a name that its content gives.
+//! Style sheet, scripts and icon. They are compiled into the program, and each has a name derived from its content.
 
 use std::sync::LazyLock;
 
@@ -10,10 +10,10 @@ use sha2::{Digest as _, Sha256};
 use super::frame::POLICY;
 use crate::identity::hex;
 
-/// The content never changes under its name.
+/// The content under a name never changes, so browsers may keep it.
 const FOREVER: &str = "public, max-age=31536000, immutable";
 
-/// A file of the console.
+/// A file that the console serves.
 struct Asset {
     name: String,
     kind: &'static str,
@@ -34,8 +34,8 @@ static STYLE: LazyLock<Asset> = LazyLock::new(|| {
 });
 static THEME: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("theme", "js", SCRIPT, include_str!("../../../assets/theme.js")));
-/// One file: htmx looks at the page as soon as a moment passes after it was run, and the script of the console has to be
-/// there before. A page would else hear of nothing.
+/// One file, because htmx processes the page a moment after it is loaded, and the console's script has to be there
+/// before. Otherwise a page would receive no hints.
 static CONSOLE: LazyLock<Asset> = LazyLock::new(|| {
     let parts = concat!(
         include_str!("../../../assets/htmx/htmx.min.js"),
@@ -46,7 +46,8 @@ static CONSOLE: LazyLock<Asset> = LazyLock::new(|| {
     );
     Asset::new("console", "js", SCRIPT, parts)
 });
-/// The stream of hints for all pages of a browser; a page runs it itself where the browser has no shared workers.
+/// The stream of hints for all pages of a browser, run in a shared worker. In a browser without shared workers, each
+/// page runs it.
 static HINTS: LazyLock<Asset> =
     LazyLock::new(|| Asset::new("hints", "js", SCRIPT, include_str!("../../../assets/hints.js")));
 static ICON: LazyLock<Asset> =
@@ -60,32 +61,32 @@ fn url(asset: &Asset) -> String {
     format!("/assets/{}", asset.name)
 }
 
-/// Where the style sheet is.
+/// Returns the path of the style sheet.
 pub(super) fn style() -> String {
     url(&STYLE)
 }
 
-/// Where the icon is.
+/// Returns the path of the icon.
 pub(super) fn icon() -> String {
     url(&ICON)
 }
 
-/// The script that sets the theme before anything is painted.
+/// Returns the path of the script that sets the theme before the page is painted.
 pub(super) fn theme() -> String {
     url(&THEME)
 }
 
-/// The script that may come after the page.
+/// Returns the path of the script that may load after the page.
 pub(super) fn script() -> String {
     url(&CONSOLE)
 }
 
-/// The script of the worker that pages share.
+/// Returns the path of the script for the shared worker.
 pub(super) fn worker() -> String {
     url(&HINTS)
 }
 
-/// `GET /assets/{name}`; without a session, for there is nothing in it.
+/// `GET /assets/{name}`. Needs no session, because the files contain nothing confidential.
 pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let Some(asset) = all().into_iter().find(|asset| asset.name == name) else {
         return (StatusCode::NOT_FOUND, "no such asset\n").into_response();
@@ -93,7 +94,7 @@ pub(super) async fn serve(Path(name): Path<String>) -> Response {
     let headers = [
         (header::CONTENT_TYPE, asset.kind),
         (header::CACHE_CONTROL, FOREVER),
-        // A worker has the policy of its script, not that of the page.
+        // A worker is subject to the policy of its own script, not to that of the page.
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     ];

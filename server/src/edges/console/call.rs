@@ -1,4 +1,4 @@
-//! A held call: its card in the inbox, with all that its approval would allow.
+//! The card of a held call in the inbox, with everything that an approval would allow.
 
 use lastword_proto::fact::Role;
 use lastword_proto::wire::ApprovalView;
@@ -11,10 +11,10 @@ use super::parts::{Fold, foreign, foreign_line, plural, time};
 use super::session::Viewer;
 use crate::calls::decisions::Decision;
 
-/// What a call is about is shown whole up to here, far beyond other texts.
+/// The subject of a call is shown unfolded up to this size, far beyond other texts.
 const SUBJECT_FOLD: Fold = Fold { bytes_max: 8_000, lines_max: 80 };
 
-/// The call, what led to it, and the forms that decide about it.
+/// Shows a held call, the requests that led to it, and the forms that decide it.
 pub(super) fn card(viewer: &Viewer, moment: &Moment, decision: &Decision, held: &ApprovalView) -> Markup {
     let id = &held.id;
     html! {
@@ -47,7 +47,7 @@ const fn fold(part: &Argument) -> Fold {
     if part.is_subject() { SUBJECT_FOLD } else { Fold::USUAL }
 }
 
-/// A part of the arguments, as what it is.
+/// Shows one part of the arguments according to its kind.
 fn argument(part: &Argument) -> Markup {
     let class = match part.kind {
         ArgumentKind::Command => "foreign code command",
@@ -62,7 +62,8 @@ fn argument(part: &Argument) -> Markup {
     }
 }
 
-/// The two decisions that most calls get. The script takes the number of unseen lines off the button as they are unfolded.
+/// Shows the two most frequent decisions. The script removes the number of unseen lines from the button once they are
+/// unfolded.
 fn decide(viewer: &Viewer, held: &ApprovalView, unseen: usize) -> Markup {
     let id = &held.id;
     html! {

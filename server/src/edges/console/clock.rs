@@ -1,4 +1,4 @@
-//! The notice on each page that the system clock and the broker's differ (L6).
+//! The notice on each page that the system clock and the broker's clock differ (L6).
 
 use axum::extract::State;
 use axum::response::{Html, IntoResponse as _, Response};
@@ -14,12 +14,12 @@ use crate::calls::{Context, clock as calls};
 use crate::clock::ClockStatus;
 use crate::views;
 
-/// `GET /clock`: the notice, for whatever page is open.
+/// `GET /clock`: the notice, which every open page reloads.
 pub(super) async fn standing(State(ctx): State<Context>, viewer: Viewer) -> Response {
     Html(banner(&viewer, ctx.handle.clock()).into_string()).into_response()
 }
 
-/// `POST /clock/accept`.
+/// `POST /clock/accept`: accepts the system clock.
 pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields: Nothing {} } = form;
     calls::accept(&ctx, viewer.caller).await?;
@@ -27,7 +27,8 @@ pub(super) async fn accept(State(ctx): State<Context>, form: Form<Nothing>) -> R
     Ok(viewer.done(&words, "/", &[Topic::All]))
 }
 
-/// Says that the clocks differ by more than a minute. It asks anew, for nothing tells of a clock that is set.
+/// Shows that the clocks differ by more than a minute. It reloads every minute, because no fact announces that a clock
+/// was set.
 pub(super) fn banner(viewer: &Viewer, standing: ClockStatus) -> Markup {
     let note = views::note(standing);
     let accepts = matches!(standing.state, ClockState::CatchingUp | ClockState::Waiting);

@@ -1,4 +1,4 @@
-//! Writing to an agent, as the human who has signed in.
+//! The form with which a human sends a request to an agent.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -25,7 +25,7 @@ pub(super) struct ComposeParams {
     to: String,
 }
 
-/// `GET /compose?to=NAME`.
+/// `GET /compose?to=NAME`: the form on a page of its own.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -37,14 +37,14 @@ pub(super) async fn page(
     let main = html! {
         (heading("Send a request", &html! {}))
         (form(&viewer, Some(params.to.as_str()).filter(|to| !to.is_empty())))
-        // What is written goes to one of these, or to a group or an action.
+        // Suggestions only: the recipient may also be a group or an action.
         datalist #agents { @for name in names { option value=(name) {} } }
     };
     let page = Page { title: "Send a request", place: Place::Agents, topics: &[Topic::Agents], main };
     viewer.page(&ctx, &moment, page).await
 }
 
-/// The form; `to` stands fixed on an agent's own page.
+/// Shows the form; on an agent's own page `to` is fixed.
 pub(super) fn form(viewer: &Viewer, to: Option<&str>) -> Markup {
     viewer.allowed(Role::Operator, "A request to an agent", || fields(viewer, to))
 }
@@ -85,7 +85,7 @@ pub(super) struct Composed {
     priority: String,
 }
 
-/// `POST /compose`: the request, and then its conversation.
+/// `POST /compose`: sends the request and leads to its conversation.
 pub(super) async fn send(State(ctx): State<Context>, form: Form<Composed>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let missing = |what: &str| ApiError::new(Code::Malformed, format!("Enter {what}"));

@@ -1,4 +1,4 @@
-//! One conversation: how it stands, what can be done about it, and what happened, in three views.
+//! One conversation: its status, its controls, and its history in three views.
 
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
@@ -21,7 +21,7 @@ use super::{log, timeline, tree};
 use crate::calls::{Context, control, conversations, grants, history};
 use crate::error::ApiError;
 
-/// How the history is shown.
+/// The view of the history.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum View {
@@ -41,7 +41,7 @@ pub(super) struct ViewParams {
     view: View,
 }
 
-/// `GET /conversations/{ref}`.
+/// `GET /conversations/{ref}`: the page of a conversation.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -90,7 +90,7 @@ fn facts(moment: &Moment, view: &ConversationView) -> Markup {
     }
 }
 
-/// A grant and its totals.
+/// Shows a grant and its totals.
 fn grant(moment: &Moment, grant: &GrantView) -> Markup {
     let word = if grant.latched.is_some() {
         "latched"
@@ -164,7 +164,7 @@ fn controls(viewer: &Viewer, view: &ConversationView) -> Markup {
     }
 }
 
-/// The fields for how much more is granted.
+/// Shows the fields for the amounts of an extension, with the offered ones filled in.
 pub(super) fn amounts(offered: impl Fn(&str) -> Option<u64>) -> Markup {
     const FIELDS: [(&str, &str); 5] =
         [("messages", "Messages"), ("turns", "Turns"), ("agents", "Agents"), ("tokens", "Tokens"), ("hours", "Hours")];
@@ -193,7 +193,7 @@ pub(super) struct More {
     hours: String,
 }
 
-/// `POST /conversations/{ref}/{verb}`.
+/// `POST /conversations/{ref}/{verb}`: pauses, resumes or stops it, or extends its grants.
 pub(super) async fn control(
     State(ctx): State<Context>,
     Path((reference, verb)): Path<(String, String)>,

@@ -1,4 +1,4 @@
-//! The conversations, by their last activity, with filters that stand in the address.
+//! The list of conversations, most recently active first, with the filters in the URL's query.
 
 use axum::extract::{Query, State};
 use axum::response::Response;
@@ -14,7 +14,7 @@ use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::history::{self, ListParams};
 
-/// `GET /conversations`.
+/// `GET /conversations`: the list of conversations.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -88,7 +88,7 @@ fn filters(params: &ListParams, any: bool) -> Markup {
     }
 }
 
-/// The filters as they stand in an address; those that are empty are left out.
+/// Returns the filters as a URL's query, without empty ones.
 fn query(params: &ListParams) -> String {
     let pairs = [
         ("ref", &params.reference),
@@ -121,7 +121,7 @@ fn row(moment: &Moment, view: &ConversationView) -> Markup {
     }
 }
 
-/// Whether it runs, whether a limit holds it, and whether there is anything to do in it.
+/// Shows a conversation's status.
 pub(super) fn standing(view: &ConversationView) -> Markup {
     badge(view.summary.standing().word())
 }

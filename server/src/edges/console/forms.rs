@@ -1,4 +1,4 @@
-//! Forms: what they carry so that no other site can send one, and what is said once one was done.
+//! Forms: the secret that keeps other sites from sending one, and the reply to a form.
 
 use axum::RequestExt as _;
 use axum::extract::{FromRequest, Request};
@@ -19,14 +19,14 @@ use crate::calls::Context;
 use crate::edges::http::read;
 use crate::error::ApiError;
 
-/// How the id of the place ends where a form tells what was refused.
+/// The suffix of the id of the element in which a form shows its refusal.
 pub(super) const SAID: &str = "-said";
 
-/// A form that a human sent from one of our pages.
+/// A form that a human sent from one of the console's pages.
 pub(super) struct Form<T> {
-    /// Who sent it.
+    /// The human who sent it.
     pub(super) viewer: Viewer,
-    /// Its fields.
+    /// The form's own fields.
     pub(super) fields: T,
 }
 
@@ -44,7 +44,7 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
         let told = |fault: ApiError| ErrorPage(fault).into_response();
         let bytes = read(request.into_body()).await.map_err(told)?;
         let Secret { forms } = fields(&bytes).map_err(told)?;
-        // Another site can't know it, so how long a comparison takes tells it nothing: it never gets to see an answer.
+        // No constant-time comparison is needed: another site never sees the response, so it can't measure anything.
         if forms != viewer.forms {
             ctx.handle.metrics().refuse(Code::Forbidden);
             let text = "This form is from another session. Reload the page and submit it again";
@@ -54,22 +54,22 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
     }
 }
 
-/// A form that has no fields of its own.
+/// A form without fields of its own.
 #[derive(Debug, Deserialize)]
 pub(super) struct Nothing {}
 
-/// The fields of a form's body.
+/// Parses the fields of a form's body.
 pub(super) fn fields<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     serde_urlencoded::from_bytes(bytes).map_err(|error| ApiError::new(Code::Malformed, format!("the form: {error}")))
 }
 
-/// A field that was left empty is one that was not filled in. Browsers send line ends as two characters.
+/// Returns the text of a field; `None` if it is blank. Browsers send line ends as two characters, which become one.
 pub(super) fn filled(text: &str) -> Option<String> {
     if text.trim().is_empty() { None } else { Some(text.replace("\r\n", "\n")) }
 }
 
 impl Viewer {
-    /// A form of this session, which tells in the page what came of it.
+    /// Returns a form of this session that shows its result at the top of the page.
     pub(super) fn form(&self, id: &str, action: &str, content: &Markup) -> Markup {
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
@@ -80,7 +80,7 @@ impl Viewer {
         }
     }
 
-    /// The same where a human fills in fields: what is refused is told in the form, beside what was typed, which stays.
+    /// Returns a form with fields to fill in. It shows a refusal beside the fields, whose content is kept.
     pub(super) fn fill_in(&self, id: &str, action: &str, content: &Markup) -> Markup {
         let said = format!("{id}{SAID}");
         html! {
@@ -93,7 +93,7 @@ impl Viewer {
         }
     }
 
-    /// A form, where the human's role allows what it does; else why it isn't here (H7).
+    /// Returns the form if the human's role allows it, otherwise a sentence with the required role (H7).
     pub(super) fn allowed(&self, role: Role, what: &str, form: impl FnOnce() -> Markup) -> Markup {
         if self.role <= role {
             return form();
@@ -101,7 +101,7 @@ impl Viewer {
         html! { p.faint data-role { (what) " needs the role " (role) ". Yours is " (self.role) "." } }
     }
 
-    /// The same, after the human said yes to a question.
+    /// Returns a form that asks the human for confirmation.
     pub(super) fn confirmed(&self, id: &str, action: &str, question: &str, content: &Markup) -> Markup {
         html! {
             form id=(id) method="post" action=(action) hx-post=(action) hx-target="#flash" hx-swap="innerHTML"
@@ -112,8 +112,8 @@ impl Viewer {
         }
     }
 
-    /// What was done, in words; the parts of open pages that it concerns are asked for anew. Without script, the browser
-    /// goes on to `next`.
+    /// Reports the result in words, and makes open pages reload the parts for `topics`. Without scripts, the browser is
+    /// redirected to `next`.
     pub(super) fn done(&self, words: &Markup, next: &str, topics: &[Topic]) -> Response {
         if !self.partial {
             return (StatusCode::SEE_OTHER, [(LOCATION, next)]).into_response();
@@ -122,7 +122,7 @@ impl Viewer {
         let trigger = [(HeaderName::from_static("hx-trigger"), events.join(", "))];
         (trigger, INTO_FLASH, Html(flash(Tone::Good, words).into_string())).into_response()
     }
-    /// What was done is to be seen elsewhere: the browser goes there.
+    /// Redirects the browser to the page that shows the result.
     pub(super) fn leads_to(&self, next: &str) -> Response {
         if self.partial {
             return [("hx-redirect", next)].into_response();

@@ -1,4 +1,4 @@
-//! Around each page: the headers that keep a browser from being turned against its human, and refusals as pages.
+//! The frame of every response: headers that protect the human's browser, and refusals as pages.
 
 use axum::extract::Request;
 use axum::http::header::{
@@ -17,7 +17,7 @@ use super::parts::foreign_line;
 use crate::calls::Context;
 use crate::error::ApiError;
 
-/// Nothing is loaded from elsewhere, nothing written into the page runs, and no other site shows it in a frame.
+/// Nothing loads from other sites, scripts in the page's text don't run, and no other site may embed the page.
 pub(super) const POLICY: &str =
     "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'; object-src 'none'";
 
@@ -25,24 +25,24 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (CONTENT_SECURITY_POLICY, POLICY),
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),
-    // Other sites learn nothing. With `no-referrer`, a browser would hide the origin of our own forms, too, and the check
-    // of origins could not tell them from a stranger's.
+    // Other sites get no referrer. `no-referrer` would also hide the origin of the console's own forms, and the origin
+    // check couldn't tell them from another site's.
     (REFERRER_POLICY, "same-origin"),
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
     (CACHE_CONTROL, "no-store"),
     (VARY, "HX-Request"),
 ];
 
-/// A refusal on its way to its page.
+/// A refusal on its way to the page that shows it.
 #[derive(Clone)]
 struct Refused(ApiError);
 
-/// Who asks is not signed in, or no longer.
+/// Marks a request without a valid session.
 #[derive(Clone)]
 struct SignedOut;
 
 impl ApiError {
-    /// The refusal as an answer of the console, which [`around`] makes a page of.
+    /// Returns the refusal as a response that [`around`] turns into a page.
     fn told(self) -> Response {
         let status = StatusCode::from_u16(self.0.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let mut response = status.into_response();
@@ -51,7 +51,7 @@ impl ApiError {
     }
 }
 
-/// A call that was not done, told on a page.
+/// A failed call, shown as a page.
 pub(super) struct ErrorPage(pub(super) ApiError);
 
 impl<F: Into<ApiError>> From<F> for ErrorPage {
@@ -66,24 +66,25 @@ impl IntoResponse for ErrorPage {
     }
 }
 
-/// There is no session: the page to sign in at, or words where a part of a page was asked for.
+/// Returns the response for a missing session: the sign-in page, or a message where only a part of a page was
+/// requested.
 pub(super) fn signed_out() -> Response {
     let mut response = StatusCode::UNAUTHORIZED.into_response();
     response.extensions_mut().insert(SignedOut);
     response
 }
 
-/// Whether only a part of the page is asked for, by the script of a page that is open.
+/// Returns whether the script of an open page requests only a part of it.
 pub(super) fn is_partial(headers: &HeaderMap) -> bool {
     headers.contains_key("hx-request")
 }
 
-/// Where a refusal is told.
+/// The place where a refusal is shown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Partial {
     /// On a page of its own.
     No,
-    /// At the top of the page that is open.
+    /// At the top of the open page.
     Flash,
     /// In the form that was sent.
     Form,
@@ -100,7 +101,7 @@ impl Partial {
     }
 }
 
-/// Checks that a form comes from a page of ours, and puts the headers on the answer.
+/// Refuses forms from other sites, turns refusals into pages and adds the headers.
 pub(super) async fn around(
     axum::extract::State(ctx): axum::extract::State<Context>,
     request: Request,
@@ -126,12 +127,13 @@ pub(super) async fn around(
 
 fn with_headers(mut response: Response) -> Response {
     for (name, value) in HEADERS {
+        // A header that the handler set takes precedence.
         response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }
 
-/// A page for a browser that asks for something that is not here: where it can go on.
+/// Returns the page for a browser that requests an unknown path, with links to the existing pages.
 pub(in crate::edges) fn nowhere(fault: &ApiError) -> Response {
     let status = StatusCode::from_u16(fault.0.status).unwrap_or(StatusCode::NOT_FOUND);
     let main = html! {
@@ -146,12 +148,13 @@ pub(in crate::edges) fn nowhere(fault: &ApiError) -> Response {
     with_headers((status, Html(layout::bare("Page not found", &main).into_string())).into_response())
 }
 
-/// By what the browser says of where a form was; the session's cookie and the form's own secret hold without it.
+/// Uses the browser's own statement about where a form was. Without that header, the session's cookie and the form's
+/// secret still protect.
 fn is_cross_site(headers: &HeaderMap) -> bool {
     headers.get("sec-fetch-site").is_some_and(|site| site != "same-origin")
 }
 
-/// A page, or for a part of one a message in it that leaves the rest as it was.
+/// Returns a refusal as a page, or as a message in an open page, which leaves the rest of it unchanged.
 fn refused(status: StatusCode, fault: &ApiError, partial: Partial) -> Response {
     let (title, detail) = (fault.0.title.clone(), fault.0.detail.clone());
     let hint = fault.0.hint.clone();

@@ -1,4 +1,4 @@
-//! The inbox: what waits for a human's decision, and what was decided.
+//! The inbox: the decisions that wait for a human, and those settled last.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::calls::decisions::{self, Asked, Decision};
 use crate::calls::{Context, approvals, escalations, turns};
 use crate::error::ApiError;
 
-/// `GET /`.
+/// `GET /`: the inbox.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let lists = decisions::list(&ctx, viewer.caller).await?;
@@ -86,7 +86,7 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
     }
 }
 
-/// What can be answered: what the agent offered, what the broker offers where a limit caused the question, or words.
+/// Shows the possible answers: the agent's options, the broker's lifts if a limit caused the question, or a text.
 fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
     let id = &asked.id;
     viewer.form(
@@ -119,7 +119,7 @@ fn answers(viewer: &Viewer, asked: &EscalationView) -> Markup {
     )
 }
 
-/// How urgent it is, where that is out of the ordinary.
+/// Shows the priority if it is above normal.
 pub(super) fn urgency(priority: Priority) -> Markup {
     match priority {
         Priority::Urgent | Priority::High => badge(priority.word()),
@@ -127,7 +127,7 @@ pub(super) fn urgency(priority: Priority) -> Markup {
     }
 }
 
-/// How it came to this: who asked whom, from the root on.
+/// Shows the requests that led here, from the root on.
 pub(super) fn chain(decision: &Decision, reference: &str) -> Markup {
     html! {
         div.chain {
@@ -190,7 +190,7 @@ pub(super) struct Answer {
     lift: Option<String>,
 }
 
-/// `POST /escalations/{id}/answer`: one of the options, a lift, or words.
+/// `POST /escalations/{id}/answer`: an option, a lift or a text.
 pub(super) async fn answer(
     State(ctx): State<Context>,
     Path(id): Path<String>,
@@ -218,7 +218,7 @@ pub(super) async fn answer(
     }
 }
 
-/// Somebody else was faster: who, and with what.
+/// Returns the refusal with who settled it first, and how.
 fn already(fault: &ApiError, words: String) -> ErrorPage {
     let mut fault = fault.clone();
     fault.0.detail = words;
@@ -233,7 +233,7 @@ pub(super) struct Decide {
     input: Option<String>,
 }
 
-/// `POST /approvals/{id}/{verb}`.
+/// `POST /approvals/{id}/{verb}`: decides a held call.
 pub(super) async fn decide(
     State(ctx): State<Context>,
     Path((id, verb)): Path<(String, String)>,
@@ -270,7 +270,7 @@ fn parsed(text: &str) -> Result<serde_json::Value, ApiError> {
     serde_json::from_str(text).map_err(wrong)
 }
 
-/// `GET /waiting`: how many decisions wait, for whatever page is open.
+/// `GET /waiting`: the number of pending decisions, which every open page reloads.
 pub(super) async fn waiting(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
     let waiting = decisions::waiting(&ctx).await?;
     Ok(Html(super::layout::waiting(waiting).into_string()).into_response())

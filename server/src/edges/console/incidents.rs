@@ -1,4 +1,4 @@
-//! Limits that tripped and hold what runs behind them, until a human lifts them.
+//! Incidents: tripped limits that hold work until a human lifts them.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -16,12 +16,12 @@ use super::parts::{badge, conversation, encoded, foreign_line, number, plural, t
 use super::session::Viewer;
 use crate::calls::{Context, incidents, limits};
 
-/// Lifted ones in the list.
+/// The most lifted incidents in the list.
 const LIFTED_MAX: usize = 50;
-/// Parked requests that are named.
+/// The most parked requests that are named.
 const PARKED_MAX: usize = 12;
 
-/// `GET /incidents`.
+/// `GET /incidents`: the list of incidents.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let incidents = incidents::list(&ctx, viewer.caller).await?.items;
@@ -84,7 +84,7 @@ fn card(viewer: &Viewer, moment: &Moment, limits: &LimitsView, incident: &Incide
     }
 }
 
-/// What the number of an incident is: that which the next would have made, or that which was reached.
+/// Returns the label of an incident's number: the value that the next message would have made, or the value reached.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these three codes refuse what would pass a total")]
 const fn reached(code: Code) -> &'static str {
     match code {
@@ -114,7 +114,8 @@ fn parked(incident: &IncidentView) -> Markup {
     }
 }
 
-/// What a grant's total or budget was, which a resume gives once more; `None` for what only counts until a human speaks.
+/// Returns the grant's total or budget that a resume grants once more; `None` for limits that only count until a human
+/// acts.
 #[expect(clippy::wildcard_enum_match_arm, reason = "only these five codes hold a grant")]
 const fn total(code: Code) -> Option<(&'static str, &'static str)> {
     match code {
@@ -166,7 +167,7 @@ fn decisions(viewer: &Viewer, limits: &LimitsView, incident: &IncidentView, refe
     }
 }
 
-/// An agent that met a limit again and again.
+/// Shows an agent that met a limit repeatedly.
 fn note(moment: &Moment, incident: &IncidentView) -> Markup {
     html! {
         code { (incident.id) } " " b { (foreign_line(&incident.on)) } ": " (incident.code.title()) ", "

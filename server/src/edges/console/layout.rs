@@ -1,4 +1,4 @@
-//! What stands around each page, and the page's live part.
+//! The layout of each page, and its live parts.
 
 use axum::http::HeaderName;
 use axum::response::{Html, IntoResponse, Response};
@@ -14,26 +14,26 @@ use super::{assets, clock, parts, workspace};
 use crate::calls::{Context, control, decisions};
 use crate::clock::ClockStatus;
 
-/// The pages that the navigation leads to, in its order.
+/// The pages in the navigation, in its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// What waits for the human.
+    /// The pending decisions.
     Inbox,
-    /// What is being talked about, and one of it.
+    /// The list of conversations, and the page of one.
     Conversations,
-    /// Who is here, and one of them.
+    /// The list of agents and humans, and the page of one.
     Agents,
-    /// Work that begins by the clock.
+    /// The recurring requests.
     Schedules,
-    /// Limits that tripped.
+    /// The limits that tripped.
     Incidents,
-    /// The numbers in force, and how near things came to them.
+    /// The limits in force and their peaks.
     Limits,
-    /// Figures of the whole.
+    /// The figures of the whole workspace.
     Overview,
 }
 
-/// Each place: its path, its name, and the key that leads there behind `g`.
+/// Each place: its path, its name, and the key that leads there after `g`.
 pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
     (Place::Inbox, "/", "Inbox", 'i'),
     (Place::Conversations, "/conversations", "Conversations", 'c'),
@@ -44,49 +44,49 @@ pub(super) const PLACES: &[(Place, &str, &str, char)] = &[
     (Place::Overview, "/overview", "Overview", 'o'),
 ];
 
-/// One page.
+/// The parts of a page that differ between pages.
 pub(super) struct Page<'a> {
-    /// Its name, for the window.
+    /// The title of the window.
     pub(super) title: &'a str,
-    /// Which entry of the navigation is lit.
+    /// The marked entry of the navigation.
     pub(super) place: Place,
-    /// What it shows: a change of any of these has it asked for anew.
+    /// The topics that it shows. A hint for any of them makes the page reload.
     pub(super) topics: &'a [Topic],
-    /// Its content, with a heading.
+    /// The content, with its heading.
     pub(super) main: Markup,
 }
 
-/// What each page knows of the moment at which it was made.
+/// The time and position at which a page is built.
 pub(super) struct Moment {
     /// The broker's time.
     pub(super) now: Time,
     clock: ClockStatus,
-    /// The last position that the page can show; hints go on behind it.
+    /// The last position that the page can show; its hints begin after it.
     seq: u64,
 }
 
 impl Moment {
-    /// Now; to be taken before anything that the page shows is looked at.
+    /// Takes the moment. Call it before reading anything for the page, so that no later change is missed.
     pub(super) fn of(ctx: &Context) -> Self {
         let clock = ctx.handle.clock();
         Self { now: clock.broker, clock, seq: ctx.handle.committed().borrow().0 }
     }
 }
 
-/// How a message to the human is meant.
+/// The tone of a message to the human.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
-    /// It was done.
+    /// The call was done.
     Good,
-    /// It was not.
+    /// The call was refused or failed.
     Bad,
 }
 
-/// Headers that put an answer where the messages to the human are, whatever asked for it.
+/// Headers that put a response into the page's message area, whatever element requested it.
 pub(super) const INTO_FLASH: [(HeaderName, &str); 2] =
     [(HeaderName::from_static("hx-retarget"), "#flash"), (HeaderName::from_static("hx-reswap"), "innerHTML")];
 
-/// A message to the human, at the top of the page.
+/// Shows a message at the top of the page.
 pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
     let (class, role) = match tone {
         Tone::Good => ("flash good", "status"),
@@ -101,7 +101,7 @@ pub(super) fn flash(tone: Tone, words: &Markup) -> Markup {
 }
 
 impl Viewer {
-    /// The page, or only what changes on it where the open page asks for that.
+    /// Returns the page, or only its changing part if the open page requests that.
     pub(super) async fn page(&self, ctx: &Context, moment: &Moment, page: Page<'_>) -> Result<Response, ErrorPage> {
         let markup = if self.partial {
             html! { title { (title(page.title)) } (main(self, &page)) }
@@ -123,7 +123,7 @@ impl Viewer {
                     a.button.quiet href="/compose" data-compose-page aria-keyshortcuts="c" { "Message " kbd { "c" } }
                     button.quiet type="button" data-open="palette" aria-keyshortcuts="Control+K Meta+K" { "Find " kbd { "Ctrl K" } }
                     button.quiet type="button" data-open="help" aria-label="Keyboard help" title="Keyboard help" { "?" }
-                    // The script shows it where the browser can.
+                    // Hidden until the script finds that the browser supports notifications.
                     button.quiet type="button" data-notify aria-pressed="false" hidden
                         title="Notify me of pending decisions while this page is hidden" { "Notify: off" }
                     button.quiet type="button" data-theme-toggle aria-label="Light or dark" title="Light or dark" { "◐" }
@@ -136,7 +136,7 @@ impl Viewer {
             div #banner.banner role="status" hidden {}
             div #flash aria-live="polite" {}
             (announcement(waiting))
-            // The hints: their events go up to the body, where the parts of the page listen.
+            // The hints' events bubble up to the body, where the parts of the page listen.
             div #live hidden data-after=(moment.seq) data-worker=(assets::worker()) {}
             (main(self, page))
             (help())
@@ -146,7 +146,7 @@ impl Viewer {
     }
 }
 
-/// How many decisions wait stands before it; the script puts it there.
+/// Returns the window's title. The script puts the number of pending decisions before it.
 fn title(name: &str) -> String {
     format!("{name} · Lastword")
 }
@@ -159,7 +159,8 @@ fn whole(title: &str, body: &Markup) -> Markup {
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
-                // What a reader opened stays open when the page is made anew, and htmx writes no style of its own.
+                // Elements that the reader opened stay open when the page is replaced, and htmx adds no styles of its
+                // own.
                 meta name="htmx-config" content=r#"{"morphIgnore":["data-htmx-powered","open"],"morphSkipChildren":"[data-said]","includeIndicatorCSS":false,"history":false}"#;
                 title { (title) }
                 link rel="icon" type="image/svg+xml" href=(assets::icon());
@@ -172,7 +173,7 @@ fn whole(title: &str, body: &Markup) -> Markup {
     }
 }
 
-/// A page without a session.
+/// Returns a page without a session.
 pub(super) fn bare(name: &str, main: &Markup) -> Markup {
     let body = html! {
         main #main.bare tabindex="-1" {
@@ -186,7 +187,7 @@ pub(super) fn bare(name: &str, main: &Markup) -> Markup {
 
 fn main(viewer: &Viewer, page: &Page<'_>) -> Markup {
     let events: Vec<String> = page.topics.iter().map(Topic::to_string).collect();
-    // Figures of everything change with everything, and nobody reads them so fast.
+    // The overview changes with every fact, faster than anyone can read it.
     let pace = if page.place == Place::Overview { " throttle:5s" } else { "" };
     let trigger = events.iter().map(|event| format!("{event} from:body{pace}")).collect::<Vec<_>>().join(", ");
     html! {
@@ -210,7 +211,7 @@ fn navigation(here: Place, waiting: usize) -> Markup {
     }
 }
 
-/// How many decisions wait, beside the inbox; in an answer to an open page it takes the place of the old one.
+/// Shows the number of pending decisions beside the inbox; in a reply to an open page it replaces the old one.
 fn count(waiting: usize, again: bool) -> Markup {
     html! {
         span #waiting.count data-waiting=(waiting) hx-swap-oob=[again.then_some("outerMorph")] hidden[waiting == 0] {
@@ -219,7 +220,7 @@ fn count(waiting: usize, again: bool) -> Markup {
     }
 }
 
-/// The same in words, which a screen reader says when they change. It asks anew on whatever page it stands.
+/// Shows the number in words, which screen readers announce when they change. It reloads on every page.
 fn announcement(waiting: usize) -> Markup {
     let words = match waiting {
         0 => "No pending decisions".to_owned(),
@@ -231,7 +232,7 @@ fn announcement(waiting: usize) -> Markup {
     }
 }
 
-/// Both, for an open page.
+/// Returns the words and the number, for an open page.
 pub(super) fn waiting(waiting: usize) -> Markup {
     html! { (announcement(waiting)) (count(waiting, true)) }
 }
@@ -277,7 +278,7 @@ fn palette() -> Markup {
     }
 }
 
-/// The window of the red button; what it asks is as fresh as its opening.
+/// Shows the dialog of the stop button; its content loads when it opens.
 fn stop() -> Markup {
     html! {
         dialog #workspace aria-labelledby="workspace-title" {
@@ -288,12 +289,12 @@ fn stop() -> Markup {
     }
 }
 
-/// A list with nothing in it, and what would bring something.
+/// Shows an empty list, and what would fill it.
 pub(super) fn empty(title: &str, words: &Markup) -> Markup {
     html! { div.empty { p.strong { (title) } p.faint { (words) } } }
 }
 
-/// A heading with what belongs beside it.
+/// Shows a heading with the content beside it.
 pub(super) fn heading(text: &str, beside: &Markup) -> Markup {
     html! { div.heading { h1 { (parts::foreign_line(text)) } (beside) } }
 }

@@ -1,4 +1,4 @@
-//! The numbers in force: where each was set, how near things came to it lately, and what it refused.
+//! The limits in force: where each was set, its recent peak, and what it refused.
 
 use std::path::Path;
 
@@ -17,7 +17,7 @@ use super::session::Viewer;
 use crate::calls::figures::{self, Reached, Week};
 use crate::calls::{Context, limits};
 
-/// `GET /limits`.
+/// `GET /limits`: all limits with last week's peaks and refusals.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let limits = limits::in_force(&ctx).await?;
@@ -61,14 +61,14 @@ fn row(ctx: &Context, limit: &LimitView) -> Markup {
     }
 }
 
-/// The file's name and line, as the server read it when it started.
+/// Shows the file and line, as the server read them at startup.
 fn set_at(ctx: &Context, name: &str) -> Markup {
     let Some(at) = ctx.set_at.get(name) else { return html! { "set at startup" } };
     let file = Path::new(at).file_name().map_or(at.as_str().into(), std::ffi::OsStr::to_string_lossy);
     html! { "set in " code title=(at) { (foreign_line(&file)) } }
 }
 
-/// How near things came, by the share of the limit.
+/// Shows the peaks, by their share of the limit.
 fn nearest(limits: &LimitsView, week: &Week) -> Markup {
     let mut all: Vec<(&LimitView, &Reached)> =
         limits.items.iter().filter_map(|limit| Some((limit, week.reached.get(limit.name.as_str())?))).collect();

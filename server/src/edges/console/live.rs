@@ -1,4 +1,4 @@
-//! `/live`: hints of what changed, as server-sent events; the pages ask for what they show themselves.
+//! `/live`: hints about changes, as server-sent events. The pages reload what they show.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::convert::Infallible;
@@ -21,32 +21,32 @@ use crate::calls::{Context, decisions};
 use crate::edges::tail::LogTail;
 use crate::views::{self, Subject};
 
-/// Entries looked at in one step.
+/// The most entries read in one step.
 const BATCH_MAX: usize = 256;
-/// A page that is so far behind asks for everything it shows.
+/// A page that is further behind than this reloads completely.
 const BEHIND_MAX: u64 = 2_048;
-/// Rest between hints: what happens meanwhile is one hint.
+/// The pause between hints; all changes within it become one hint.
 const PACE: Duration = Duration::from_millis(150);
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
-/// What a page can show, and so wants to hear of.
+/// A part of the workspace that pages show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Topic {
-    /// Anything.
+    /// Everything: makes every page reload.
     All,
-    /// Escalations, approvals, and what lies unread for a human.
+    /// Escalations, approvals, and the unread messages of a human.
     Inbox,
     /// The list of conversations.
     Conversations,
-    /// One conversation or those opened from it.
+    /// One conversation or its descendants.
     Conversation(ConvId),
-    /// Who is here and what they do.
+    /// Agents and humans, and their current work.
     Agents,
-    /// Limits that tripped.
+    /// Limits that tripped or were lifted.
     Incidents,
     /// Rooms and claims.
     Rooms,
-    /// The numbers in force and the policy.
+    /// Limits, policy and schedules.
     Limits,
 }
 
@@ -70,7 +70,7 @@ pub(super) struct LiveParams {
     after: Option<u64>,
 }
 
-/// `GET /live?after=POSITION`; `Last-Event-ID` goes before it.
+/// `GET /live?after=POSITION`; the header `Last-Event-ID` takes precedence.
 pub(super) async fn hints(
     State(ctx): State<Context>,
     viewer: Viewer,
@@ -81,7 +81,7 @@ pub(super) async fn hints(
     let mut tail = LogTail::new(ctx, viewer.caller, resumed.or(params.after).map(Seq));
     let now = tail.committed();
     let mut ready = VecDeque::new();
-    // A page of another log, or of one that was put back: its position says nothing here.
+    // The page comes from another log or from before a restore, so its position is meaningless here.
     if tail.last() > now {
         ready.push_back(Topic::All);
         tail.skip_to(now);
@@ -90,12 +90,12 @@ pub(super) async fn hints(
     axum::response::Sse::new(feed.stream()).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response()
 }
 
-/// One page and the hints that it gets next.
+/// A page's connection, and the hints that it gets next.
 struct Feed {
     tail: LogTail,
     ready: VecDeque<Topic>,
     rest: bool,
-    /// What waited for humans when it was last looked at: some of it ends without a fact of its own.
+    /// The decisions that were pending at the last look: some are settled without a fact of their own.
     waiting: Option<Vec<(bool, u64)>>,
 }
 
@@ -105,13 +105,14 @@ impl Feed {
             let topic = feed.next().await?;
             let seq = feed.tail.last().0.to_string();
             let event = Sse::default().event(topic.to_string()).data(&seq);
-            // Whoever goes on behind an id has heard everything up to it: the last of several hints has it.
+            // Only the last hint of a position carries its id: a page that resumes after an id must have received every
+            // hint up to it.
             let event = if feed.ready.is_empty() { event.id(&seq) } else { event };
             Some((Ok(event), feed))
         })
     }
 
-    /// The next hint; `None` when the server ends or the session has.
+    /// Returns the next hint; `None` when the server shuts down or the session ends.
     async fn next(&mut self) -> Option<Topic> {
         loop {
             if let Some(topic) = self.ready.pop_front() {
@@ -142,6 +143,7 @@ impl Feed {
             }
         }
         self.ready.extend(topics);
+        // The next look waits for `PACE`, so that the changes until then become one hint.
         self.rest = true;
         Some(())
     }
@@ -161,7 +163,7 @@ fn topics_of(live: &Live<'_>, entries: &[(Seq, Arc<Entry>)]) -> BTreeSet<Topic> 
             Subject::Rooms => topics.extend([Topic::Rooms]),
             Subject::Settings => topics.extend([Topic::Limits]),
         }
-        // A conversation's page shows those opened from it, too.
+        // A conversation's page shows its descendants too.
         let mut above = conv;
         while let Some(conv) = above {
             topics.insert(Topic::Conversation(conv));

@@ -1,4 +1,4 @@
-//! The history as it was recorded: every line of it, with rule and numbers where something was refused.
+//! The history as recorded: every line, with rule and numbers for refusals.
 
 use lastword_proto::wire::Event;
 use maud::{Markup, html};
@@ -8,7 +8,7 @@ use super::layout::Moment;
 use super::parts::{badge, conversation, excerpt, foreign_line, time};
 use crate::calls::history::{History, HistoryEntry};
 
-/// The lines, newest last.
+/// Shows the lines, newest last.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     html! {
         ol.log { @for line in &history.lines { (row(moment, line, &history.view.summary.reference)) } }
@@ -47,7 +47,7 @@ fn what(line: &HistoryEntry) -> Markup {
     html! { (data(&line.event)) }
 }
 
-/// The members of an event that is no message.
+/// Shows the members of an event without a message.
 pub(super) fn data(event: &Event) -> Markup {
     html! {
         @for (name, value) in &event.data {

@@ -1,4 +1,4 @@
-//! One message with all that is known of it; and of one that was refused, why.
+//! One message with everything that is known about it, or a refused one with the reason.
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -13,7 +13,7 @@ use super::{live, log};
 use crate::calls::Context;
 use crate::calls::history::{self, HistoryEntry};
 
-/// `GET /messages/{id}`.
+/// `GET /messages/{id}`: the page of a message or of another line of the log.
 pub(super) async fn page(
     State(ctx): State<Context>,
     viewer: Viewer,

@@ -1,4 +1,4 @@
-//! Figures of the whole: what was said, refused, spent and cut.
+//! The figures of the whole workspace: messages, refusals, spend and holds.
 
 use axum::extract::State;
 use axum::response::Response;
@@ -15,7 +15,7 @@ use super::session::Viewer;
 use crate::calls::Context;
 use crate::calls::figures::{self, Figures};
 
-/// `GET /overview`.
+/// `GET /overview`: the overview.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let figures = figures::figures(&ctx, viewer.caller).await?;
@@ -52,7 +52,7 @@ fn tile(to: &str, name: &str, value: u64, beside: &str) -> Markup {
     html! { a.tile href=(to) { span { (name) } b { (number(value)) } span.faint { (beside) } } }
 }
 
-/// Width of a bar of the chart and of the space that it stands in.
+/// The width of a bar of the chart, and of the bar with its gap.
 const BAR: (usize, usize) = (16, 20);
 const CHART_HEIGHT: u64 = 96;
 
@@ -78,16 +78,16 @@ fn hours(figures: &Figures) -> Markup {
 }
 
 fn height(n: u64, most: u64) -> u64 {
-    // Something is never drawn as nothing.
+    // A value above zero is never drawn as zero.
     if n == 0 { 0 } else { (n * CHART_HEIGHT).checked_div(most).unwrap_or_default().max(2) }
 }
 
-/// The hour and minute of a moment.
+/// Returns the hour and minute of a time.
 fn clock(at: Time) -> String {
     rfc3339(at).get(11..16).unwrap_or_default().to_owned()
 }
 
-/// Rules in a list.
+/// The most rules in a list.
 const RULES_MAX: usize = 8;
 
 fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
@@ -151,7 +151,7 @@ fn spent(tokens: Count, cost: Count) -> Markup {
     }
 }
 
-/// What the broker kept from going on. What that would have cost nobody knows, so it is not told.
+/// Shows how much work the broker refused or held. What that work would have cost is unknown, so it isn't shown.
 fn cut(figures: &Figures) -> Markup {
     let (refused, observed) = (total(&figures.sums.refused), total(&figures.sums.observed));
     html! {

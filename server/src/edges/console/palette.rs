@@ -1,4 +1,4 @@
-//! What the palette finds: pages, agents and conversations.
+//! The entries of the palette: pages, agents and conversations.
 
 use axum::extract::{Query, State};
 use axum::response::{Html, IntoResponse, Response};
@@ -11,7 +11,7 @@ use super::parts::{encoded, foreign_line};
 use super::session::Viewer;
 use crate::calls::{Context, agents};
 
-/// Entries of each kind.
+/// The most agents and conversations, each.
 const FOUND_MAX: usize = 8;
 
 #[derive(Debug, Default, Deserialize)]
@@ -20,7 +20,7 @@ pub(super) struct PaletteParams {
     q: String,
 }
 
-/// `GET /palette`.
+/// `GET /palette`: the entries that match the query.
 pub(super) async fn list(
     State(ctx): State<Context>,
     viewer: Viewer,

@@ -1,4 +1,4 @@
-//! Small things that many pages show: times, badges, bars, and texts of others.
+//! Small parts that many pages show: times, badges, bars, and texts of others.
 
 use lastword_proto::Time;
 use lastword_proto::fact::Control;
@@ -13,60 +13,60 @@ use serde_json::Value;
 use crate::calls::decisions::RequestLink;
 
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~');
-/// Bytes of a folded text in one block: a browser lays out those in sight only.
+/// The bytes of a folded text in one block: a browser lays out only the visible blocks.
 const BLOCK_BYTES: usize = 8_000;
 
-/// A text as one segment of a path or one value of a query.
+/// Encodes a text as one segment of a path or one value of a query.
 pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
-/// `1 message`, `2 messages`.
+/// Formats `1 message`, `2 messages`.
 pub(super) fn plural(n: u64, one: &str, many: &str) -> String {
     format!("{n} {}", if n == 1 { one } else { many })
 }
 
-/// A text of others on one line: escaped, with what can't be seen written out.
+/// Shows a text of others on one line: escaped, with invisible characters made visible.
 pub(super) fn foreign_line(text: &str) -> Markup {
     html! { (escape(text).replace('\n', "⏎")) }
 }
 
-/// The beginning of a text of others, on one line.
+/// Shows the beginning of a text of others on one line.
 pub(super) fn excerpt(text: &str, chars: usize) -> Markup {
     let cut: String = text.chars().take(chars).collect();
     let more = if cut.len() < text.len() { "…" } else { "" };
     html! { (foreign_line(&cut)) (more) }
 }
 
-/// A text of others, with its line ends; a long one is folded.
+/// Shows a text of others with its line ends; a long one is folded.
 pub(super) fn foreign(text: &str) -> Markup {
     Fold::USUAL.escaped(&escape(text), "foreign")
 }
 
-/// The same of JSON.
+/// Shows JSON; a long text is folded.
 pub(super) fn code(value: &Value) -> Markup {
     Fold::USUAL.escaped(&json(value), "foreign code")
 }
 
-/// How much of a text is shown at once; the rest is folded.
+/// How much of a text is shown before the fold.
 #[derive(Clone, Copy)]
 pub(super) struct Fold {
-    /// Bytes before the fold.
+    /// The most bytes before the fold.
     pub(super) bytes_max: usize,
-    /// Lines before the fold.
+    /// The most lines before the fold.
     pub(super) lines_max: usize,
 }
 
 impl Fold {
-    /// For most texts.
+    /// The fold for most texts.
     pub(super) const USUAL: Self = Self { bytes_max: 1_200, lines_max: 24 };
 
-    /// How many lines of the text are behind the fold.
+    /// Returns the number of lines behind the fold.
     pub(super) fn lines_unseen(self, text: &str) -> usize {
         text[cut(text, self.bytes_max, self.lines_max)..].lines().count()
     }
 
-    /// A text that is escaped already.
+    /// Shows a text that is already escaped.
     pub(super) fn escaped(self, text: &str, class: &str) -> Markup {
         let (first, rest) = text.split_at(cut(text, self.bytes_max, self.lines_max));
         let unseen = rest.lines().count();
@@ -84,7 +84,7 @@ impl Fold {
     }
 }
 
-/// Where to cut so that at most so many bytes and lines come before, at the end of a line where one is near.
+/// Returns the place of the cut, with at most so many bytes and lines before it; at the end of a line if one is near.
 fn cut(text: &str, max_bytes: usize, max_lines: usize) -> usize {
     let lines = text.match_indices('\n').nth(max_lines.saturating_sub(1)).map_or(text.len(), |(at, _)| at + 1);
     if lines <= max_bytes {
@@ -107,13 +107,12 @@ fn blocks(mut text: &str) -> Vec<&str> {
     blocks
 }
 
-/// A size for a human.
+/// Formats a size for humans.
 pub(super) fn bytes(n: usize) -> String {
     if n < 1_000 { format!("{n} bytes") } else { format!("{} kB", n.div_ceil(1_000)) }
 }
 
-/// A moment, as long ago or ahead as it is, with the moment itself on a closer look. The script keeps it fresh by the same
-/// words.
+/// Shows a time relative to now, with the exact time as its tooltip. The script keeps it current with the same words.
 pub(super) fn time(moment: &str, now: Time) -> Markup {
     let words = parse_rfc3339(moment).map_or_else(|| moment.to_owned(), |at| relative(at, now));
     html! { time datetime=(moment) title=(moment.replace('T', " ").replace('Z', " UTC")) data-relative { (words) } }
@@ -132,7 +131,7 @@ fn relative(at: Time, now: Time) -> String {
     if ahead { format!("in {text}") } else { format!("{text} ago") }
 }
 
-/// A word of state, in a colour that goes with it.
+/// Shows a state in a colour that fits it.
 pub(super) fn badge(word: &str) -> Markup {
     let tone = match word {
         "active" | "connected" | "open" | "completed" | "approved" | "answered" | "used" | "settled" => "good",
@@ -145,7 +144,7 @@ pub(super) fn badge(word: &str) -> Markup {
     html! { span class={ "badge " (tone) } { (word.replace('_', " ")) } }
 }
 
-/// The word for whether something runs.
+/// Returns the word for whether an agent, conversation or the workspace runs.
 pub(super) const fn running_word(state: Running) -> &'static str {
     match state {
         Running::Active => "active",
@@ -154,7 +153,7 @@ pub(super) const fn running_word(state: Running) -> &'static str {
     }
 }
 
-/// What something is once a human's word was carried out.
+/// Returns the word for the state after a control.
 pub(super) const fn done_word(control: Control) -> &'static str {
     match control {
         Control::Pause => "paused",
@@ -163,12 +162,12 @@ pub(super) const fn done_word(control: Control) -> &'static str {
     }
 }
 
-/// A link to a conversation.
+/// Returns a link to a conversation.
 pub(super) fn conversation(reference: &str) -> Markup {
     html! { a.ref href={ "/conversations/" (encoded(reference)) } { (foreign_line(reference)) } }
 }
 
-/// Who asked whom, from the root on.
+/// Shows the requests of a chain, from the root on.
 pub(super) fn links(chain: &[RequestLink]) -> Markup {
     html! {
         @for (index, link) in chain.iter().enumerate() {
@@ -185,7 +184,7 @@ pub(super) fn links(chain: &[RequestLink]) -> Markup {
     }
 }
 
-/// How much of a limit is used up, as a bar with its numbers.
+/// Shows the used share of a limit as a bar, with its name and numbers.
 pub(super) fn bar(distance: &Distance) -> Markup {
     let name = distance
         .name
@@ -201,7 +200,7 @@ pub(super) fn bar(distance: &Distance) -> Markup {
     }
 }
 
-/// The same without the name, which stands beside it.
+/// Shows the bar without the name.
 pub(super) fn bar_of(name: &str, current: u64, limit: u64) -> Markup {
     html! { span.bar { (share(name, current, limit)) span.numbers { (numbers(name, current, limit)) } } }
 }
@@ -224,7 +223,7 @@ fn numbers(name: &str, current: u64, limit: u64) -> Markup {
     html! { (number(current)) "/" (number(limit)) }
 }
 
-/// A number in the unit that the last words of a limit's name say, for a human.
+/// Formats a number for humans, in the unit that the end of a limit's name indicates.
 pub(super) fn quantity(name: &str, n: u64) -> String {
     let plain = name.trim_end_matches("_max");
     if plain.ends_with("microusd") {
@@ -248,7 +247,7 @@ pub(super) fn quantity(name: &str, n: u64) -> String {
     whole.map_or_else(|| format!("{} ms", number(n)), |(ms, unit)| format!("{} {unit}", number(n / ms)))
 }
 
-/// A number with its thousands set apart.
+/// Formats a number with its thousands separated.
 pub(super) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);

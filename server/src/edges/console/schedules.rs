@@ -1,4 +1,4 @@
-//! Schedules: work that begins by the clock, what came of the last tick, and setting, running and removing one (D13).
+//! Schedules: recurring requests with their last tick, and the forms that set, run and remove them (D13).
 
 use axum::extract::{Path, State};
 use axum::response::Response;
@@ -18,7 +18,7 @@ use crate::calls::{Context, agents, schedules as calls};
 use crate::cron::Ticks;
 use crate::error::ApiError;
 
-/// `GET /schedules`.
+/// `GET /schedules`: the list of schedules.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let schedules = calls::list(&ctx).await?.items;
@@ -65,7 +65,7 @@ fn card(viewer: &Viewer, moment: &Moment, schedule: &ScheduleView) -> Markup {
     }
 }
 
-/// The expression in words, itself, and its time zone.
+/// Shows the expression in words and as it is written, and its time zone.
 fn when(schedule: &ScheduleView) -> Markup {
     let words = Ticks::parse(&schedule.cron, &schedule.time_zone).map(|ticks| ticks.words());
     html! {
@@ -82,7 +82,7 @@ fn addressee(to: &str) -> Markup {
     }
 }
 
-/// A tick as far away as it is, and its moment.
+/// Shows a tick's time relative to now, and the exact time.
 fn tick(at: &str, moment: &Moment) -> Markup {
     let minute = at.get(..16).unwrap_or(at).replace('T', " ");
     html! { (time(at, moment.now)) span.faint { ", " (minute) " UTC" } }
@@ -160,7 +160,7 @@ pub(super) struct Fields {
     reference: String,
 }
 
-/// `POST /schedules`.
+/// `POST /schedules`: sets a schedule.
 pub(super) async fn set(State(ctx): State<Context>, form: Form<Fields>) -> Result<Response, ErrorPage> {
     let Form { viewer, fields } = form;
     let trimmed = |text: &str| filled(text).map(|text| text.trim().to_owned());

@@ -1,4 +1,4 @@
-//! Who looks at a page: the human whose session the cookie names. `/v1` knows nothing of cookies.
+//! The session of a page: the human whose session the cookie names. `/v1` ignores cookies.
 
 use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
@@ -11,15 +11,15 @@ use super::frame::{self, ErrorPage};
 use crate::calls::{Caller, Context};
 use crate::identity::SESSION_MS;
 
-/// A human at a page, and what the page is to know of them.
+/// The human at a page, with the properties of the request that pages need.
 pub(super) struct Viewer {
-    /// As whom the calls are made.
+    /// The caller in whose name the page's calls are made.
     pub(super) caller: Caller,
-    /// What the human may do (H7).
+    /// The human's role, which decides the forms on the page (H7).
     pub(super) role: Role,
-    /// What each form of this session carries.
+    /// The secret in each form of this session.
     pub(super) forms: String,
-    /// Whether an open page asks for a part of itself.
+    /// Whether an open page requests a part of itself.
     pub(super) partial: bool,
     /// The path and query of the request.
     pub(super) here: String,
@@ -45,7 +45,7 @@ impl FromRequestParts<Context> for Viewer {
     }
 }
 
-/// Cookies know no ports: each server on a machine has a name of its own.
+/// Cookies ignore ports, so each server on a machine needs a cookie name of its own.
 fn name(headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
@@ -53,7 +53,7 @@ fn name(headers: &HeaderMap) -> String {
     format!("lastword_session_{port}")
 }
 
-/// The value of the session's cookie.
+/// Returns the value of the session's cookie.
 pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
     let name = name(headers);
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
@@ -61,10 +61,10 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
 }
 
-/// The header that sets the session's cookie; with an empty value it ends the session in this browser.
+/// Returns the header that sets the session's cookie; an empty value ends the session in this browser.
 pub(super) fn set_cookie(headers: &HeaderMap, value: &str) -> String {
     let seconds = if value.is_empty() { 0 } else { SESSION_MS / 1000 };
-    // A browser names the origin of every form that it sends.
+    // A browser sends the origin with every form.
     let https = headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
     let secure = if https { "; Secure" } else { "" };
     format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))

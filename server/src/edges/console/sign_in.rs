@@ -1,4 +1,4 @@
-//! Signing in with a human's token or the one-time link, and out.
+//! Signing in, with a human's token or the one-time link, and signing out.
 
 use axum::extract::{Query, Request, State};
 use axum::http::header::{LOCATION, SET_COOKIE};
@@ -24,8 +24,8 @@ pub(super) struct NextParams {
     next: Option<String>,
 }
 
-/// `GET /sign-in`. The code of a one-time link stands behind `#`, which no browser sends; the script puts it into the
-/// form.
+/// `GET /sign-in`. The code of a one-time link comes after `#`, which browsers never send; the script copies it into
+/// the form.
 pub(super) async fn page(Query(params): Query<NextParams>) -> Response {
     let main = html! {
         h1 { "Sign in" }
@@ -54,7 +54,7 @@ struct Proof {
     next: String,
 }
 
-/// `POST /sign-in`.
+/// `POST /sign-in`: opens a session.
 pub(super) async fn sign_in(
     State(ctx): State<Context>,
     headers: HeaderMap,
@@ -65,6 +65,7 @@ pub(super) async fn sign_in(
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,
     };
+    // Signing in counts as an act of the human (D12).
     humans::act(&ctx, principal).await?;
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
@@ -99,7 +100,7 @@ fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
     Ok((credential(token), principal))
 }
 
-/// A path of this server, never another one.
+/// Returns a path of this server; never one that leads to another site.
 fn within(next: Option<&str>) -> &str {
     let ours = |path: &&str| {
         path.starts_with('/') && !path.starts_with("//") && !path.contains(|c: char| c == '\\' || c.is_control())
@@ -107,7 +108,7 @@ fn within(next: Option<&str>) -> &str {
     next.filter(ours).unwrap_or("/")
 }
 
-/// `POST /attend`: a person opened a page, as the page's script says once an hour at most (D12).
+/// `POST /attend`: a human opened a page. The page's script sends it at most once an hour (D12).
 pub(super) async fn attend(State(ctx): State<Context>, form: Form<Nothing>) -> Result<StatusCode, ErrorPage> {
     let Nothing {} = form.fields;
     humans::act(&ctx, form.viewer.caller.principal).await?;
@@ -119,7 +120,7 @@ pub(super) async fn sign_out(State(ctx): State<Context>, headers: HeaderMap, for
     let Nothing {} = form.fields;
     if let Some(value) = cookie(&headers) {
         let (handle, value) = (ctx.handle.clone(), value.to_owned());
-        // A file is written, and synced: not on a thread that serves others.
+        // Writes and syncs a file, so it must not run on a thread that serves other calls.
         let written = off_thread(move || {
             let gone = |error: std::io::Error| ReadError::Unavailable { reason: error.to_string() };
             handle.signer().end_session(&value, handle.now()).map_err(gone)

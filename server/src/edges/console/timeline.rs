@@ -1,4 +1,4 @@
-//! The history as a sequence diagram: agents as lanes, time downwards, requests as arcs and answers back as dashed ones.
+//! The history as a sequence diagram: agents as lanes, time downwards, requests as solid and answers as dashed arcs.
 
 use lastword_proto::MessageType;
 use lastword_proto::names::SYSTEM_NAME;
@@ -8,24 +8,24 @@ use maud::{Markup, html};
 use super::layout::empty;
 use crate::calls::history::{History, HistoryEntry};
 
-/// Between two lanes.
+/// The distance between two lanes, in pixels.
 const LANE: usize = 170;
-/// Between two rows.
+/// The distance between two rows, in pixels.
 const ROW: usize = 34;
-/// Above the first row, for the names.
+/// The height above the first row, for the names, in pixels.
 const HEAD: usize = 40;
-/// Steps drawn; with more of them nobody sees anything.
+/// The most steps drawn; more would be unreadable.
 const STEPS_MAX: usize = 300;
 
-/// What a row shows.
+/// The content of a row.
 enum Step<'a> {
     /// A message from one lane to another.
     Message { from: usize, to: usize, line: &'a HistoryEntry, class: &'static str },
-    /// Something that happened at a lane.
+    /// An event on one lane.
     Mark { lane: usize, sign: &'static str, class: &'static str, words: String, seq: u64 },
 }
 
-/// The diagram.
+/// Shows the diagram.
 pub(super) fn view(history: &History) -> Markup {
     let mut lanes = Vec::new();
     let all = history.lines.iter();
@@ -131,7 +131,7 @@ fn drawn(step: &Step<'_>, y: usize) -> Markup {
     }
 }
 
-/// A flat arc from one lane to the other.
+/// Returns the path of a flat arc from one lane to another.
 fn arc(a: usize, b: usize, y: usize) -> String {
     format!("M {a} {y} Q {} {} {b} {y}", usize::midpoint(a, b), y.saturating_sub(10))
 }

@@ -1,4 +1,4 @@
-//! The history as a tree: each message below the one that caused it.
+//! The history as a tree: each message below its cause.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::views;
 
 type Works = BTreeMap<u64, Work>;
 
-/// The tree, and behind it what was refused, which no message carries.
+/// Shows the tree, and below it the refusals, which aren't messages.
 pub(super) fn view(moment: &Moment, history: &History) -> Markup {
     let messages = history.lines.iter().filter_map(|line| line.event.message.clone()).collect();
     let works = work::of(&history.lines);

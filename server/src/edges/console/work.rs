@@ -1,4 +1,4 @@
-//! What the history of a conversation says of each request: how it ended, how long it took and what it spent.
+//! The work on each request of a history: how it ended, how long it took and what it spent.
 
 use std::collections::BTreeMap;
 
@@ -8,27 +8,27 @@ use lastword_proto::{AnswerStatus, Time};
 
 use crate::calls::history::HistoryEntry;
 
-/// A request's work.
+/// The work on one request.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Work {
     asked: Option<Time>,
     answered: Option<Time>,
-    /// How it ended; `None` while it is open.
+    /// The status of its answer; `None` while it is open.
     pub(super) status: Option<AnswerStatus>,
-    /// Tokens of its turns.
+    /// The tokens spent in its turns.
     pub(super) tokens: u64,
-    /// How often it was delivered.
+    /// The number of deliveries.
     pub(super) attempts: u32,
 }
 
 impl Work {
-    /// From the request to the answer, in ms.
+    /// Returns the time from the request to its answer, in ms.
     pub(super) fn took_ms(&self) -> Option<u64> {
         Some(self.answered?.since(self.asked?))
     }
 }
 
-/// The work of each request, by the position of its message.
+/// Returns the work of each request, by the position of its message.
 pub(super) fn of(lines: &[HistoryEntry]) -> BTreeMap<u64, Work> {
     let mut tasks: BTreeMap<TaskId, (u64, Work)> = BTreeMap::new();
     let mut turns: BTreeMap<TurnId, TaskId> = BTreeMap::new();
@@ -62,7 +62,7 @@ pub(super) fn of(lines: &[HistoryEntry]) -> BTreeMap<u64, Work> {
     tasks.into_values().collect()
 }
 
-/// A duration for a human.
+/// Formats a duration for humans.
 pub(super) fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),

@@ -1,4 +1,4 @@
-//! The whole workspace at once: the red stop, pausing and resuming, and the banner while it does not run.
+//! The controls of the whole workspace, and the banner shown while it is paused or stopped.
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
@@ -16,7 +16,7 @@ use crate::calls::Context;
 use crate::calls::control::{self as calls, Workspace};
 use crate::error::ApiError;
 
-/// `GET /workspace`: the question as a page of its own, where there are no scripts.
+/// `GET /workspace`: the question on a page of its own, for browsers without scripts.
 pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let moment = Moment::of(&ctx);
     let workspace = calls::workspace(&ctx).await?;
@@ -25,13 +25,13 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     viewer.page(&ctx, &moment, Page { title: "Workspace", place: Place::Inbox, topics: &topics, main }).await
 }
 
-/// `GET /workspace/question`: the same for the window that the red button opens.
+/// `GET /workspace/question`: the content of the stop button's dialog.
 pub(super) async fn ask(State(ctx): State<Context>, viewer: Viewer) -> Result<Response, ErrorPage> {
     let workspace = calls::workspace(&ctx).await?;
     Ok(Html(question(&viewer, &workspace).into_string()).into_response())
 }
 
-/// What stopping would end, and what can be done instead.
+/// Shows what a stop would cancel, and the alternatives.
 fn question(viewer: &Viewer, workspace: &Workspace) -> Markup {
     let open = plural(workspace.conversations, "conversation has", "conversations have");
     let turns = plural(workspace.turns, "turn is", "turns are");
@@ -63,7 +63,7 @@ fn choices(viewer: &Viewer, workspace: &Workspace) -> Markup {
     }
 }
 
-/// `POST /workspace/{verb}`.
+/// `POST /workspace/{verb}`: pauses, resumes or stops the workspace.
 pub(super) async fn control(
     State(ctx): State<Context>,
     Path(verb): Path<String>,
@@ -76,13 +76,13 @@ pub(super) async fn control(
     Ok(viewer.done(&words, "/", &[Topic::Conversations, Topic::Agents, Topic::Incidents]))
 }
 
-/// `GET /standing`: the banner, for whatever page is open.
+/// `GET /standing`: the banner, which every open page reloads.
 pub(super) async fn standing(State(ctx): State<Context>, _viewer: Viewer) -> Result<Response, ErrorPage> {
     let running = calls::running(&ctx).await?;
     Ok(Html(banner(running).into_string()).into_response())
 }
 
-/// Says on every page that the workspace does not run. It asks anew on whatever page it stands.
+/// Shows on every page that the workspace is paused or stopped. It reloads on its own.
 pub(super) fn banner(running: Running) -> Markup {
     let (class, words) = match running {
         Running::Active => ("", None),

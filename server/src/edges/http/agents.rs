@@ -1,4 +1,4 @@
-//! `/v1/agents`.
+//! The calls under `/v1/agents`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
@@ -57,7 +57,7 @@ pub(super) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Gives an agent more for today.
+/// Extends an agent's budget for today.
 pub(super) async fn grant(
     State(ctx): State<Context>,
     caller: Caller,
@@ -67,7 +67,7 @@ pub(super) async fn grant(
     agents::grant(&ctx, caller, &name, more).await.map(Out)
 }
 
-/// A new token, or a control.
+/// Replaces the token, or pauses, resumes or stops the agent.
 pub(super) async fn verb(
     State(ctx): State<Context>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! `/v1/approvals`.
+//! The calls under `/v1/approvals`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
@@ -12,6 +12,7 @@ use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<ApprovalView>>, ApiError> {
     let page = approvals::list(&ctx, caller).await?;
+    // The list shows each call in full, so its reader may decide without the digest (H2).
     ctx.shown.remember_views(caller.principal.agent(), &page.items);
     Ok(Out(page))
 }

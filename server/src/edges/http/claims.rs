@@ -1,4 +1,4 @@
-//! `/v1/claims`.
+//! The calls under `/v1/claims`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

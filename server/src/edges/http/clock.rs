@@ -1,4 +1,4 @@
-//! `/v1/clock`.
+//! The calls under `/v1/clock`.
 
 use axum::Json as Out;
 use axum::extract::State;

@@ -1,4 +1,4 @@
-//! `/v1/conversations` and `/v1/workspace`.
+//! The calls under `/v1/conversations` and `/v1/workspace`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
@@ -52,7 +52,7 @@ pub(super) async fn control_all(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// The control that a path names.
+/// Returns the control that a path names.
 pub(super) fn word(verb: &str) -> Result<Control, ApiError> {
     Control::from_word(verb).ok_or_else(|| ApiError::unknown(verb))
 }

@@ -1,4 +1,4 @@
-//! `/v1/escalations`.
+//! The calls under `/v1/escalations`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};
@@ -30,6 +30,7 @@ pub(super) async fn show(
     Path(text): Path<String>,
 ) -> Result<Out<EscalationView>, ApiError> {
     let id = id(&text, EscalationId::parse)?;
+    // Searches the list that the caller may see, so another agent's escalation looks unknown.
     let all = escalations::list(&ctx, caller).await?.items;
     all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| ApiError::unknown(&text))
 }

@@ -1,4 +1,4 @@
-//! `/v1/events`: what happens, live, as server-sent events; resumable by position.
+//! `/v1/events`: a live stream of server-sent events, resumable by position.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -21,20 +21,20 @@ use crate::edges::tail::LogTail;
 use crate::error::ApiError;
 use crate::views::{self, EventDraft};
 
-/// Entries turned into events in one step.
+/// The most entries turned into events in one step.
 const BATCH_MAX: usize = 128;
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct EventParams {
-    /// Start behind this position, as `Last-Event-ID` does.
+    /// Start after this position, like `Last-Event-ID`.
     after: Option<u64>,
-    /// End behind this position, instead of going on with what happens.
+    /// End after this position instead of following the log.
     until: Option<u64>,
 }
 
-/// Tells where the log ended when the stream was opened.
+/// The response header with the position at which the log ended when the stream was opened.
 const POSITION: &str = "lastword-position";
 
 pub(super) async fn events(
@@ -62,12 +62,12 @@ pub(super) async fn events(
     Ok(response)
 }
 
-/// One watcher and the events that it gets next.
+/// A watcher, and the events that it gets next.
 struct Feed {
     tail: LogTail,
     until: Option<Seq>,
     ready: VecDeque<Event>,
-    /// Counts as the agent's connection while it is open (Q2).
+    /// Counts as a connection of the agent while it is open (Q2).
     _subscription: Subscription,
 }
 
@@ -81,13 +81,13 @@ impl Feed {
         })
     }
 
-    /// The next event; `None` when the server ends or the watcher may watch no longer.
+    /// Returns the next event; `None` when the stream ends.
     async fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return self.until.is_none_or(|until| event.seq <= until.0).then_some(event);
             }
-            // What is not there yet is not waited for.
+            // `until` doesn't wait for positions that the log hasn't reached.
             let end = self.until.map(|until| until.min(self.tail.committed()));
             if end.is_some_and(|end| self.tail.last() >= end) {
                 return None;

@@ -1,4 +1,4 @@
-//! `/v1/explanations`.
+//! The calls under `/v1/explanations`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

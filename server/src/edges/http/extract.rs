@@ -1,4 +1,4 @@
-//! What a request says: who calls, its parameters, its body. What is wrong is named.
+//! The parts of a request: its caller, its parameters and its body. Errors name the wrong part.
 
 use std::time::Duration;
 
@@ -18,11 +18,11 @@ use super::REQUEST_BYTES_MAX;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
-/// Deepest nesting of a JSON body that is parsed, whatever `payload_depth_max` says: the parser recurses.
+/// The deepest nesting of a JSON body that is parsed, whatever `payload_depth_max` allows, because the parser recurses.
 const JSON_DEPTH_MAX: u64 = 120;
-/// Time to send a body.
+/// The time limit for sending a body.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
-/// The header that names a turn by its token.
+/// The header with a turn's token.
 pub(super) const TURN_HEADER: &str = "lastword-turn";
 
 impl FromRequestParts<Context> for Caller {
@@ -33,7 +33,7 @@ impl FromRequestParts<Context> for Caller {
     }
 }
 
-/// Who calls, by the request's headers.
+/// Authenticates the caller by the request's headers.
 pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
@@ -45,7 +45,7 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiEr
     Caller::prove(&ctx.handle, token, text(TURN_HEADER)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))
 }
 
-/// The key that makes a retry the same call (Q1).
+/// Returns the key by which a retry is recognized as the same call (Q1).
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, ApiError> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let wrong = |what: &dyn std::fmt::Display| FieldError::new("Idempotency-Key", what);
@@ -53,7 +53,7 @@ pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<RequestId>, 
     Ok(Some(RequestId::new(text).map_err(|e| wrong(&e))?))
 }
 
-/// The header `Idempotency-Key`, where the call has one.
+/// The header `Idempotency-Key`, if the call has one.
 pub(super) struct Key(pub(super) Option<RequestId>);
 
 impl FromRequestParts<Context> for Key {
@@ -64,7 +64,7 @@ impl FromRequestParts<Context> for Key {
     }
 }
 
-/// The query's parameters; an unknown one is refused by name.
+/// The query's parameters; unknown ones are refused by name.
 pub(super) struct Params<T>(pub(super) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
@@ -79,7 +79,7 @@ impl<T: DeserializeOwned> FromRequestParts<Context> for Params<T> {
     }
 }
 
-/// No parameters, or how long to wait.
+/// The parameter `wait`, for calls that have no other.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WaitParams {
@@ -92,7 +92,7 @@ impl WaitParams {
     }
 }
 
-/// Reads `30s`, `500ms`, `2m` or plain seconds.
+/// Parses `30s`, `500ms`, `2m` or plain seconds; longer waits are shortened to `WAIT_MAX`.
 fn parse_wait(text: &str) -> Result<Duration, FieldError> {
     let wrong = || FieldError::new("wait", format!("{text:?} isn't a duration such as 30s, 500ms or 2m"));
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -119,22 +119,22 @@ impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
             return Err(ApiError::new(Code::Malformed, text));
         }
         let bytes = read(request.into_body()).await?;
-        // Serde reads a list as a struct, member by member; the document allows objects only.
+        // Serde reads a list as a struct, member by member; the OpenAPI document allows only objects.
         if bytes.trim_ascii_start().first() == Some(&b'[') {
             return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
         }
-        // A call whose members may all be left out may leave out the whole body.
+        // A call whose members are all optional accepts an empty body.
         parse(if bytes.is_empty() { b"{}" } else { &bytes }).map(Self)
     }
 }
 
-/// The media type without its parameters, in lower case.
+/// Returns the media type without its parameters, in lower case.
 pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
 
-/// The whole body, within the limits of size and time.
+/// Reads the whole body within the limits of size and time.
 pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, ApiError> {
     let late = |_| ApiError::new(Code::Malformed, "the body did not come in time");
     let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
@@ -144,8 +144,9 @@ pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, ApiError> {
     })
 }
 
-/// Parses JSON; names the member that is wrong.
+/// Parses JSON; an error names the wrong member.
 pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
+    // Counted without recursion, before the recursive parser sees it.
     if nesting(bytes) > JSON_DEPTH_MAX {
         return Err(ApiError::new(Code::Malformed, format!("the JSON is nested deeper than {JSON_DEPTH_MAX}")));
     }
@@ -159,7 +160,7 @@ pub(super) fn parse<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, ApiError> {
     Ok(value)
 }
 
-/// An id of the path; what is none is unknown.
+/// Parses an id in the path; an invalid one is reported as unknown.
 pub(super) fn id<T>(text: &str, parse: impl Fn(&str) -> Option<T>) -> Result<T, ApiError> {
     parse(text).ok_or_else(|| ApiError::unknown(text))
 }

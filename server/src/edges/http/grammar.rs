@@ -1,5 +1,5 @@
-//! What the schemas of the wire types don't say of their members by themselves: the forms of names, times and
-//! ids, and which members belong together.
+//! Rules for members that the schemas derived from the wire types don't contain: the forms of names, times and ids, and
+//! which members belong together.
 
 use serde_json::{Map, Value, json};
 
@@ -12,14 +12,14 @@ const RESOURCE: &str = "^[!-)+-~]{0,127}[!-~]$";
 const MESSAGE_ID: &str = "^msg-[0-9]{1,19}$";
 const DIGEST: &str = "^[0-9A-Fa-f]{64}$";
 const WAIT: &str = "^[0-9]{1,15}(ms|s|m)?$";
-/// A day from 1971 on, leap days included, or a moment of it.
+/// A date from 1971 on, leap days included, or a time on it.
 const MOMENT: &str = concat!(
     "^((19(7[1-9]|[89][0-9])|[2-9][0-9]{3})-",
     "((0[13578]|1[02])-31|(0[13-9]|1[0-2])-(29|30)|(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8]))",
     "|(19(7[26]|8[048]|9[26])|[2-9][0-9](0[48]|[2468][048]|[13579][26]))-02-29)",
     r"([Tt ]([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?([Zz]|[+-][0-9]{2}:[0-9]{2}))?$",
 );
-/// The text form of a message (E1): a REQUEST goes to somebody, a BROADCAST to everybody.
+/// The text form of a message (E1): a REQUEST has one recipient, a BROADCAST goes to all.
 const TEXT: &str = concat!(
     r"^\[FROM:[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?\]",
     r"(\[TO:all\]\[TYPE:(RESPONSE|STATUS|ALERT|INFO|BROADCAST)\]",
@@ -31,27 +31,27 @@ const GRANT_ID: &str = "^grant-[0-9]{1,19}$";
 const LIFT_ID: &str = "^lift-[1-9][0-9]{0,8}$";
 const NOT_BLANK: &str = r"\S";
 
-/// What a member has to be like.
+/// The constraint on a member.
 #[derive(Clone, Copy)]
 enum Form {
-    /// A text of this form; of a list, each of its items.
+    /// A text with this pattern; for a list, each of its items.
     Text(&'static str),
-    /// The same, and none of the names that mean something else.
+    /// A text with this pattern, other than these reserved names.
     Own(&'static str, &'static [&'static str]),
     /// A number up to this one.
     Max(u64),
-    /// A number from this one.
+    /// A number from this one on.
     Min(u64),
-    /// A text that a format of its own describes, at least one character.
+    /// A non-empty text in a format of its own, such as a cron expression.
     Format(&'static str),
 }
 
-/// Names that can't be registered.
+/// The names that can't be registered.
 const RESERVED: &[&str] = &lastword_proto::names::RESERVED;
-/// Those of them that address nobody.
+/// The reserved names that can't be a recipient.
 const NOBODY: &[&str] = &[lastword_proto::names::SYSTEM_NAME, lastword_proto::names::OWN_NAME];
 
-/// Schema, member, form.
+/// The schema, the member and its constraint.
 const MEMBERS: &[(&str, &str, Form)] = &[
     ("Envelope", "from", Form::Own(NAME, RESERVED)),
     ("Envelope", "ref", Form::Text(REF)),
@@ -89,7 +89,7 @@ const MEMBERS: &[(&str, &str, Form)] = &[
     ("DecideApproval", "digest", Form::Text(DIGEST)),
 ];
 
-/// Adds the forms to the schemas.
+/// Adds the constraints to the schemas.
 pub(super) fn extend(schemas: &mut Map<String, Value>) {
     for (schema, member, form) in MEMBERS {
         if let Some(found) = schemas.get_mut(*schema).and_then(|schema| member_of(schema, member)) {
@@ -125,7 +125,7 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
     schemas.values_mut().for_each(unsigned);
 }
 
-/// What is decided, and what has to be said with it.
+/// Requires the new arguments with the decision `edit`.
 fn decided() -> Value {
     json!([
         { "properties": { "decision": { "enum": ["approve", "reject", "respond", "ignore"] } } },
@@ -136,7 +136,7 @@ fn decided() -> Value {
     ])
 }
 
-/// An answer has words, or chooses a lift.
+/// Requires a text or a lift in an answer.
 fn answered() -> Value {
     json!([
         { "required": ["answer"], "properties": { "answer": { "pattern": NOT_BLANK } } },
@@ -144,7 +144,7 @@ fn answered() -> Value {
     ])
 }
 
-/// A patch changes something.
+/// Requires at least one change in a patch.
 fn patched() -> Value {
     let members = ["actions", "groups", "turns_max", "limits"];
     members
@@ -152,7 +152,7 @@ fn patched() -> Value {
         .into()
 }
 
-/// A grant gives something: a millionth of a dollar at least.
+/// Requires a positive amount in a grant, at least a millionth of a dollar.
 fn given() -> Value {
     json!([
         { "required": ["tokens"], "properties": { "tokens": { "minimum": 1 } } },
@@ -160,7 +160,7 @@ fn given() -> Value {
     ])
 }
 
-/// Whole numbers go up to the largest of 64 bits, not of 63.
+/// Corrects the range of whole numbers, which go up to the largest of 64 bits, not of 63.
 fn unsigned(schema: &mut Value) {
     if schema["format"] == "int64" && schema["minimum"] == 0 {
         schema["format"] = json!("uint64");
@@ -175,7 +175,7 @@ fn unsigned(schema: &mut Value) {
     }
 }
 
-/// Whom a message is for: somebody, everybody or, where its type says it, nobody named.
+/// Requires a recipient, `all`, or none, depending on the message's type.
 fn addressed() -> Value {
     let types = |types: &[&str]| json!({ "enum": types });
     json!({ "anyOf": [
@@ -194,7 +194,7 @@ fn addressed() -> Value {
     ] })
 }
 
-/// The member of a schema, or of one of the parts that it is made of.
+/// Returns the member of a schema, or of one of the parts that it is composed of.
 fn member_of<'a>(schema: &'a mut Value, member: &str) -> Option<&'a mut Value> {
     if schema.get("properties").is_some() {
         return schema["properties"].get_mut(member);
@@ -221,7 +221,7 @@ impl Form {
     }
 }
 
-/// The schema of a parameter of a call.
+/// Returns the schema of a call's parameter.
 pub(super) fn parameter(path: &str, name: &str) -> Value {
     let text = |pattern: &str| json!({ "type": "string", "pattern": pattern });
     match name {
@@ -240,7 +240,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
     }
 }
 
-/// The schema of a message in the text form.
+/// Returns the schema of a message in the text form.
 pub(super) fn text() -> Value {
     json!({ "type": "string", "pattern": TEXT })
 }

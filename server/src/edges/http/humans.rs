@@ -1,4 +1,4 @@
-//! `/v1/humans`.
+//! The calls under `/v1/humans`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! `/v1/inbox` and `/v1/turns`.
+//! The calls under `/v1/inbox` and `/v1/turns`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! `/v1/incidents`.
+//! The calls under `/v1/incidents`.
 
 use axum::Json as Out;
 use axum::extract::State;

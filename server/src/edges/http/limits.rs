@@ -1,4 +1,4 @@
-//! `/v1/limits`.
+//! The calls under `/v1/limits`.
 
 use axum::Json as Out;
 use axum::extract::State;

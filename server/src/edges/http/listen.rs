@@ -1,4 +1,4 @@
-//! Accepting connections: how many, how long a header may take, and their end.
+//! Accepts connections: how many, how long they may take for a header, and how they end.
 
 use std::io;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use super::app;
 use crate::calls::{Context, ended};
 use crate::edges::mcp::AnonymousMcp;
 
-/// Open connections; more wait to be accepted.
+/// The most open connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16_384;
-/// Time to send a header, and to stay idle between requests.
+/// The time limit for sending a header, and for idling between requests.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(75);
-/// Pause after a failed accept, such as for want of file descriptors.
+/// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// Serves until the server is to stop, then lets every connection end its request.
+/// Serves until the server shuts down, then lets every connection finish its request.
 pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> io::Result<()> {
     let mut stopping = ctx.stopping.clone();
     let service = TowerToHyperService::new(app(ctx, anonymous_mcp));
@@ -31,6 +31,7 @@ pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Op
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();
     loop {
+        // Before accepting: connections beyond the limit wait in the system's backlog.
         let permit = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
         let stream = tokio::select! {
             () = ended(&mut stopping) => break,

@@ -1,4 +1,4 @@
-//! `/v1/messages`.
+//! The calls under `/v1/messages`.
 
 use axum::Json as Out;
 use axum::extract::{Path, Request, State};
@@ -14,7 +14,7 @@ use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
-/// A message that was sent, and its answer where the sender waited for it and it came.
+/// A sent message, and its answer if the sender waited and it arrived in time.
 #[derive(Serialize)]
 struct WithResponse {
     #[serde(flatten)]
@@ -57,7 +57,7 @@ async fn draft(request: Request) -> Result<Draft, ApiError> {
     keyed(draft, &parts.headers)
 }
 
-/// The text form: the header, then the body as it stands (E1).
+/// Parses the text form: the header, then the body unchanged (E1).
 fn text_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
     let text = std::str::from_utf8(bytes)
         .map_err(|e| ApiError::new(Code::MalformedHeader, format!("no UTF-8 at byte {}", e.valid_up_to())))?;
@@ -70,8 +70,8 @@ fn text_draft(bytes: &[u8]) -> Result<Draft, ApiError> {
     Ok(draft)
 }
 
-/// The header `Idempotency-Key` stands for a missing `request_id`, and names no work item (Q1); an answer or status is
-/// about another's.
+/// Uses the header `Idempotency-Key` as `request_id` if that is missing; it then names no work item (Q1). Not for
+/// answers and statuses, whose `request_id` is another message's.
 fn keyed(mut draft: Draft, headers: &HeaderMap) -> Result<Draft, ApiError> {
     let about_another = matches!(draft.kind, MessageType::Response | MessageType::Status);
     let key = idempotency_key(headers)?.filter(|_| !about_another && draft.request_id.is_none());

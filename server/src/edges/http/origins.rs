@@ -8,7 +8,7 @@ use lastword_proto::Code;
 use crate::calls::Context;
 use crate::error::ApiError;
 
-/// Refuses with 403 before anything is parsed.
+/// Refuses with 403, before anything is parsed.
 pub(super) async fn check(State(ctx): State<Context>, request: Request, next: Next) -> Response {
     match ctx.origins.admits(request.headers()) {
         Ok(()) => next.run(request).await,

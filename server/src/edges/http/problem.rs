@@ -26,8 +26,8 @@ impl IntoResponse for ApiError {
     }
 }
 
-/// A handler panicked: a bug of ours, told without its words.
-#[expect(clippy::needless_pass_by_value, reason = "the layer hands it over so")]
+/// Answers a request whose handler panicked, which is a bug; the panic's message goes only to the log.
+#[expect(clippy::needless_pass_by_value, reason = "the layer passes the panic by value")]
 pub(super) fn panicked(panic: Box<dyn Any + Send>) -> Response {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     tracing::error!(panic = text.unwrap_or("?"), "a handler panicked");

@@ -1,5 +1,4 @@
-//! Query parameters: those that a call doesn't have are refused by name, so that a misspelt filter is never
-//! taken for no filter.
+//! The check of query parameters. Unknown ones are refused by name, so that a misspelled filter isn't ignored.
 
 use axum::extract::{MatchedPath, Request};
 use axum::http::Method;
@@ -13,7 +12,7 @@ use crate::error::ApiError;
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
-        // What the path doesn't do at all is told by the router.
+        // The router reports a method that the path doesn't have.
         let Some(known) = known(request.method(), path) else { return next.run(request).await };
         let mut names = query.split('&').map(|pair| pair.split('=').next().unwrap_or_default());
         if let Some(unknown) = names.find(|name| !name.is_empty() && !known.contains(name)) {
@@ -24,7 +23,7 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
     next.run(request).await
 }
 
-/// The parameters of a call; `None` where the path has calls, but not by this method.
+/// Returns the parameters of a call; `None` if the path exists, but not with this method.
 fn known(method: &Method, path: &str) -> Option<Vec<&'static str>> {
     let path = path.strip_prefix("/v1").unwrap_or(path);
     let method = if *method == Method::HEAD { &Method::GET } else { method };

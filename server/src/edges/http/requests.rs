@@ -1,4 +1,4 @@
-//! `/v1/requests`.
+//! The calls under `/v1/requests`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

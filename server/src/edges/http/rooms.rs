@@ -1,4 +1,4 @@
-//! `/v1/rooms`.
+//! The calls under `/v1/rooms`.
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

@@ -1,4 +1,4 @@
-//! `/v1/schedules` (D13).
+//! The calls under `/v1/schedules` (D13).
 
 use axum::Json as Out;
 use axum::extract::{Path, State};

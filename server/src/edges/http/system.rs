@@ -1,4 +1,4 @@
-//! Health, metrics and the descriptions of the surface.
+//! Health, metrics, and the machine-readable descriptions of the API.
 
 use axum::Json as Out;
 use axum::extract::State;
@@ -10,12 +10,12 @@ use crate::calls::Context;
 use crate::error::ApiError;
 use crate::views;
 
-/// The process lives.
+/// Reports that the process is alive.
 pub(super) async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// The broker takes inputs, whatever its clock says.
+/// Reports whether the broker accepts inputs, regardless of its clock.
 pub(super) async fn readyz(State(ctx): State<Context>) -> Response {
     match ctx.handle.query(|live| live.state.seq.0).await {
         Ok(_) if !*ctx.stopping.borrow() => {

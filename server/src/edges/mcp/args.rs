@@ -1,4 +1,4 @@
-//! The arguments of the tools.
+//! The arguments of the tools, as models send them.
 
 use lastword_proto::envelope::FinishStatus;
 use lastword_proto::fact::{ClaimMode, Decision};
@@ -92,7 +92,8 @@ pub(super) struct Use {
     pub(super) input: Value,
 }
 
-/// What Claude Code asks its permission-prompt tool; what else a later version says is none of ours.
+/// The arguments that Claude Code sends to its permission-prompt tool. Unknown members are ignored, because later
+/// versions may add some.
 #[derive(Deserialize)]
 pub(super) struct Permit {
     pub(super) tool_name: String,

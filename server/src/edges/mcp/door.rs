@@ -1,4 +1,4 @@
-//! The way in over HTTP: who reaches which surface, and where a client without a token learns how to come by one.
+//! The entry over HTTP: which callers reach which surface, and how a client without a token finds out how to get one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,11 +22,12 @@ use crate::calls::Context;
 use crate::edges::http::caller;
 use crate::error::ApiError;
 
-/// Where the server describes itself as a protected resource (RFC 9728); the path of the resource may follow.
+/// The paths at which the server describes itself as a protected resource (RFC 9728), without and with the resource's
+/// path.
 pub(crate) const METADATA_PATHS: [&str; 2] =
     ["/.well-known/oauth-protected-resource", "/.well-known/oauth-protected-resource/mcp"];
 
-/// The route of `/mcp`. Hosts and origins are checked before it, as for every other route.
+/// Returns the route of `/mcp`. Hosts and origins are checked before it, as for every other route.
 pub(crate) fn route(ctx: &Context, anonymous: Option<AnonymousMcp>) -> MethodRouter<Context> {
     let door = Arc::new(Door::new(ctx.clone(), anonymous));
     any(move |request: Request| async move { door.enter(request).await })
@@ -45,6 +46,7 @@ impl AnonymousMcp {
     pub fn new<H: ServerHandler + Clone>(make: impl Fn(watch::Receiver<bool>) -> H + Send + Sync + 'static) -> Self {
         Self(Arc::new(move |stopping| {
             let handler = make(stopping.clone());
+            // Sessions of their own: an anonymous caller must never reach an agent's.
             Arc::new(Wire::new(Arc::default(), Within::Calls, stopping, move || handler.clone()))
         }))
     }
@@ -88,7 +90,7 @@ impl Door {
     /// Routes a caller with a token to the agents' surface, and one without to the anonymous surface, if there is one.
     async fn enter(&self, mut request: Request) -> Response {
         for (_, value) in request.headers_mut().iter_mut().filter(|(name, _)| *name == AUTHORIZATION) {
-            // What logs a request then leaves this out.
+            // Keeps the token out of logs of the request.
             value.set_sensitive(true);
         }
         let presented = request.headers().contains_key(AUTHORIZATION);
@@ -102,12 +104,14 @@ impl Door {
     }
 }
 
-/// A refusal; one for want of a token says where the server's description is.
+/// Converts a refusal to a response. If a token is missing or invalid, the response says where the server's description
+/// is.
 fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response {
     let mut response = fault.into_response();
     if response.status() == StatusCode::UNAUTHORIZED
         && let Some(origin) = origin(headers)
     {
+        // RFC 6750: no error code for a request without credentials.
         let error = if presented { r#"error="invalid_token", "# } else { "" };
         let challenge = format!(r#"Bearer {error}resource_metadata="{origin}{}""#, METADATA_PATHS[1]);
         if let Ok(challenge) = HeaderValue::from_str(&challenge) {
@@ -117,8 +121,8 @@ fn challenged(headers: &HeaderMap, presented: bool, fault: ApiError) -> Response
     response
 }
 
-/// The description of `/mcp` as a protected resource. It names no authorization server: tokens are the operator's to
-/// give, and no grant of OAuth yields one.
+/// Returns the description of `/mcp` as a protected resource. It names no authorization server: the operator issues the
+/// tokens, and no OAuth grant yields one.
 pub(crate) async fn metadata(headers: HeaderMap) -> Json<Value> {
     Json(json!({
         "resource": format!("{}/mcp", origin(&headers).unwrap_or_default()),
@@ -128,7 +132,8 @@ pub(crate) async fn metadata(headers: HeaderMap) -> Json<Value> {
     }))
 }
 
-/// The address under which the client reached the server. A proxy that ends TLS says so in `X-Forwarded-Proto`.
+/// Returns the address under which the client reached the server. A proxy that terminates TLS says so in
+/// `X-Forwarded-Proto`.
 fn origin(headers: &HeaderMap) -> Option<String> {
     let host: Authority = headers.get(HOST)?.to_str().ok()?.parse().ok()?;
     let tls = headers.get("x-forwarded-proto").is_some_and(|proto| proto == "https");

@@ -1,5 +1,5 @@
-//! Escalations that are answered in the asking agent's own client. An agent speaks for its client, so this is only where
-//! the operator says that a human sits there, and who that is; the answer is recorded as that human's.
+//! Escalations answered in the asking agent's own client. An agent could answer in its client's name, so this works
+//! only where the operator configured which human uses that client. The answer is recorded as that human's.
 
 use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
 use lastword_proto::{Code, Principal};
@@ -15,12 +15,12 @@ use crate::calls::{Caller, Context, escalations};
 use crate::error::ApiError;
 
 const TOOL: &str = "escalate_to_user";
-/// The name of the question, and of the member of its form for words or an option.
+/// The id of the question, and the member of its form for a text or an option.
 const ANSWER: &str = "answer";
-/// The member for a lift, where a limit caused the question (H6).
+/// The member of the form for a lift, if a limit caused the question (H6).
 const LIFT: &str = "lift";
 
-/// The human to be asked in the caller's client, if this call asks one, the client can, and the operator allows it.
+/// Returns the human to ask in the caller's client, if this call asks one, the client can, and the operator allows it.
 pub(super) async fn human(
     ctx: &Context,
     caller: Caller,
@@ -29,17 +29,18 @@ pub(super) async fn human(
 ) -> Result<Option<Principal>, ApiError> {
     let newest = context.protocol_version().is_some_and(|v| v.as_str() >= ProtocolVersion::V_2026_07_28.as_str());
     let offered = context.client_capabilities().and_then(|capabilities| capabilities.elicitation);
-    // A client that names no mode has forms.
+    // A client that names no mode supports forms.
     let forms = offered.is_some_and(|modes| modes.form.is_some() || modes.url.is_none());
     if tool == TOOL && newest && forms { escalations::seated(ctx, caller).await } else { Ok(None) }
 }
 
-/// Whether a call brings back what an earlier one was answered with.
+/// Returns whether a call brings back the state of an earlier reply.
 pub(super) fn goes_on(request: &CallToolRequestParams) -> bool {
     request.name == TOOL && request.request_state.is_some()
 }
 
-/// Asks the human, first for everybody to answer, then in the client; and takes the answer that the client brings.
+/// Opens the escalation for all humans, then asks in the client. On the second call, records the answer that the client
+/// brings.
 pub(super) async fn escalate(
     ctx: &Context,
     caller: Caller,
@@ -57,11 +58,11 @@ pub(super) async fn escalate(
     let id = signer.verify_escalation(&state, agent).ok_or_else(forged)?;
     let escalation = match human.zip(answer(request.input_responses.as_ref())) {
         Some((human, answer)) => match escalations::answer_as(ctx, human, id, &answer).await {
-            // A human was quicker elsewhere.
+            // Another human answered first, somewhere else.
             Err(fault) if fault.0.code == Code::AlreadySettled => escalations::show(ctx, id).await,
             answered => answered,
         },
-        // Nobody there says, or may say any longer: it stays open for everybody else.
+        // The client's human didn't answer or may no longer do so: the escalation stays open for the other humans.
         None => escalations::show(ctx, id).await,
     };
     Ok(CallToolResult::structured(tools::value(&escalation?)?).into())
@@ -86,18 +87,20 @@ fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
         .map_err(|error| ApiError::internal(&error.to_string()))
 }
 
-/// A lift, as it is offered for choice.
+/// Formats a lift as an option of the form.
 fn choice(lift: &LiftView) -> String {
     format!("{}: {}", lift.id, lift.text)
 }
 
-/// What the human chose or said.
+/// Returns the human's lift or text; `None` if the form was declined or is empty.
 fn answer(responses: Option<&InputResponses>) -> Option<EscalationAnswer> {
+    // `decline` and `cancel` leave the escalation open.
     let response = responses?.get(ANSWER).filter(|response| response["action"] == "accept")?;
     let filled = |member: &str| {
         let text = response["content"].get(member).and_then(Value::as_str);
         text.filter(|text| !text.trim().is_empty())
     };
+    // The client returns the whole option, `lift-1: …`; only its id counts.
     let lift = filled(LIFT).and_then(|choice| choice.split(':').next()).map(str::to_owned);
     let answer = filled(ANSWER).unwrap_or_default().to_owned();
     (lift.is_some() || !answer.is_empty()).then_some(EscalationAnswer { answer, lift })

@@ -1,4 +1,4 @@
-//! What waits for an agent, without taking it; and the watch that tells of something new.
+//! An agent's inbox without taking anything from it, and the watch that reports new entries.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,22 +15,22 @@ use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context, ended};
 use crate::error::ApiError;
 
-/// Most deliveries that are listed; `queued` counts them all.
+/// The most deliveries that are listed; `queued` counts all.
 const LISTED_MAX: usize = 50;
-/// Time after which is looked without a hint, which may get lost.
+/// The time after which the watch looks without a hint, because a hint may get lost.
 const LOOK_AGAIN: Duration = Duration::from_secs(30);
 
-/// `lastword://inbox`.
+/// The resource `lastword://inbox`.
 #[derive(Debug, Serialize)]
 pub(super) struct InboxView {
     agent: String,
-    /// Deliveries that wait.
+    /// The number of queued deliveries.
     queued: usize,
-    /// Notices that ride along with the next one.
+    /// The number of notices attached to the next delivery.
     notices: usize,
-    /// Open turns.
+    /// The ids of the open turns.
     turns: Vec<String>,
-    /// The first of the deliveries, in the order in which they are taken.
+    /// The first queued deliveries, in the order in which they are taken.
     waiting: Vec<Waiting>,
 }
 
@@ -46,10 +46,10 @@ struct Waiting {
     from: Option<String>,
 }
 
-/// One thing that waits: a task, and the answer for it; or a notice to a human.
+/// A queued entry: a task with the latest answer for it, or a notice to a human.
 type Key = (Option<TaskId>, Option<Seq>);
 
-/// The inbox, as it is.
+/// Returns the current inbox.
 pub(super) async fn view(ctx: &Context, caller: Caller) -> Result<InboxView, ApiError> {
     let agent = caller.principal.agent();
     Ok(ctx.handle.query(move |live| look(live, agent)).await?)
@@ -67,17 +67,19 @@ fn look(live: &Live<'_>, agent: AgentId) -> InboxView {
     }
 }
 
-/// The tasks of an agent in which something waits to be taken: in its queue, or an answer in an open turn.
+/// Returns the agent's tasks with a delivery to take: those in its queue, and those with an answer in an open turn.
 fn tasks<'a>(live: &'a Live<'_>, agent: AgentId) -> Vec<(TaskId, &'a Task)> {
     let Some(own) = live.state.agent(agent) else { return Vec::new() };
     let open = own.turns.iter().filter_map(|turn| live.state.turns.get(turn)).map(|turn| turn.task);
+    // Answers to an open turn come first, as they do when taking.
     let answered = open.filter(|id| live.state.tasks.get(id).is_some_and(|task| !task.ready.is_empty()));
     let ids = answered.chain(own.queue.iter().map(|(_, id)| *id));
     let known = ids.filter_map(|id| Some((id, live.state.tasks.get(&id)?)));
+    // A parked delivery can't be taken until its hold is lifted.
     known.filter(|(_, task)| !live.state.is_parked(task)).collect()
 }
 
-/// A task in which something waits: the first answer for it, or else its request.
+/// Returns the entry of a task: its first answer, otherwise its request.
 fn listed(live: &Live<'_>, task: &Task) -> Waiting {
     let answer = task.ready.first();
     let (asked, from) = match answer {
@@ -104,16 +106,16 @@ fn keys(live: &Live<'_>, agent: AgentId) -> BTreeSet<Key> {
     keys
 }
 
-/// Who is told that something new waits.
+/// The client to which a watch reports.
 pub(super) enum Listener {
     /// A client with a session.
     Session(Peer<RoleServer>),
-    /// A subscription that is a request of its own.
+    /// A subscription that is one long request.
     Request(SubscriptionSink),
 }
 
 impl Listener {
-    /// Tells it; `false` when it is gone.
+    /// Reports a change; `false` if the client is gone.
     pub(super) async fn tell(&self) -> bool {
         match self {
             Self::Session(peer) => {
@@ -124,8 +126,8 @@ impl Listener {
     }
 }
 
-/// Tells a listener whenever something new waits, and at once where something does; until it is gone, the caller
-/// may look no longer, or the server ends. The agent counts as connected meanwhile (Q2).
+/// Reports each new entry to a listener, and at the start any existing ones. Ends when the listener is gone, the
+/// caller's token is revoked or the server shuts down. Meanwhile the agent counts as connected (Q2).
 pub(super) async fn watch(ctx: &Context, caller: Caller, listener: &Listener) {
     let agent = caller.principal.agent();
     let mut subscription = Subscription::new(&ctx.handle, agent);
@@ -135,11 +137,14 @@ pub(super) async fn watch(ctx: &Context, caller: Caller, listener: &Listener) {
     let mut known = BTreeSet::new();
     loop {
         let mut ring = std::pin::pin!(bell.notified());
+        // Listen before looking: an entry that arrives between the two still rings.
         ring.as_mut().enable();
+        // A watch may last for days, in which the token can be revoked.
         if caller.reauthenticate(&ctx.handle).is_err() {
             return;
         }
         let Ok(now) = ctx.handle.query(move |live| keys(live, agent)).await else { return };
+        // Only new entries are reported; entries that were taken are not.
         if !now.is_subset(&known) && !listener.tell().await {
             return;
         }

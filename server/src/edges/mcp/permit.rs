@@ -1,5 +1,6 @@
-//! The permission-prompt tool of Claude Code: the program asks it before each tool call that its own settings leave open.
-//! It answers in that program's form, one text that is JSON, and never with an error: what isn't allowed is denied.
+//! The permission-prompt tool of Claude Code, which that program calls before each tool call that its own settings
+//! leave open. Replies in the form it expects, one text that contains JSON, and never with an error: a call that isn't
+//! allowed is denied.
 
 use std::time::Duration;
 
@@ -15,14 +16,14 @@ use crate::calls::Context;
 use crate::calls::permission::{Permission, permission};
 use crate::error::ApiError;
 
-/// Its name.
+/// The name of the tool.
 pub(super) const TOOL: &str = "approve_tool_use";
-/// After what time a client is first told that the call waits: what the policy decides is answered before.
+/// The time before the first progress report. A call that the policy decides is answered sooner.
 const TOLD_FIRST: Duration = Duration::from_secs(1);
-/// How often it is told again.
+/// The time between further progress reports.
 const TOLD_EVERY: Duration = Duration::from_secs(15);
 
-/// Answers for the broker of this process.
+/// Answers through the broker of this process.
 pub(super) async fn local(
     ctx: &Context,
     arguments: JsonObject,
@@ -40,7 +41,7 @@ pub(super) async fn local(
     }
 }
 
-/// Answers for a running server; where that can't be reached, or says anything but what it should, it is a no.
+/// Answers through a running server. If it can't be reached, or sends an unexpected reply, the call is denied.
 pub(super) async fn remote(
     remote: &Remote,
     arguments: JsonObject,
@@ -48,14 +49,15 @@ pub(super) async fn remote(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
     match telling(context, remote.call(TOOL, arguments, trace)).await {
+        // Passed on unchanged: the server has already written it in the client's form.
         Ok(result) if result.is_error != Some(true) && !result.content.is_empty() => result,
         Ok(_) => deny("Not allowed: the Lastword server refused to hold this call."),
         Err(error) => deny(&format!("Not allowed: {}", error.message)),
     }
 }
 
-/// Waits for `answer`, and tells a client that wants to know that it still waits. The first time makes a stream of the
-/// response, whose head then comes at once: Claude Code gives a head 60 s, and a silent stream 5 min.
+/// Waits for `answer`, and reports progress to a client that asks for it. The first report turns the response into a
+/// stream, whose head is sent at once: Claude Code allows 60 s for the head, and 5 min of silence on a stream.
 async fn telling<T>(context: &RequestContext<RoleServer>, answer: impl Future<Output = T>) -> T {
     let Some(token) = context.meta.get_progress_token() else { return answer.await };
     let mut answer = std::pin::pin!(answer);
@@ -67,14 +69,14 @@ async fn telling<T>(context: &RequestContext<RoleServer>, answer: impl Future<Ou
         }
         (told, pause) = (told.saturating_add(1), TOLD_EVERY);
         let progress = ProgressNotificationParam::new(token.clone(), f64::from(told));
-        // A client that is gone is noticed elsewhere.
+        // The loss of the client is noticed elsewhere.
         let _told = context.peer.notify_progress(progress.with_message("waits for a decision")).await;
     }
 }
 
 fn answer(permission: Permission, asked: &Value) -> CallToolResult {
     match permission {
-        // That program takes no arguments at all for "as they were": it would make the call that was not approved.
+        // Claude Code reads empty arguments as "unchanged", and would make the call that was not approved.
         Permission::Allow(input) if input != *asked && input.as_object().is_none_or(serde_json::Map::is_empty) => deny(
             "The call was approved with different arguments, which this program doesn't accept. Continue without it.",
         ),

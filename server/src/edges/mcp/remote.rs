@@ -1,4 +1,4 @@
-//! A running server, as one agent sees it: what stdio passes on.
+//! A client of a running server in the name of one agent, for MCP over stdio.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::resources;
 use super::trace::Trace;
 use crate::identity::Secret;
 
-/// Pause before a watch that broke off is begun again.
+/// The pause before a broken watch is resumed.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
-/// Longest event of a watch; ours are some hundred bytes.
+/// The longest event of a watch, in bytes; the server's events have a few hundred.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
 
-/// A running server, as one agent sees it.
+/// A running server, called in the name of one agent.
 pub struct Remote {
     http: reqwest::Client,
     url: String,
@@ -25,23 +25,23 @@ pub struct Remote {
     calls: AtomicU64,
 }
 
-/// What came instead of a result.
+/// The reply to a request that has no result.
 enum Failure {
-    /// The server refused the call, with a problem.
+    /// The server refused the call with a problem.
     Refused(Value),
-    /// The protocol has an error for it.
+    /// The protocol's own error, or one of the connection.
     Error(ErrorData),
 }
 
 impl Remote {
-    /// The server at `url` (`http://127.0.0.1:7171`), called with an agent's token.
+    /// Creates a client of the server at `url` (`http://127.0.0.1:7171`), with an agent's token.
     #[must_use]
     pub fn new(url: &str, token: Secret) -> Self {
         let url = format!("{}/mcp", url.trim_end_matches('/'));
         Self { http: reqwest::Client::new(), url, token, calls: AtomicU64::new(0) }
     }
 
-    /// Calls a tool there.
+    /// Calls a tool on the server.
     pub(super) async fn call(
         &self,
         name: &str,
@@ -55,12 +55,13 @@ impl Remote {
             Err(Failure::Error(error)) => return Err(error),
         };
         let mut result: CallToolResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
-        // The server answers us as a client of an older revision; ours may speak the newest, which wants it said.
+        // The server replies as to a client of an older revision. The local client may speak the newest one, which
+        // requires this member.
         result.result_type = Some(ResultType::COMPLETE);
         Ok(result)
     }
 
-    /// Reads a resource there.
+    /// Reads a resource from the server.
     pub(super) async fn read(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
         let result = match self.request("resources/read", json!({ "uri": uri })).await {
             Ok(result) => result,
@@ -78,6 +79,7 @@ impl Remote {
     async fn request(&self, method: &str, params: Value) -> Result<Value, Failure> {
         let failed = |error: &dyn std::fmt::Display| Failure::Error(self.unreachable(error));
         let id = self.calls.fetch_add(1, Ordering::Relaxed);
+        // No handshake: each call is a request on its own, so a restart of the server loses nothing.
         let call = json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params });
         let response = self.post().json(&call).send().await.map_err(|e| failed(&e))?;
         let status = response.status();
@@ -93,15 +95,16 @@ impl Remote {
         Ok(body["result"].take())
     }
 
-    /// Tells a listener whenever something new waits in the inbox there, until it is gone.
+    /// Reports each new entry of the inbox to a listener, until the listener is gone.
     pub(super) async fn watch(&self, listener: &Listener) {
         while self.watch_once(listener).await {
             tokio::time::sleep(WATCH_AGAIN).await;
         }
     }
 
-    /// One connection of a watch; `false` when nobody is to be told any more.
+    /// Runs one connection of a watch; `false` if no further one makes sense.
     async fn watch_once(&self, listener: &Listener) -> bool {
+        // In this revision a subscription is one long request and needs no session.
         let version = ProtocolVersion::V_2026_07_28;
         let meta = json!({
             "io.modelcontextprotocol/protocolVersion": version,
@@ -118,7 +121,7 @@ impl Remote {
             .json(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }));
         let response = match request.send().await.and_then(reqwest::Response::error_for_status) {
             Ok(response) => response,
-            // The token was replaced, or its agent removed: another try would find the same.
+            // The token was replaced or its agent removed, so another attempt would fail too.
             Err(error) if error.status().is_some_and(|status| status.is_client_error()) => return false,
             Err(error) => {
                 tracing::warn!(%error, "the inbox is not watched");
@@ -137,6 +140,7 @@ impl Remote {
                     line.clear();
                 }
             }
+            // Not one of our events; a new connection starts clean.
             if line.len() > EVENT_BYTES_MAX {
                 return true;
             }
@@ -154,7 +158,7 @@ impl Remote {
     }
 }
 
-/// Whether a line of the stream tells of something new.
+/// Returns whether a line of the stream reports a change.
 fn updated(line: &[u8]) -> bool {
     let data = line.strip_prefix(b"data:").and_then(|data| serde_json::from_slice::<Value>(data).ok());
     data.is_some_and(|message| message["method"] == "notifications/resources/updated")

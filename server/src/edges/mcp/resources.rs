@@ -1,4 +1,4 @@
-//! The resources: what a client may read, and be told of, without a tool call.
+//! The resources: what a client can read or subscribe to without a tool call.
 
 use lastword_proto::wire::FieldError;
 use rmcp::model::{ErrorData, ReadResourceResult, Resource, ResourceContents, ResourceTemplate};
@@ -9,13 +9,13 @@ use super::inbox;
 use crate::calls::{Caller, Context, limits, tree};
 use crate::error::ApiError;
 
-/// What waits for the agent.
+/// The agent's inbox.
 pub(super) const INBOX: &str = "lastword://inbox";
 const LIMITS: &str = "lastword://limits";
 const CONVERSATIONS: &str = "lastword://conversations/";
 const JSON: &str = "application/json";
 
-/// The resources that have one address each.
+/// Lists the resources with a fixed address.
 pub(super) fn all() -> Vec<Resource> {
     let resource =
         |uri: &str, name: &str, told: &str| Resource::new(uri, name).with_description(told).with_mime_type(JSON);
@@ -25,14 +25,14 @@ pub(super) fn all() -> Vec<Resource> {
     ]
 }
 
-/// The resources by name.
+/// Lists the resources whose address contains a name.
 pub(super) fn templates() -> Vec<ResourceTemplate> {
     let template = ResourceTemplate::new(format!("{CONVERSATIONS}{{ref}}"), "conversation");
     let told = "A conversation as a tree, with the remainder of every limit; write a slash in its name as %2F";
     vec![template.with_description(told).with_mime_type(JSON)]
 }
 
-/// Reads one; `None` where there is no such resource.
+/// Reads a resource; `None` if the address is unknown.
 pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Option<ReadResourceResult>, ApiError> {
     let text = match uri {
         INBOX => text(&inbox::view(ctx, caller).await?)?,
@@ -46,7 +46,7 @@ pub(super) async fn read(ctx: &Context, caller: Caller, uri: &str) -> Result<Opt
     Ok(Some(ReadResourceResult::new(vec![ResourceContents::text(text, uri).with_mime_type(JSON)])))
 }
 
-/// There is no such resource, or it is not the caller's to see.
+/// Returns the error for a resource that doesn't exist or that the caller may not see.
 pub(super) fn unknown(uri: &str) -> ErrorData {
     ErrorData::resource_not_found("there is no such resource", Some(json!({ "uri": uri })))
 }
@@ -55,13 +55,13 @@ fn text(view: &impl Serialize) -> Result<String, ApiError> {
     serde_json::to_string(view).map_err(|error| ApiError::internal(&error.to_string()))
 }
 
-/// A percent-encoded text.
+/// Decodes a percent-encoded text; `None` if the encoding is invalid.
 fn decoded(text: &str) -> Option<String> {
     let mut parts = text.split('%');
     let mut bytes = parts.next()?.as_bytes().to_vec();
     for part in parts {
         let (code, rest) = part.split_at_checked(2)?;
-        // A sign is no digit, though a number may begin with one.
+        // `from_str_radix` accepts a leading sign, which isn't a digit here.
         let digits = code.bytes().all(|byte| byte.is_ascii_hexdigit());
         bytes.push(u8::from_str_radix(code, 16).ok().filter(|_| digits)?);
         bytes.extend_from_slice(rest.as_bytes());

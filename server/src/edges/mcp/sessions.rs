@@ -1,4 +1,4 @@
-//! The sessions of clients that shake hands: whose each one is, and whether a stream is open for what it is told.
+//! The sessions of clients that shake hands: the owner of each, and whether it has a stream open.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,22 +7,22 @@ use lastword_proto::ids::AgentId;
 use rmcp::model::RequestId;
 use tokio::sync::{Notify, watch};
 
-/// Sessions that one agent may have open; for the next one, that is ended which was used least recently.
+/// The most open sessions per agent. A further one ends the session that was used least recently.
 const SESSIONS_MAX: usize = 16;
-/// Ended sessions that are remembered, so that whoever still names one is told.
+/// The most ended sessions that are remembered, so that clients that still use one get the right error.
 const ENDED_MAX: usize = 4_096;
 
 /// The agent that a session belongs to; `None` for an anonymous caller, who reaches the anonymous surface only.
 pub(super) type Owner = Option<AgentId>;
 
-/// What a session's name is worth to a caller.
+/// The state of a session as a caller sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SessionState {
-    /// It is the caller's.
+    /// It is open and belongs to the caller.
     Open,
-    /// It ended, or it is somebody else's, which must not be told apart.
+    /// It has ended, or it belongs to another agent; the caller must not be able to tell these apart.
     Ended,
-    /// It is of an earlier run of the server, as far as one can know.
+    /// It isn't known; it probably comes from an earlier run of the server.
     Unknown,
 }
 
@@ -46,19 +46,20 @@ struct Session {
 }
 
 impl Sessions {
-    /// Keeps a new session; gives the one to be ended for it.
+    /// Adds a session; returns the one that has to be closed for it, if any.
     pub(super) fn open(&self, id: &str, owner: Owner) -> Option<String> {
         let mut table = self.lock();
         let own = table.open.iter().filter(|(_, session)| session.owner == owner);
         let idle = own.min_by_key(|(_, session)| session.used).map(|(id, _)| id.clone());
         let full = table.open.values().filter(|session| session.owner == owner).count() >= SESSIONS_MAX;
+        // A counter instead of a clock, because only the order of uses matters.
         table.uses += 1;
         let session = Session { owner, used: table.uses, streams: watch::Sender::new(0), calls: BTreeMap::new() };
         table.open.insert(id.to_owned(), session);
         idle.filter(|_| full).inspect(|idle| table.end(idle))
     }
 
-    /// What `id` is worth to a caller, who uses it now.
+    /// Returns the state of session `id` for `caller`, and counts as a use of it.
     pub(super) fn standing(&self, id: &str, caller: Owner) -> SessionState {
         let mut table = self.lock();
         let Table { open, ended, uses } = &mut *table;
@@ -68,23 +69,24 @@ impl Sessions {
                 session.used = *uses;
                 SessionState::Open
             }
+            // Another agent's session: the caller must not learn that the id exists.
             Some(_) => SessionState::Ended,
             None if ended.iter().any(|ended| ended == id) => SessionState::Ended,
             None => SessionState::Unknown,
         }
     }
 
-    /// Forgets a session.
+    /// Ends a session.
     pub(super) fn end(&self, id: &str) {
         self.lock().end(id);
     }
 
-    /// How many streams are open on which a session is told what happens; `None` where it has ended.
+    /// Watches the number of open streams that report to a session; `None` if it has ended.
     pub(super) fn streams(&self, id: &str) -> Option<watch::Receiver<usize>> {
         self.lock().open.get(id).map(|session| session.streams.subscribe())
     }
 
-    /// Counts a stream until what this gives is dropped.
+    /// Counts a stream until the returned value is dropped.
     pub(super) fn stream(self: &Arc<Self>, id: &str) -> Stream {
         if let Some(session) = self.lock().open.get(id) {
             session.streams.send_modify(|open| *open += 1);
@@ -92,16 +94,17 @@ impl Sessions {
         Stream { sessions: Arc::clone(self), id: id.to_owned() }
     }
 
-    /// Notes that a call is being served, until what this gives is dropped.
+    /// Registers a call in progress until the returned value is dropped.
     pub(super) fn call(self: &Arc<Self>, id: &str, call: &RequestId) -> Option<Call> {
         let (name, taken_back) = (call.to_string(), Arc::new(Notify::new()));
         self.lock().open.get_mut(id)?.calls.insert(name.clone(), Arc::clone(&taken_back));
         Some(Call { sessions: Arc::clone(self), id: id.to_owned(), name, taken_back })
     }
 
-    /// Takes a call back.
+    /// Cancels a call.
     pub(super) fn take_back(&self, id: &str, call: &RequestId) {
         if let Some(taken_back) = self.lock().open.get(id).and_then(|session| session.calls.get(&call.to_string())) {
+            // Stores a permit: the call may not be waiting for its cancellation yet.
             taken_back.notify_one();
         }
     }
@@ -131,13 +134,14 @@ pub(super) struct Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
+        // The session may have ended before its stream.
         if let Some(session) = self.sessions.lock().open.get(&self.id) {
             session.streams.send_modify(|open| *open -= 1);
         }
     }
 }
 
-/// A call that is being served.
+/// A call in progress.
 #[derive(Debug)]
 pub(super) struct Call {
     sessions: Arc<Sessions>,
@@ -147,7 +151,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Waits until the client takes it back.
+    /// Waits until the client cancels the call.
     pub(super) async fn taken_back(&self) {
         self.taken_back.notified().await;
     }

@@ -1,23 +1,23 @@
-//! MCP over stdio: the protocol is spoken here, and what is asked goes to a running server.
+//! MCP over stdio: speaks the protocol here and forwards each request to a running server.
 
 use rmcp::{ServiceExt as _, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use super::{Remote, Surface};
 
-/// Speaks MCP on stdin and stdout until the client ends it.
+/// Serves MCP on stdin and stdout until the client closes them.
 ///
 /// # Errors
-/// What broke the conversation, in words.
+/// The connection broke; the text says how.
 pub async fn serve_stdio(remote: Remote) -> Result<(), String> {
     let (read, write) = transport::stdio();
     serve_pipe(remote, read, write).await
 }
 
-/// The same on any pair of streams.
+/// Serves MCP on any pair of streams.
 ///
 /// # Errors
-/// What broke the conversation, in words.
+/// The connection broke; the text says how.
 pub async fn serve_pipe<R, W>(remote: Remote, read: R, write: W) -> Result<(), String>
 where
     R: AsyncRead + Send + Unpin + 'static,

@@ -1,16 +1,17 @@
-//! The W3C trace context in `_meta`: it goes with what is sent, so that a trace can be followed from agent to agent.
+//! The W3C trace context in `_meta`. It is copied into the messages that are sent, so that a trace can be followed from
+//! agent to agent.
 
 use lastword_proto::wire::Metadata;
 use rmcp::model::RequestMetaObject;
 use serde_json::{Map, Value};
 use tracing::Span;
 
-/// Longest `tracestate` that is kept; W3C asks for at least this.
+/// The longest `tracestate` that is kept, in bytes; W3C requires at least this.
 const STATE_BYTES_MAX: usize = 512;
 const PARENT: &str = "traceparent";
 const STATE: &str = "tracestate";
 
-/// Where in a trace a call stands.
+/// The place of a call in a trace.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     parent: Option<String>,
@@ -18,35 +19,38 @@ pub(super) struct Trace {
 }
 
 impl Trace {
-    /// What a request says; a trace context that is none is left out, as W3C has it.
+    /// Reads a request's trace context. An invalid one is ignored, as W3C requires.
     pub(super) fn of(meta: &RequestMetaObject) -> Self {
         let parent = meta.get_traceparent().filter(|text| is_parent(text)).map(str::to_owned);
         let readable = |text: &&str| text.len() <= STATE_BYTES_MAX && text.bytes().all(|b| (b' '..=b'~').contains(&b));
+        // W3C: without a valid `traceparent`, `tracestate` is ignored.
         let state = meta.get_tracestate().filter(readable).map(str::to_owned).filter(|_| parent.is_some());
         Self { parent, state }
     }
 
-    /// The members of a message's metadata, and of `_meta`.
+    /// Returns the members for a message's metadata and for `_meta`.
     pub(super) fn members(&self) -> Map<String, Value> {
         let members = [(PARENT, &self.parent), (STATE, &self.state)];
         members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value.clone()?.into()))).collect()
     }
 
-    /// Puts it into a message.
+    /// Adds it to a message.
     pub(super) fn mark(&self, metadata: &mut Metadata) {
         metadata.unknown.extend(self.members());
     }
 
-    /// The span of a call, so that what is logged in it names the trace.
+    /// Returns a span for the call, so that its log lines name the trace.
     pub(super) fn span(&self, tool: &str) -> Span {
         match &self.parent {
+            // At the error level, so that the span exists whatever the log's level is.
             Some(traceparent) => tracing::error_span!("mcp", tool, traceparent),
             None => Span::none(),
         }
     }
 }
 
-/// Whether a text is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, no id of zeros.
+/// Returns whether a text is a `traceparent`: version, trace, parent and flags in lower-case hexadecimal, with no id of
+/// zeros only.
 fn is_parent(text: &str) -> bool {
     let parts: Vec<&str> = text.split('-').collect();
     let [version, trace, parent, flags] = parts[..] else { return false };

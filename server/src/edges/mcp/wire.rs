@@ -1,4 +1,4 @@
-//! Streamable HTTP, in both forms: each request by itself, and the sessions of revisions with a handshake.
+//! Streamable HTTP in both forms: each request on its own, and the sessions of revisions with a handshake.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -26,29 +26,30 @@ use crate::error::ApiError;
 
 /// The header that names a session.
 const SESSION_HEADER: &str = "mcp-session-id";
-/// The header that names the revision.
+/// The header that names the protocol's revision.
 const VERSION_HEADER: &str = "mcp-protocol-version";
 
-/// Longest answer that is part of a session: what the server says of itself.
+/// The longest answer inside a session, in bytes: the server's description of itself.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
-/// What is served within a session where the client has one.
+/// The requests that are served inside a session, if the client has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Within {
-    /// What makes and changes the session; each call is a request by itself, which ends when the client hangs up.
+    /// Only those that create and change the session. Each call is a request on its own, which ends when the client
+    /// disconnects.
     Changes,
-    /// Calls too: they may ask the client something on the way.
+    /// Calls too, because they may ask the client something in between.
     Calls,
 }
 
-/// One surface on the wire.
+/// One surface, served over HTTP.
 #[derive(Clone)]
 pub(super) struct Wire<H> {
-    /// Serves each request by itself.
+    /// Serves each request on its own.
     single: StreamableHttpService<H, NeverSessionManager>,
-    /// Serves what a session is made of.
+    /// Serves requests inside a session.
     lasting: StreamableHttpService<H, LocalSessionManager>,
-    /// The same, for clients that can't read the empty event with which a stream begins.
+    /// Serves requests inside a session of a client that can't read the empty event at the start of a stream.
     unprimed: StreamableHttpService<H, LocalSessionManager>,
     manager: Arc<LocalSessionManager>,
     sessions: Arc<Sessions>,
@@ -57,7 +58,7 @@ pub(super) struct Wire<H> {
 }
 
 impl<H: ServerHandler> Wire<H> {
-    /// Puts a surface on the wire; `make` makes one for each request and each session.
+    /// Serves a surface; `make` creates one for each request and each session.
     pub(super) fn new(
         sessions: Arc<Sessions>,
         within: Within,
@@ -65,7 +66,7 @@ impl<H: ServerHandler> Wire<H> {
         make: impl Fn() -> H + Clone + Send + Sync + 'static,
     ) -> Self {
         let mut manager = LocalSessionManager::default();
-        // A model may think for hours between two calls; sessions are bounded by their number.
+        // No timeout, because a model may think for hours between two calls. The number of sessions is bounded instead.
         manager.session_config.keep_alive = None;
         let manager = Arc::new(manager);
         let (again, once_more) = (make.clone(), make.clone());
@@ -92,7 +93,7 @@ impl<H: ServerHandler> Wire<H> {
         }
     }
 
-    /// Answers a request of a caller who was admitted.
+    /// Answers a request of an authenticated caller.
     pub(super) async fn handle(&self, caller: Owner, request: Request) -> Response {
         if self_contained(request.headers()) {
             return self.alone(request).await;
@@ -112,20 +113,20 @@ impl<H: ServerHandler> Wire<H> {
         match named.map(|id| (self.sessions.standing(&id, caller), id)) {
             Some((SessionState::Open, id)) if self.belongs(method.as_deref()) => self.lasting(&id, request).await,
             Some((SessionState::Ended, _)) => no_such_session(),
-            // Where the session is unknown, the server was started anew since: what needs none goes on without.
+            // The server was restarted since an unknown session began. Requests that need no session still work.
             Some((SessionState::Open | SessionState::Unknown, _)) => self.alone(request).await,
             None if method.as_deref() == Some("initialize") => self.begin(caller, request).await,
             None => self.alone(request).await,
         }
     }
 
-    /// Whether a message of this method is part of what a session is.
+    /// Returns whether a message with this method is served inside the session.
     fn belongs(&self, method: Option<&str>) -> bool {
         let changes = |method: &str| {
             matches!(method, "initialize" | "resources/subscribe" | "resources/unsubscribe")
                 || method.starts_with("notifications/")
         };
-        // What has no method answers a question of ours.
+        // A message without a method answers a question of the server.
         self.within == Within::Calls || method.is_none_or(changes)
     }
 
@@ -133,9 +134,10 @@ impl<H: ServerHandler> Wire<H> {
         self.single.handle(request).await.map(Body::new)
     }
 
-    /// A handshake.
+    /// Handles `initialize`, which opens a session.
     async fn begin(&self, caller: Owner, request: Request) -> Response {
         let response = self.lasting.handle(request).await.map(Body::new);
+        // Only a successful handshake names a session.
         if let Some(id) = response.headers().get(SESSION_HEADER).and_then(|id| id.to_str().ok())
             && let Some(idle) = self.sessions.open(id, caller)
         {
@@ -150,7 +152,7 @@ impl<H: ServerHandler> Wire<H> {
         }
     }
 
-    /// A request that is part of an open session.
+    /// Handles a request inside an open session.
     async fn lasting(&self, id: &str, request: Request) -> Response {
         let method = request.method().clone();
         let service = if method == Method::GET && !takes_empty_events(request.headers()) {
@@ -160,11 +162,12 @@ impl<H: ServerHandler> Wire<H> {
         };
         let response = service.handle(request).await.map(Body::new);
         let over = method == Method::DELETE && response.status().is_success();
+        // 404: the session manager has no such session any more, so forget it here too.
         if over || response.status() == StatusCode::NOT_FOUND {
             self.sessions.end(id);
         }
         match (method, self.within) {
-            // It has ended already: "accepted" would promise less, and clients take it for a failure.
+            // The session has already ended. With 202 ("accepted"), clients would report a failure.
             _ if over => StatusCode::NO_CONTENT.into_response(),
             (Method::GET, _) if is_stream(&response) => self.watched(id, response),
             (Method::POST, Within::Changes) => plain(response).await,
@@ -172,12 +175,13 @@ impl<H: ServerHandler> Wire<H> {
         }
     }
 
-    /// The stream on which a session is told what happens: counted, and ended with the server.
+    /// Counts the stream that reports to a session, and ends it when the server shuts down.
     fn watched(&self, id: &str, response: Response) -> Response {
         let open = self.sessions.stream(id);
         let mut stopping = self.stopping.clone();
         response.map(|body| {
             let told = body.into_data_stream().map(move |chunk| {
+                // Moves the counter into the stream, so that it is dropped with it.
                 let _open = &open;
                 chunk
             });
@@ -186,7 +190,7 @@ impl<H: ServerHandler> Wire<H> {
     }
 }
 
-/// Hosts and origins are checked before, as for every other route.
+/// The configuration of both forms. Hosts and origins are checked before, as for every other route.
 fn config() -> StreamableHttpServerConfig {
     StreamableHttpServerConfig::default()
         .with_json_response(true)
@@ -195,33 +199,33 @@ fn config() -> StreamableHttpServerConfig {
         .with_max_request_body_bytes(REQUEST_BYTES_MAX)
 }
 
-/// As much of a message as says whether it is part of a session.
+/// The part of a message that decides whether it belongs to a session.
 #[derive(Deserialize)]
 struct Peek<'a> {
     #[serde(borrow)]
     method: Cow<'a, str>,
 }
 
-/// The session that a request names, where its revision has sessions.
+/// Returns the session that a request names, if its revision has sessions.
 pub(super) fn session(headers: &HeaderMap) -> Option<&str> {
     if self_contained(headers) { None } else { headers.get(SESSION_HEADER)?.to_str().ok() }
 }
 
-/// Whether a client knows the empty event with which a stream begins since 2025-11-25; others read it as a message, and
-/// fail. One that names no revision is of the oldest.
+/// Returns whether a client knows the empty event at the start of a stream, introduced with 2025-11-25. Older clients
+/// read it as a message and fail. A client that names no revision counts as the oldest.
 fn takes_empty_events(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
     version.is_some_and(|version| version >= ProtocolVersion::V_2025_11_25.as_str())
 }
 
-/// Whether a request is of a revision without sessions.
+/// Returns whether a request's revision has no sessions.
 fn self_contained(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION_HEADER).and_then(|version| version.to_str().ok());
-    // Revisions are dates: they sort as texts.
+    // Revisions are dates, so comparing them as texts orders them.
     version.is_some_and(|version| version >= ProtocolVersion::V_2026_07_28.as_str())
 }
 
-/// A request whose body was read, and the method that it names.
+/// Reads a request's body and returns both, with the method that it names.
 async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(body).await?;
@@ -229,7 +233,7 @@ async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError>
     Ok((Request::from_parts(parts, Body::from(bytes)), method))
 }
 
-/// The answer alone, of a stream that holds nothing else: every client can read that.
+/// Converts a stream with a single answer to that answer as plain JSON, which every client can read.
 async fn plain(response: Response) -> Response {
     if !is_stream(&response) {
         return response;
