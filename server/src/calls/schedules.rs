@@ -145,24 +145,43 @@ pub(crate) async fn run(ctx: &Context, caller: Caller, name: &str) -> Result<Sch
 pub(crate) async fn tick(ctx: Context) -> std::io::Result<()> {
     let mut stopping = ctx.stopping.clone();
     loop {
-        let now = ctx.handle.now();
-        let Ok(all) = ctx.handle.query(|live| live.state.schedules.values().cloned().collect::<Vec<_>>()).await else {
-            return Ok(());
-        };
-        for known in all.iter().filter(|known| known.next_at <= now) {
-            let Some(input) = due(known, now) else { continue };
-            if let Err(error) = ctx.handle.submit(input).await {
-                tracing::warn!(schedule = %known.schedule.name, %error, "a tick was not made; it is tried again");
+        let pause = match tick_due(&ctx).await {
+            Ok(pause) => pause,
+            Err(error) => {
+                // A full queue empties again. A broker that stopped for good ends the server, and with it this loop.
+                tracing::warn!(%error, "the schedules can't be read; they are tried again");
+                LOOK_AGAIN
             }
-        }
-        let next = all.iter().map(|known| known.next_at).filter(|next| *next > now).min();
-        let wait = next.map_or(Duration::MAX, |next| Duration::from_millis(next.since(now)).min(LOOK_AGAIN));
+        };
         tokio::select! {
-            () = tokio::time::sleep(wait) => {}
+            () = tokio::time::sleep(pause) => {}
             () = ctx.scheduled.notified() => {}
             () = ended(&mut stopping) => return Ok(()),
         }
     }
+}
+
+/// Sends the ticks that are due now; returns the time until the next look.
+async fn tick_due(ctx: &Context) -> Result<Duration, Unserved> {
+    let now = ctx.handle.now();
+    for known in schedules(ctx).await?.iter().filter(|known| known.next_at <= now) {
+        let Some(input) = due(known, now) else { continue };
+        if let Err(error) = ctx.handle.submit(input).await {
+            tracing::warn!(schedule = %known.schedule.name, %error, "a tick was not made; it is tried again");
+        }
+    }
+    // Read again: each tick that was made has moved its schedule's next one.
+    let next = schedules(ctx).await?.iter().map(|known| known.next_at).min();
+    Ok(next.map_or(Duration::MAX, |next| pause(next, now)))
+}
+
+async fn schedules(ctx: &Context) -> Result<Vec<Scheduled>, Unserved> {
+    ctx.handle.query(|live| live.state.schedules.values().cloned().collect()).await
+}
+
+/// Returns the sleep until the tick at `next`; a tick that is overdue, because it was refused, is tried again later.
+fn pause(next: Time, now: Time) -> Duration {
+    if next <= now { LOOK_AGAIN } else { Duration::from_millis(next.since(now)).min(LOOK_AGAIN) }
 }
 
 /// Returns the tick that is due; `None` if this version of the program can't parse the expression.
@@ -216,5 +235,55 @@ fn view(state: &State, known: &Scheduled) -> ScheduleView {
         open: last.is_some_and(|grant| grant.end.is_none()),
         skipped_at: known.skipped.map(|(at, _)| rfc3339(at)),
         skipped: known.skipped.and_then(|(_, code)| code),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::{Reading, Source};
+    use crate::{Config, Server};
+
+    #[test]
+    fn no_schedule_is_left_without_a_next_look() {
+        let at = |ms: u64| Time(1_000_000 + ms);
+        assert_eq!(pause(at(250), at(0)), Duration::from_millis(250));
+        assert_eq!(pause(at(86_400_000), at(0)), LOOK_AGAIN, "the broker's clock may jump");
+        assert_eq!((pause(at(0), at(0)), pause(at(0), at(5))), (LOOK_AGAIN, LOOK_AGAIN), "overdue");
+    }
+    /// A day of a machine that runs, in ms.
+    const DAY: u64 = 24 * 3_600_000;
+
+    #[tokio::test]
+    async fn a_schedule_that_is_alone_ticks_every_day_without_a_restart() {
+        let dir = tempfile::tempdir().unwrap();
+        let us = 20_000 * DAY * 1_000;
+        let reading = Arc::new(Mutex::new(Reading { monotonic_us: us, boottime_us: us, wall_us: us }));
+        let clocks = Source::Set(Arc::clone(&reading));
+        let server = Server::start(Config { clocks, ..Config::local(dir.path()) }).await.unwrap();
+        let ctx = server.context();
+        let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
+        let human = Caller::prove(&ctx.handle, token.trim(), None).unwrap();
+        let new = json!({ "name": "nightly", "cron": "0 2 * * *", "to": "operator", "body": "look at the tests" });
+        set(ctx, human, serde_json::from_value(new).unwrap()).await.unwrap();
+        let mut due = Vec::new();
+        for _ in 0..3 {
+            {
+                let mut reading = reading.lock().unwrap();
+                reading.monotonic_us += DAY * 1_000;
+                reading.boottime_us += DAY * 1_000;
+                reading.wall_us += DAY * 1_000;
+            }
+            assert!(tick_due(ctx).await.unwrap() <= LOOK_AGAIN);
+            let known = schedules(ctx).await.unwrap().remove(0);
+            due.push(known.next_at);
+            assert!(known.next_at > ctx.handle.now(), "the next tick lies ahead");
+        }
+        assert!(due.windows(2).all(|days| days[1].since(days[0]) == DAY), "{due:?}");
+        server.shutdown().await;
     }
 }

@@ -51,7 +51,7 @@ fn told(moment: &Moment, message: &StoredMessage) -> Markup {
             @if let Some(grant) = &message.grant { dt { "Grant" } dd { code { (grant) } } }
             @if let Some(reason) = &message.reason { dt { "Reason" } dd { (foreign_line(reason)) } }
             @if !message.completed.is_empty() { dt { "Done" } dd { (foreign_line(&message.completed.join(", "))) } }
-            @if !message.failed.is_empty() { dt { "ErrorPage" } dd { (foreign_line(&message.failed.join(", "))) } }
+            @if !message.failed.is_empty() { dt { "Failed" } dd { (foreign_line(&message.failed.join(", "))) } }
         }
         @if message.body.is_empty() { p.faint { "No text." } } @else { (foreign(&message.body)) }
         @if let Some(payload) = &message.payload { h2 { "Payload" } (code(payload)) }

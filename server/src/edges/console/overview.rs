@@ -115,7 +115,7 @@ fn refusals(title: &str, codes: &[CodeCount], none: &str) -> Markup {
 fn conversations(figures: &Figures) -> Markup {
     let now = &figures.standing;
     let rows = [
-        ("Open", "/conversations?state=open", now.open, "good"),
+        ("Open", "/conversations?state=active", now.open, "good"),
         ("Ended", "/conversations", now.ended, "plain"),
         ("Held by a limit", "/conversations?state=latched", now.held, "bad"),
         ("Paused by a human", "/conversations?state=paused", now.paused, "warn"),
