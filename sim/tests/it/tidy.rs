@@ -167,6 +167,21 @@ fn the_witness_knows_nothing_of_the_state_the_fold_or_the_guards() {
 }
 
 #[test]
+fn every_dependency_has_its_row_and_none_is_unused() {
+    let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
+    let all = workspace["workspace"]["dependencies"].as_table().unwrap();
+    let names: BTreeSet<&str> = all.keys().map(String::as_str).filter(|name| !name.starts_with("lastword-")).collect();
+    let document = read("docs/dependencies.md");
+    let rows = document.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    assert_eq!(rows.collect::<BTreeSet<_>>(), names, "docs/dependencies.md and Cargo.toml");
+    let manifests: Vec<String> = members().iter().map(|folder| read(&format!("{folder}/Cargo.toml"))).collect();
+    for name in names {
+        let uses = |manifest: &String| manifest.lines().any(|l| l.split(['.', ' ', '=']).next() == Some(name));
+        assert!(manifests.iter().any(uses), "no crate uses {name}");
+    }
+}
+
+#[test]
 fn the_limits_document_is_the_table_in_the_code() {
     let mut text = String::from(
         "# Limits\n\nThe limits of the protocol, generated from the table in `proto/src/limits.rs`. Set them in `lastword.toml`, section\n\
