@@ -1,4 +1,4 @@
-//! The core from outside: golden transcripts, the tables, and what each guard is good for.
+//! The core from outside: golden transcripts, the tables, and the proof that each guard is needed.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! What holds of the core, over all short histories and over long random ones.
+//! The properties of the core, over all short histories and over long random ones.
 
 #![allow(
     clippy::unwrap_used,
