@@ -221,7 +221,7 @@ pub struct Draft {
     pub acknowledged: bool,
     /// STATUS: the estimated time until the answer, in ms.
     pub eta_ms: Option<u64>,
-    /// RESPONSE: the result; `completed` if `None`.
+    /// RESPONSE: the result. If `None`: `waiting` while requests of the task are in flight, otherwise `completed`.
     pub status: Option<FinishStatus>,
     /// Whether `request_id` came in the header `Idempotency-Key`; if so, it does not name a work item (Q1).
     pub key_only: bool,

@@ -123,11 +123,11 @@ pub enum Fact {
         /// Agent messages there since a human last spoke, including this one (R1).
         agent_messages: u64,
     },
-    /// The single warning that a threshold was crossed (R2). It is shown, but never delivered or counted.
+    /// The single warning that a count crossed a limit (R2). It is shown, but never delivered or counted.
     Warned {
-        /// The conversation or room whose count crossed the threshold.
+        /// The conversation or room whose count crossed the limit.
         place: Place,
-        /// The threshold that was crossed.
+        /// The limit that was crossed: soft or hard.
         crossing: Crossing,
         /// Agent messages there since a human last spoke (R1).
         agent_messages: u64,
@@ -335,7 +335,7 @@ pub enum Fact {
     EscalationOpened {
         /// The next number.
         escalation: EscalationId,
-        /// The task that asked and waits, or the task of the request that timed out; `None` for a question asked outside
+        /// The task that asked and waits, or the task of the request that timed out; `None` for a question outside
         /// every turn.
         task: Option<TaskId>,
         /// The agent whose task or request the question is about.
@@ -385,7 +385,7 @@ pub enum Fact {
         by: Option<AgentId>,
         /// The decision on the call.
         decision: Decision,
-        /// The decider's comment, if any.
+        /// The comment that came with the decision, if any.
         comment: Option<Box<str>>,
         /// For `edit`: the arguments and digest that are approved instead.
         edited: Option<(JsonText, Digest)>,

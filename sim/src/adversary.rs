@@ -1,5 +1,5 @@
-//! Seeded random histories: agents that lie, replay, flood, launder and fall silent, and a human with occasional acts. At
-//! the end all work must end.
+//! Seeded random histories: agents that lie, replay, flood, launder and fall silent, and a human with occasional acts.
+//! At the end all work must end.
 
 use std::collections::BTreeMap;
 

@@ -167,6 +167,7 @@ impl Step<'_> {
     /// Refuses a write of an agent while it or the workspace is paused or stopped (H4).
     pub(super) fn require_active(&self, agent: AgentId) -> Result<(), Refusal> {
         let state = self.state();
+        // The stricter of the two holds: the states are ordered from active to stopped.
         let known: &Agent = &state.agents[agent.0 as usize];
         match state.running.max(known.running) {
             Running::Active => Ok(()),

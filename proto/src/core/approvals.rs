@@ -1,4 +1,4 @@
-//! Approvals: a held tool call is decided once, by a permitted decider, for exactly that call (H2, H3).
+//! Approvals: a held tool call is decided once, with the authority to do so, for exactly that call (H2, H3).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -178,7 +178,7 @@ impl Step<'_> {
     }
 }
 
-/// Checks that the decision is for the call that the decider was shown.
+/// Checks that the decision is for the call that was shown.
 fn check_digest(approval: &Approval, verdict: &Verdict) -> Result<(), Refusal> {
     match (verdict.decision, verdict.digest) {
         (Decision::Approve, None) => Err(Refusal::new(Code::Malformed).about("`digest` is required to approve")),

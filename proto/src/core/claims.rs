@@ -45,6 +45,7 @@ impl Step<'_> {
         if count >= max {
             return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
         }
+        // A lease that is too long is shortened instead of refused.
         let expires_at = self.now.plus(ttl_ms.clamp(1, state.limits.claim_ms_max));
         let claim = ClaimId(state.last_claim() + 1);
         self.record(Fact::Claimed { claim, agent, task, resource, mode, expires_at });

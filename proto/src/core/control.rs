@@ -72,6 +72,7 @@ impl Step<'_> {
                     self.end_grant(grant, GrantEnd::Stopped, EndReason::Stopped);
                 }
             }
+            // Requests that the agent sent end with the tasks in which it sent them.
             Scope::Agent(agent) => self.end_tasks_of(agent, EndReason::Stopped),
             Scope::Conversation(conv) => {
                 for conv in self.state().lineage_below(conv) {

@@ -166,6 +166,7 @@ impl Step<'_> {
             to: Recipient::One(to),
             kind: MessageType::Response,
             conv: known.conv,
+            // A human's answer adds no depth (D2).
             depth: 0,
             hops: known.hop,
             grant: Some(known.grant),

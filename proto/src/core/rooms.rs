@@ -43,6 +43,7 @@ impl Step<'_> {
         let count = self.state().rooms.len() as u64;
         let room = match self.state().room_names.get(&name) {
             Some(known) => *known,
+            // Only a new room counts; changing the members of one is always possible.
             None if count >= max => return Err(Refusal::new(Code::Saturated).numbers(max, count + 1)),
             None => RoomId(self.state().last_room() + 1),
         };

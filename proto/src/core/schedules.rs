@@ -27,6 +27,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::TooLarge).numbers(bytes_max, bytes));
         }
         let (max, count) = (limits.schedules_max, self.state().schedules.len() as u64);
+        // Replacing a schedule is possible even at the limit.
         if count >= max && !self.state().schedules.contains_key(&schedule.name) {
             return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
         }

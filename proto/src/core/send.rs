@@ -264,7 +264,7 @@ impl Step<'_> {
         convs.into_iter().map(Place::Conversation).collect()
     }
 
-    /// Counts one agent message in a place, and records the crossing of a threshold (R1, R2).
+    /// Counts one agent message in a place, and records the crossing of a limit (R1, R2).
     pub(super) fn hear_in(&mut self, agent: AgentId, place: Place) -> (Place, u64) {
         let agent_messages = self.state().agent_messages_in(place) + 1;
         self.record(Fact::Heard { agent, place, agent_messages });
@@ -468,7 +468,7 @@ impl Step<'_> {
         task
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one message is made of these, in one place")]
+    #[expect(clippy::too_many_arguments, reason = "a message is assembled from all of these in one place")]
     fn message(
         &self,
         sender: AgentId,

@@ -13,6 +13,7 @@ impl Step<'_> {
     pub(super) fn take(&mut self, by: Principal, turn: Option<TurnId>) -> Outcome {
         self.authenticate(by)?;
         let agent = by.agent();
+        // A human has no turns: their inbox is read one message at a time.
         if by.is_human() {
             return Ok(Reply::Delivery(self.take_notice(agent)));
         }
@@ -64,6 +65,7 @@ impl Step<'_> {
             }
             return None;
         };
+        // A join never shortens a lease that an estimate extended.
         let lease_until = lease_until.max(turn.lease_until);
         self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
         let turn = Some(self.open_turn_view(id));

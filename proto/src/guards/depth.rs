@@ -5,7 +5,7 @@ use crate::ids::{ConvId, TaskId};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Asker, State};
 
-/// Refuses a message that would be deeper than the cap; for a REQUEST, also if the last of the answers that it makes
+/// Refuses a message that would be deeper than the limit; for a REQUEST, also if the last of the answers that it makes
 /// owed would be.
 pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     if view.to_human() {
@@ -16,6 +16,7 @@ pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.depth_max.saturating_add(more);
     let mut deepest = u64::from(view.line.depth);
     if view.is_request() {
+        // A REQUEST needs its own answer, one deeper, and every answer that is owed above it.
         deepest += 1;
         if let (Some(conv), Some(task)) = (view.conv(), view.standing.task()) {
             deepest += answers_owed(view.state, conv, task);

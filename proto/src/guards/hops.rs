@@ -3,7 +3,7 @@
 use super::View;
 use crate::refusal::{Code, Refusal};
 
-/// Refuses a delegation beyond the cap.
+/// Refuses a delegation beyond the limit.
 pub(super) fn hop_cap(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.hops_max;
     let hop = view.task().map_or(0, |task| u64::from(task.hop)) + 1;

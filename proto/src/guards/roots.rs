@@ -17,6 +17,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
         let max = agent.roots_per_hour_max(limits);
         if recent >= max {
+            // As many of the oldest as are over the limit have to leave before one more fits.
             let over = recent - max;
             let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize)?;
             let wait = first.plus(HOUR_MS).since(view.now);

@@ -7,6 +7,7 @@ use crate::state::Running;
 /// Refuses a message if the workspace, the conversation, the sender or the recipient was stopped.
 pub(super) fn stopped(view: &View<'_>) -> Option<Refusal> {
     held(view, Running::Stopped, Code::Stopped).or_else(|| {
+        // A paused recipient keeps its queue, but a stopped one would never take the request.
         let to = view.recipient().filter(|to| view.is_request() && to.running == Running::Stopped)?;
         Some(Refusal::new(Code::Stopped).about(to.name()))
     })

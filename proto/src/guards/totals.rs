@@ -9,6 +9,7 @@ use crate::state::{Grant, State};
 /// Refuses a request if the grant has expired.
 pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
+    // While the clock is stopped the end moves on, so it can't be passed.
     let over = grant.end.is_some() || (grant.clock_stopped_at.is_none() && view.now >= grant.expires_at);
     let (whole, age) = (grant.expires_at.since(grant.opened_at), view.now.since(grant.opened_at));
     over.then(|| Refusal::new(Code::GrantExpired).numbers(whole, age))
@@ -60,6 +61,7 @@ pub(crate) fn trips_again(state: &State, grant: &Grant, now: Time) -> bool {
         Some(Code::GrantMessages) => messages,
         Some(Code::GrantTurns) => turns,
         Some(Code::GrantExpired) => time,
+        // The grant's budget only: an agent's own day never latches a grant (B1).
         Some(Code::Budget) => super::budget_of_grant(state, grant).is_some(),
         Some(_) | None => false,
     }

@@ -36,6 +36,7 @@ fn awaited(state: &State, now: Time, agent: AgentId) -> impl Iterator<Item = Age
     let tasks = state.agent(agent).into_iter().flat_map(Agent::grant_tasks);
     let children = tasks.filter_map(|t| state.tasks.get(&t)).flat_map(|t| &t.children);
     children.filter_map(|c| state.tasks.get(c)).filter_map(move |child| {
+        // Only a send that still blocks: a request without `wait`, or past it, holds up no agent.
         let until = child.request.as_ref()?.wait_until.get()?;
         (!child.is_closed() && until > now).then_some(child.agent)
     })

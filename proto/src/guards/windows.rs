@@ -42,6 +42,7 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
     let mut targets: Few<(AgentId, Time), 8> = Few::new();
     for (at, target) in view.sender()?.recent.iter().filter(|(at, _)| view.now.since(*at) < window) {
         match targets.iter_mut().find(|(known, _)| known == target) {
+            // The list is in order of time, so the last entry of a recipient is the one that leaves last.
             Some((_, last)) => *last = *at,
             None => targets.push((*target, *at)),
         }

@@ -40,6 +40,7 @@ impl State {
     /// Starts a clock of `ack_ms` of the recipient's free time for a request in its queue.
     pub(super) fn arm(&mut self, at: Time, id: TaskId, ack_ms: u64) {
         let Some(task) = self.tasks.get(&id).filter(|t| t.phase == Phase::Queued) else { return };
+        // A parked request gets its time when the hold is lifted; see `rearm_all`.
         if task.ack_due.is_some() || self.is_parked(task) {
             return;
         }
@@ -48,6 +49,7 @@ impl State {
         // Waiting within an agent's own time to acknowledge stops the clock of the grant (D8).
         let slow = sent && self.agents[agent.0 as usize].own_limits().ack_ms > 0;
         let clock = &mut self.agents[agent.0 as usize].ack;
+        // Due in the agent's free time, not in real time, so that a busy agent times out nothing.
         let due = clock.free_at(at).saturating_add(ack_ms).min(LAST);
         clock.due.insert((due, id));
         if let Some(task) = self.tasks.get_mut(&id) {
@@ -97,6 +99,7 @@ impl State {
         // While the agent is busy `since` is none: its clock is stopped, so no timer is set.
         let next = clock.due.first().zip(clock.since.get());
         let next = next.map(|((due, _), since)| since.plus(due.saturating_sub(clock.free_ms)).min(Time(LAST)));
+        // Most changes leave the earliest request the same; the timers are touched only if it changed.
         if next == clock.timer.get() {
             return;
         }

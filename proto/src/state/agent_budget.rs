@@ -28,6 +28,7 @@ impl Agent {
     #[must_use]
     pub fn turns_max(&self, limits: &Limits) -> u64 {
         let own = self.own_limits().agent_turns_max;
+        // A human's limit goes before the profile, and the profile before the workspace's limit.
         let own = if own == 0 { self.profile.turns_max } else { own };
         if own == 0 { limits.agent_turns_max } else { own }
     }
@@ -127,6 +128,7 @@ impl State {
 
     pub(super) fn agent_granted(&mut self, agent: AgentId, day: u64, spend: Spend) {
         let more = &mut self.rare(agent).more;
+        // Extensions of one day add up; one for another day replaces them.
         let mut sum = more.filter(|(known, _)| *known == day).map_or_else(Spend::default, |(_, sum)| sum);
         sum.add(spend);
         *more = Some((day, sum));
@@ -188,6 +190,7 @@ impl State {
     /// Charges an agent's day with a message that it sends outside every turn (B1).
     pub(super) fn charge_day(&mut self, at: Time, agent: AgentId, tokens: u64) {
         let day = &mut self.agents[agent.0 as usize].day;
+        // A new day starts at zero.
         *day = day.on(at);
         day.spend.add(Spend { tokens, cost_microusd: 0 });
     }

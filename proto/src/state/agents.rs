@@ -238,6 +238,7 @@ impl State {
 
     /// Maps a name to a number; a name that is used again maps to its newest number.
     pub(super) fn name_agent(&mut self, id: AgentId, name: &AgentName, kind: Kind, credential: &Credential) {
+        // An old log may register a known number again; this program always mints a new one.
         if id.0 as usize == self.agents.len() {
             self.agents.push(Agent::new(Some(name.clone()), kind, *credential));
         }
@@ -246,6 +247,7 @@ impl State {
         match self.agent_of(name.as_str()) {
             Some(before) if before == id => {}
             Some(before) => {
+                // The predecessor keeps its record, for what it sent before, but can't be found by name any more.
                 self.agents_by_name.remove(name.as_str(), before.0);
                 self.agents_by_name.insert(name.as_str(), id.0);
             }

@@ -137,6 +137,7 @@ impl State {
         self.minted.approval = id.0;
         self.timers.insert(expires_at, Timer::Approval(id));
         self.agents[agent.0 as usize].approvals_open += 1;
+        // A held call is a write, so it counts in the agent's windows (G1).
         self.charge_sender(at, agent, agent);
         self.approvals.insert(id, Approval::asked(task, agent, call, (at, expires_at)));
         if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
@@ -169,6 +170,7 @@ impl State {
         approval.by = by;
         approval.comment = comment.map(Box::from);
         if let Some((arguments, digest)) = edited {
+            // The edited call replaces the requested one: only its digest can be used.
             approval.arguments.clone_from(arguments);
             approval.digest = *digest;
         }
@@ -204,6 +206,7 @@ impl State {
         approval.state = state;
         self.timers.remove(approval.expires_at, Timer::Approval(id));
         let (agent, task) = (approval.agent, approval.task);
+        // Saturating: a counter that is off must not stop the fold of a log.
         let open = &mut self.agents[agent.0 as usize].approvals_open;
         *open = open.saturating_sub(1);
         if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {

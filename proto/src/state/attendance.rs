@@ -53,6 +53,7 @@ impl State {
     pub(super) fn arm_attendance(&mut self) {
         let (max, from, told) = (self.limits.unattended_ms, self.attendance.counted_from, self.attendance.told);
         let next = TOLD_AT_PERCENT.into_iter().find(|percent| *percent > told && max > 0);
+        // Without a human in the workspace, no one could be notified.
         let next = next.filter(|_| self.agents.iter().any(super::Agent::is_human));
         let due = next.map(|percent| from.plus(max / 100 * percent));
         let before = core::mem::replace(&mut self.attendance.timer, due.into());
@@ -77,6 +78,7 @@ impl State {
 
     /// Shows the fact that is being folded to every human.
     pub(super) fn notice_humans(&mut self, at: Time) {
+        // Number 0 is the broker itself.
         for id in (1..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId) {
             if self.agents[id.0 as usize].is_human() {
                 self.notice(at, id);

@@ -30,12 +30,14 @@ impl State {
                 rare.refused.iter_mut().for_each(|at| *at = at.plus(ms));
                 rare.exempt.iter_mut().for_each(|(at, _)| *at = at.plus(ms));
             }
+            // The free time so far is unchanged, but the moment at which it reaches the limit moves.
             self.reset_ack_timer(id);
         }
     }
 
     /// Moves the leases (F1) and the intervals between progress reports (R1).
     fn idled_turns(&mut self, ms: u64) {
+        // Found through the agents: the table of turns also has all remembered closed ones.
         let open: Vec<TurnId> = self.agents.iter().flat_map(|agent| agent.turns.iter().copied()).collect();
         for id in open {
             let Some(turn) = self.turns.get_mut(&id) else { continue };

@@ -15,6 +15,7 @@ impl State {
         };
         match scope {
             Scope::Workspace => {
+                // A pause of the workspace stops the free time of all agents and the clocks of all grants.
                 self.running = running;
                 for id in 0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX) {
                     self.refresh_clock(at, AgentId(id));

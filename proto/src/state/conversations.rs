@@ -106,6 +106,7 @@ impl State {
         opener: AgentId,
     ) {
         self.minted.conv = id.0;
+        // Never counted down, so that the REF of a forgotten child is not minted again.
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
         }
@@ -115,6 +116,7 @@ impl State {
         }
         self.refs.insert(reference.as_str(), id.0);
         self.count_prefixes(reference.as_str(), true);
+        // Queued at its opening: `forget` queues it again until it has been idle long enough.
         self.closed.push_back((at, Closed::Conversation(id)));
         self.conversations.insert(id, Conversation::new(at, reference.clone(), parent, opener));
     }

@@ -110,6 +110,7 @@ impl State {
 
     pub(super) fn escalation_keyed(&mut self, at: Time, id: EscalationId, sender: AgentId, key: &Key) {
         let fingerprint = Some(key.fingerprint);
+        // No message is stored for a question, so the key leads to the escalation itself.
         let known = Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(id) };
         self.keys.choose(key.id.clone(), known);
         self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));

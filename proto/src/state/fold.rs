@@ -20,7 +20,7 @@ impl State {
     }
 
     /// Passes each fact to the concept that it is about.
-    #[expect(clippy::too_many_lines, reason = "the one match over all facts, an arm each")]
+    #[expect(clippy::too_many_lines, reason = "one match over all facts, with an arm for each")]
     fn change(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
@@ -125,7 +125,7 @@ impl State {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "each fact is named, so that a new one is asked for its grant")]
+    #[expect(clippy::too_many_lines, reason = "every fact is named, so that a new one must state its grant")]
     fn grant_of(&self, fact: &Fact) -> Option<GrantId> {
         let of_task = |task| self.tasks.get(&task).map(|t| t.grant);
         let of_turn = |turn| self.turns.get(&turn).and_then(|t| of_task(t.task));

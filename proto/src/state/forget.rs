@@ -20,6 +20,7 @@ impl State {
         let is_due = |place: usize| self.closed.get(place).is_some_and(|(at, _)| now.since(*at) >= retention);
         let Some((oldest, _)) = self.closed.front().filter(|_| is_due(0)) else { return 0 };
         let overdue = now.since(*oldest) >= retention.saturating_add(retention / OVERDUE_PART);
+        // The list is in order of time, so the last of the group is due only if all before it are.
         if !overdue && !is_due(TOGETHER - 1) {
             return 0;
         }
@@ -44,6 +45,7 @@ impl State {
                     self.closed.push_back((at, closed));
                     return;
                 }
+                // Turns have no records of their own in the list; they go with their task.
                 for turn in &task.turns {
                     self.turns.remove(turn);
                 }
@@ -73,6 +75,7 @@ impl State {
     fn forget_conversation(&mut self, at: Time, id: ConvId) {
         let Some(conv) = self.conversations.get(&id) else { return };
         let idle = at.since(conv.last_at) >= self.limits.retention_ms;
+        // A held conversation must stay, or forgetting it would lift the hold.
         let held = conv.latched || conv.running != Running::Active;
         if !idle || conv.users > 0 || !conv.open_tasks.is_empty() || held {
             self.closed.push_back((at, Closed::Conversation(id)));

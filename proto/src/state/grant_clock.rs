@@ -24,6 +24,7 @@ impl State {
         if unlifted || now.since(grant.opened_at) >= limits.grant_life_ms {
             return Some(GrantDue::Close);
         }
+        // A latch has reported the end of time or of another total already.
         if grant.clock_stopped_at.is_some() || grant.latched.is_some() {
             return None;
         }
@@ -75,6 +76,7 @@ impl State {
         let Some(grant) = self.grants.get(&id).filter(|g| g.end.is_none()) else { return };
         let conv = grant.conv;
         let paused = self.running.max(self.running_in(conv)) != Running::Active;
+        // A latch of the conversation in which the grant started holds the grant as well.
         let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
         let Some(grant) = self.grants.get_mut(&id) else { return };
         let held = latched || grant.latched.is_some();

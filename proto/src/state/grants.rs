@@ -207,6 +207,7 @@ impl State {
         // Only more time is a reason to warn about the time again.
         grant.clock_warned = grant.clock_warned && more.time_ms == 0;
         grant.expires_at = grant.expires_at.plus(more.time_ms);
+        // A closed root can't send requests, so more of them would raise Φ for nothing.
         let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
             root.quota_left = root.quota_left.saturating_add(more.requests);
@@ -218,6 +219,7 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.clock_warned = true;
         let giver = grant.giver;
+        // An agent that gave its own root can't extend it; only a human can act on the warning.
         let human = if self.agents[giver.0 as usize].is_human() { giver } else { self.any_human() };
         self.arm_grant(id);
         self.notice(at, human);
@@ -236,6 +238,7 @@ impl State {
         if let Some(timer) = grant.timer.take() {
             self.timers.remove(timer, Timer::Grant(id));
         }
+        // A closed grant holds no work, so its latch must not wait for a human any longer.
         let latch = grant.latched.take();
         let tasks = grant.tasks.clone();
         let mut used = Vec::new();
@@ -280,6 +283,7 @@ impl State {
         grant.messages += 2;
         grant.owed += 1;
         grant.begin(task);
+        // Agents are counted once per grant; a second request to one is free (D8).
         grant.wake(to);
         for partner in above {
             self.agents[to.0 as usize].partners.insert((partner, task));

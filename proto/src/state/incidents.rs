@@ -74,6 +74,7 @@ impl State {
         self.minted.incident = id.0;
         let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };
         self.incidents.insert(id, noted);
+        // Nothing is held, so only its age decides when it is forgotten.
         self.closed.push_back((at, Closed::Incident(id)));
         self.agent_noted(at, agent, code);
         self.notice_humans(at);
@@ -88,6 +89,7 @@ impl State {
             }
             Latched::Place(Place::Conversation(conv)) => self.hold(conv, |conv| {
                 conv.latched = held.is_some();
+                // Lifting resets the count, or the next message would be refused again.
                 conv.agent_messages = if held.is_some() { conv.agent_messages } else { 0 };
             }),
             Latched::Place(Place::Room(room)) => {

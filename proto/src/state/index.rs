@@ -32,6 +32,7 @@ struct Known {
 impl Index {
     /// Takes the seed from the hash of a token, before any name is inserted.
     pub(super) fn seed(&mut self, credential: &Credential) {
+        // Only before the first name: another seed would lose every entry. The first token is a human's.
         if self.seed == 0 && self.len == 0 {
             let words = credential.chunks_exact(8).filter_map(|word| word.try_into().ok());
             self.seed = words.fold(1, |seed, word| mix(seed, u64::from_le_bytes(word)));

@@ -82,6 +82,7 @@ impl Keys {
     /// Returns the task of the request with this id.
     #[must_use]
     pub fn task(&self, id: &str) -> Option<TaskId> {
+        // The two never overlap: `serve` puts an id into only one of them.
         self.minted(id).or_else(|| self.chosen.get(id)?.task)
     }
 

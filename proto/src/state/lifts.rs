@@ -10,6 +10,7 @@ impl State {
     /// Adds rounds: the conversation may go deeper, and the grant gets the messages, turns and requests for them (D2).
     pub(super) fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
+            // A round is a request and its answer, each one deeper (D2).
             let deeper = u8::try_from(rounds.saturating_mul(2)).unwrap_or(u8::MAX);
             conv.depth_more = conv.depth_more.saturating_add(deeper);
             conv.depth_extensions = conv.depth_extensions.saturating_add(1);

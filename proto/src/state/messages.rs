@@ -24,6 +24,7 @@ impl State {
             Part::Answer(answer) => self.answered(at, message, answer),
             Part::Reply { task, escalation } => {
                 if let Some(id) = escalation {
+                    // First the end of the question, so that the task is not waiting for it when the answer is ready.
                     self.end_escalation(at, *id, EscalationState::Answered, Some((message.from, self.seq)));
                 }
                 let bytes = message.body.len() as u64;
@@ -53,6 +54,7 @@ impl State {
             conv.messages += 1;
             conv.deepest = conv.deepest.max(message.depth);
             conv.last_at = at;
+            // Only `Heard` raises the count; here a human's message resets it (R4).
             conv.agent_messages = if human && message.is_said() { 0 } else { conv.agent_messages };
             let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
             for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
@@ -107,6 +109,7 @@ impl State {
         if in_turn || message.from == SYSTEM || self.agents[message.from.0 as usize].is_human() {
             return;
         }
+        // A notice is cut to this length, so a reader never pays for more.
         let shown = (message.body.len() as u64).min(self.limits.notice_bytes_max);
         let readers = match message.to {
             Recipient::One(_) => 1,
@@ -122,6 +125,7 @@ impl State {
 
     /// Counts one write of an agent in its windows; a write without a recipient counts as one to itself (G1).
     pub(super) fn charge_sender(&mut self, at: Time, from: AgentId, to: AgentId) {
+        // One list serves both windows, so it covers the longer one.
         let window = self.limits.window_ms.max(self.limits.fan_out_window_ms);
         let sender = &mut self.agents[from.0 as usize];
         if sender.is_human() || from == SYSTEM {

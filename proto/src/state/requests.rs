@@ -93,6 +93,7 @@ impl State {
         };
         let seq = self.seq;
         let request = Request::new(message, terms, seq);
+        // A human's request adds no depth: the task's first message starts at 0 (D2).
         let received = asker.is_task().then_some((message.conv, message.depth)).into_iter().collect();
         let quota = self.limits.task_requests_max;
         let incarnation = self.agents[to.0 as usize].incarnation;
@@ -204,6 +205,8 @@ impl State {
                 request.partial = Some(Box::new(Partial { result: seq, completed, failed }));
             }
         }
+        // The core has cancelled the old run's requests, so its answers and questions go too. After a time-out they are
+        // still awaited.
         if matches!(why, Rerun::Rejected | Rerun::Partial) {
             self.withdraw(at, id);
         }
@@ -217,6 +220,7 @@ impl State {
             runner.partners.insert((partner, id));
         }
         if let Some(grant) = self.grants.get_mut(&grant) {
+            // The core checked that the grant may wake this agent (D8).
             grant.wake(agent);
         }
         if let Some(conv) = self.conversations.get_mut(&conv)

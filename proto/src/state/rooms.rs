@@ -29,6 +29,7 @@ impl State {
     pub(super) fn room_opened(&mut self, id: RoomId, name: &Ref, members: &[AgentId]) {
         self.minted.room = self.minted.room.max(id.0);
         self.room_names.insert(name.clone(), id);
+        // Changing the members keeps the counters, or it would be a way around the limits (R1).
         let old = self.rooms.remove(&id);
         let (agent_messages, latched, messages) =
             old.map_or((0, false, 0), |r| (r.agent_messages, r.latched, r.messages));

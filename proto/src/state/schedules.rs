@@ -35,6 +35,7 @@ impl State {
             schedule: schedule.clone(),
             by,
             next_at,
+            // A changed schedule keeps its history: its number fills `{n}`, and its open grant blocks the next tick.
             ticks: before.as_ref().map_or(0, |known| known.ticks),
             last_at: before.as_ref().map_or_else(Opt::none, |known| known.last_at),
             grant: before.as_ref().map_or_else(Opt::none, |known| known.grant),

@@ -131,6 +131,7 @@ impl<T: Ord, const N: usize> Sorted<T, N> {
         if let Ok(place) = self.0.binary_search(item) {
             self.0.remove(place);
         }
+        // A set that was large once would otherwise keep its memory for the life of the record.
         if self.0.is_empty() {
             self.0.shrink_to_fit();
         }

@@ -115,6 +115,7 @@ impl<K: Number, T> Table<K, T> {
         if self.pages.is_empty() {
             self.first = number;
         }
+        // Rare: minted numbers only grow, so pages are usually added at the end.
         while number < self.first {
             self.pages.push_front(Page::default());
             self.first -= 1;

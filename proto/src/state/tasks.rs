@@ -304,6 +304,7 @@ impl State {
     ) {
         self.minted.task = task.0;
         let roots = &mut self.agents[agent.0 as usize].roots;
+        // The list is in order of time; roots older than the hour of the limit are dropped.
         let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
         roots.drain(..over);
         roots.push(at);
@@ -357,6 +358,7 @@ impl State {
                 self.ready(at, parent, Ready { message: seq, depth, child: answer.task.into(), bytes });
             }
         }
+        // The agent still works on it, or may take it later, and has to learn that it is over.
         if answer.cause.concerns_server() {
             let server = self.tasks[&answer.task].agent;
             self.notice(at, server);
@@ -417,6 +419,7 @@ impl State {
         }
         self.closed.push_back((at, Closed::Task(id)));
         let request = self.tasks[&id].request.as_ref().map(|r| r.id.clone());
+        // A chosen key has a record of its own; a minted id goes with the task.
         if let Some(chosen) = request.filter(|id| self.keys.chosen(id.as_str()).is_some()) {
             self.closed.push_back((at, Closed::Key(Box::new(chosen))));
         }

@@ -69,6 +69,7 @@ impl Packed {
             Timer::Claim(claim) => (5, claim.0),
             Timer::Escalation(escalation) => (6, escalation.0),
             Timer::Rest(agent) => (7, agent.0 as u64),
+            // Three bits hold eight kinds, so this ninth one shares the last kind.
             Timer::Unattended => (7, Self::UNATTENDED),
         };
         debug_assert!(number >> Self::KIND_SHIFT == 0, "a number is minted one by one");

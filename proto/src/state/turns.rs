@@ -59,6 +59,7 @@ impl State {
             opened_at: at,
             refusals: 0,
             text_bytes: 0,
+            // Notices that arrive during the turn are not in this delivery and must survive its end.
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
             progress_at: Opt::none(),
             open: true,
@@ -67,6 +68,7 @@ impl State {
             late: false,
             decided: Opt::none(),
         };
+        // A waiting task is opened by an answer, not by its request.
         let opens = served.phase == Phase::Queued;
         served.phase = Phase::Open(id);
         append(&mut served.turns, id);
@@ -135,6 +137,7 @@ impl State {
 
     pub(super) fn renew(&mut self, id: TurnId, lease_until: Time) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
+        // The timer is found by its time, so it is removed before the time changes.
         self.timers.remove(turn.lease_until, Timer::Lease(id));
         turn.lease_until = lease_until;
         self.timers.insert(lease_until, Timer::Lease(id));

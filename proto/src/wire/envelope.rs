@@ -55,7 +55,7 @@ pub struct Envelope {
     /// A message of this workspace that caused this one from outside (D10); such a message opens no grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caused_by: Option<String>,
-    /// RESPONSE: the result; `completed` if omitted.
+    /// RESPONSE: the result. If omitted: `waiting` while requests of the task are in flight, otherwise `completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<FinishStatus>,
     /// STATUS: the recipient has seen the request.

@@ -13,11 +13,11 @@ use crate::refusal::Code;
 pub struct IncidentView {
     /// The id, such as `inc-1`.
     pub id: String,
-    /// The subject of the incident: a grant's id, a REF or a room's name.
+    /// The subject of the incident: a grant's id, a REF, or the name of a room or agent.
     pub on: String,
-    /// The kind of subject: `grant`, `conversation` or `room`.
+    /// The kind of subject: `grant`, `conversation`, `room` or `agent`.
     pub scope: String,
-    /// The conversation whose `resume` lifts the latch; absent for a room.
+    /// The conversation whose `resume` lifts the latch; absent for a room or an agent.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The code of the limit that tripped.
@@ -35,6 +35,6 @@ pub struct IncidentView {
     /// The human who lifted the latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_by: Option<String>,
-    /// The requests that the latch holds.
+    /// The requests that the latch holds; empty once it is lifted.
     pub parked: Vec<String>,
 }

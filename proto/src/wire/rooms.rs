@@ -53,7 +53,7 @@ pub struct Post {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mentions: Option<Vec<String>>,
     /// Only for a human's post: the work item that it is about. The mentioned agents are asked under it, and the
-    /// counters of its conversation and of the conversations below it are reset.
+    /// counters of its conversation and of those above and below it are reset.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }

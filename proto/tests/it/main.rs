@@ -4,7 +4,7 @@
     clippy::unwrap_used,
     clippy::wildcard_enum_match_arm,
     clippy::too_many_lines,
-    reason = "a transcript that can't be read is a failed test; it shows some facts only"
+    reason = "a transcript that can't be read fails its test, and only some facts are shown"
 )]
 
 mod bounds;
