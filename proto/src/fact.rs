@@ -1,5 +1,4 @@
-//! Facts: recorded decisions, in the past tense. The log is a list of facts, and folding the list rebuilds the whole
-//! state.
+//! Facts: recorded decisions, in the past tense. The log is a list of facts, and folding it rebuilds the state.
 //!
 //! A released variant never changes. A new form is a new variant at the end, so that every log ever written stays
 //! readable (`store/tests` holds a sample of each).

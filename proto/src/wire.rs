@@ -1,8 +1,7 @@
 //! The JSON forms of the HTTP surface, shared by server and client.
 //!
 //! Ids have their printed form (`msg-12`, `turn-3`), moments are RFC 3339 in UTC, and durations are milliseconds.
-//! Optional members are omitted when absent. Input is checked when it is converted to a [`crate::Draft`] or an input of
-//! the core.
+//! Optional members are omitted when absent. Input is checked when it becomes a [`crate::Draft`] or a core input.
 
 mod agents;
 mod approvals;

@@ -134,7 +134,8 @@ impl Step<'_> {
         refusal
     }
 
-    /// Whether another refusal with this code is recorded on its own. Those about authority are, up to a limit (G2).
+    /// Whether another refusal with this code is recorded on its own: always, except that those about authority have a
+    /// limit, after which they are summed (G2).
     pub(super) fn goes_on_record(&mut self, agent: AgentId, code: Code) -> bool {
         let limits = &self.state().limits;
         let exempt = self.state().agent(agent).filter(|_| is_about_authority(code));

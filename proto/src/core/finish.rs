@@ -158,7 +158,7 @@ impl Step<'_> {
         let room = self.has_room_for_agent(task);
         let tried: Vec<AgentId> = self.state().tasks[&task].tried().collect();
         let next = self.serves(action.as_str(), asker, Some(task), &tried);
-        // A reassignment must not pass the limit of agents either, but an agent that the grant has woken is free.
+        // A reassignment must not pass the limit of agents either; an agent that the grant has woken counts already.
         let next = next.filter(|agent| again && (room || self.has_woken(task, *agent)));
         match next {
             Some(agent) => {

@@ -44,7 +44,7 @@ impl Step<'_> {
         Ok(Reply::Delivery(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices })))
     }
 
-    /// Returns the oldest message in a human's inbox.
+    /// Takes the oldest message from a human's inbox, which marks it as read.
     fn take_notice(&mut self, human: AgentId) -> Option<Delivery> {
         let (through, _) = *self.state().agents[human.0 as usize].notices.front()?;
         self.record(Fact::Noticed { agent: human, through });

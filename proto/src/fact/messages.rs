@@ -35,7 +35,7 @@ pub struct Message {
     pub conv: ConvId,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// Delegations from the grant to this message (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
     /// The grant that pays for it; `None` for a message that belongs to no grant.
     pub grant: Option<GrantId>,

@@ -1,5 +1,4 @@
-//! D5 and D6: a message isn't sent to its sender, to the requester, or to an ancestor in the chain. Only answers travel
-//! up.
+//! D5 and D6: no message goes to its sender, to the requester, or to an ancestor in the chain. Only answers travel up.
 
 use super::View;
 use crate::envelope::MessageType;

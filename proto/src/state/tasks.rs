@@ -72,7 +72,7 @@ pub struct Task {
     pub request: Option<Box<Request>>,
     /// The conversation in which its request arrived.
     pub conv: ConvId,
-    /// The number of delegations from the grant.
+    /// The hops: delegations from the grant to this task (D4).
     pub hop: u8,
     /// The grant that pays for it.
     pub grant: GrantId,

@@ -41,7 +41,7 @@ pub struct CausalLink {
     pub reference: String,
     /// Its depth in that conversation (D2).
     pub depth: u8,
-    /// The delegations from the grant to this message (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
     /// The request that the message is or answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]

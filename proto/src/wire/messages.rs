@@ -47,7 +47,7 @@ pub struct StoredMessage {
     pub parent_ref: Option<String>,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// The delegations from the grant to this message (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
     /// The request that it is, answers or reports on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
