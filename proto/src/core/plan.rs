@@ -310,7 +310,7 @@ impl Step<'_> {
         free.map_or(Plan::None, |r| Plan::Open(r, Some(parent)))
     }
 
-    /// Returns the placement of a root: a new REF, or one that the sender rooted before (D3).
+    /// Returns the placement of a root: a new REF, or one that the sender rooted before in a grant that has closed (D3).
     fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Placement {
         let Some(reference) = &draft.reference else {
             let (plan, fault) = self.work_of_request(draft);

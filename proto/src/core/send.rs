@@ -14,7 +14,7 @@ use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 
-/// A draft with everything that was found out about it.
+/// A draft with its context, its recipients and their placements.
 struct Sending {
     sender: AgentId,
     draft: Draft,

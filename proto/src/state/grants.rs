@@ -15,7 +15,7 @@ use crate::limits::Limits;
 pub struct Grant {
     /// The human who gave it, or the agent whose own root it is.
     pub giver: AgentId,
-    /// Whether it is an agent's own root.
+    /// Whether an agent gave it to itself by starting a root (D7).
     pub own_root: bool,
     /// Whether a tick of a schedule opened it (D13).
     pub scheduled: bool,

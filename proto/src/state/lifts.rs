@@ -67,7 +67,8 @@ impl State {
 }
 
 impl Extension {
-    /// What so many rounds need besides depth: a request and its answer each, and a turn for either.
+    /// Returns what this number of rounds needs besides depth: a request and its answer for each, and a turn for both
+    /// of them.
     #[must_use]
     pub fn for_rounds(rounds: u64) -> Self {
         let messages = rounds.saturating_mul(2);
