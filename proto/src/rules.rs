@@ -1,7 +1,7 @@
 //! The rules that aren't guards, each with what a broker without it does.
 //!
 //! A core that the tests build with the feature `rules-off` can lack one rule or one guard. That proves that each
-//! transcript which names a rule needs it. In every other build [`Rules`] is empty, and a check is the constant `true`.
+//! transcript which names a rule needs it. In every other build `Rules` is empty, and a check is the constant `true`.
 
 use serde::{Deserialize, Serialize};
 
