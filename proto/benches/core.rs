@@ -1,4 +1,4 @@
-//! What one input costs in the core: at 1,000 and at 100,000 open conversations, and the header.
+//! The cost of one input in the core, with 1,000 and with 100,000 open conversations, and the cost of the header.
 
 #![allow(
     missing_docs,
@@ -18,7 +18,7 @@ use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Core, Fact, Input, MessageType, Out, Principal, header};
 
-/// The allocator of the program.
+/// The allocator that the program uses.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -29,7 +29,7 @@ fn credential(n: u64) -> [u8; 32] {
     hash
 }
 
-/// `agents` agents, and as many open conversations as asked for, each with a request that waits.
+/// Returns a core with `agents` agents and the given number of open conversations, each with a queued request.
 fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
     let mut core = Core::default();
     let mut out = Out::default();
@@ -50,11 +50,11 @@ fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
     for n in 0..conversations {
         now = now.plus(1);
         let sender = principals[(n % agents) as usize + 1];
-        // Another delegate each time, or it would be the same conversation going on.
+        // Another delegate each time; otherwise the request would continue the same conversation.
         let delegate = (n + 1 + n / agents) % agents + 1;
         core.handle(now, Input::Send(sender, root(n, delegate)), &mut out);
         if n % 1_000 == 0 {
-            // Roots are allowed ten an hour.
+            // An agent may start ten roots an hour.
             now = now.plus(3_600_000 * 1_000 / agents.max(1));
             out.clear();
         }
@@ -70,7 +70,7 @@ fn root(n: u64, to: u64) -> Box<Draft> {
     Box::new(draft)
 }
 
-/// Sends `count` requests that start work of their own, each timed by itself; gives as many times the median.
+/// Sends `count` requests that each start a root, and times each one. Returns the median times `count`.
 fn send(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> Duration {
     let mut took = Vec::new();
     let mut out = Out::default();
@@ -80,7 +80,7 @@ fn send(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> 
         let next = |n: &u64| {
             now = now.plus(4_000);
             let sender = n * 7_919 % AGENTS;
-            // Somebody else each time, whom it has not asked yet.
+            // Another recipient each time, one that the sender has not asked yet.
             let to = (sender + 100 + n / AGENTS) % AGENTS + 1;
             (now, principals[sender as usize + 1], root(1_000_000 + n, to))
         };
@@ -98,7 +98,7 @@ fn send(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> 
     took[took.len() / 2] * u32::try_from(count).unwrap()
 }
 
-/// Requests within a turn, each to another delegate: a child conversation and a task, in the grant that is there.
+/// Sends requests within a turn, each to another delegate: a child conversation and a task in an open grant.
 fn delegate(mut core: Core, principals: &[Principal], mut now: Time, count: u64) -> Duration {
     const EACH: u64 = 12;
     let mut took = Vec::new();
@@ -107,7 +107,7 @@ fn delegate(mut core: Core, principals: &[Principal], mut now: Time, count: u64)
         let agent = n * 7_919 % AGENTS;
         now = now.plus(60_000);
         core.handle(now, Input::Send(principals[0], root(2_000_000 + n, agent + 1)), &mut out);
-        // What others asked of it before is taken and finished first.
+        // Earlier requests in its queue are taken and finished first.
         let me = principals[agent as usize + 1];
         let opened = loop {
             core.handle(now, Input::Take(me, None), &mut out);
@@ -142,7 +142,7 @@ fn sends(c: &mut Criterion) {
     let kinds: [(&str, Kind); 2] = [("send", send), ("send within a turn", delegate)];
     for (name, kind) in kinds {
         let mut group = c.benchmark_group(name);
-        // Each sample starts with the same state again.
+        // Each sample starts from the same state.
         group.sample_size(20).sampling_mode(SamplingMode::Flat).measurement_time(Duration::from_secs(4));
         for conversations in [1_000, 100_000] {
             let (core, principals, now) = crowd(AGENTS, conversations);

@@ -33,34 +33,35 @@ mod tick;
 #[cfg(feature = "rules-off")]
 mod without;
 
-/// The broker as a pure machine. Give it inputs and the time; append what it says, then do what it says.
+/// The broker as a pure state machine. The caller gives it inputs and the time, appends the facts that it returns, and
+/// then carries out its effects.
 #[derive(Clone, Debug, Default)]
 pub struct Core {
     state: State,
     /// Agents with an open connection; a hint from the shell that makes no fact (Q2).
     attached: BTreeSet<AgentId>,
-    /// Refusals that are recorded as a sum, by whom and with which code (G2).
+    /// Refusals that will be recorded as a sum, by agent and code (G2).
     unrecorded: BTreeMap<(AgentId, Code), Unrecorded>,
-    /// Records of the first edition that continue what it had forgotten.
+    /// Records of the first edition that continue a conversation which it had forgotten.
     revived: Vec<Seq>,
     rules: Rules,
 }
 
-/// Refusals of one kind that are not on record yet.
+/// Refusals of one kind that are not recorded yet.
 #[derive(Clone, Copy, Debug)]
 struct Unrecorded {
     since: Time,
     count: u64,
 }
 
-/// A fact of the log that doesn't follow from the ones before it.
+/// A fact of the log that doesn't follow from the facts before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhiMismatch {
-    /// Position of the fact.
+    /// The position of the fact.
     pub seq: Seq,
-    /// The potential that stands in the log.
+    /// The potential that the log records.
     pub recorded: Option<u64>,
-    /// The potential that the facts amount to.
+    /// The potential that the fold computes.
     pub folded: Option<u64>,
 }
 
@@ -74,26 +75,26 @@ impl core::fmt::Display for PhiMismatch {
 impl core::error::Error for PhiMismatch {}
 
 impl Core {
-    /// A core over a state that was folded elsewhere, from a snapshot.
+    /// Returns a core over a state that was folded elsewhere, such as from a snapshot.
     #[must_use]
     pub const fn from_state(state: State) -> Self {
         Self { state, attached: BTreeSet::new(), unrecorded: BTreeMap::new(), revived: Vec::new(), rules: Rules::ALL }
     }
 
-    /// An empty core that lacks one rule, for the tests of what that rule is good for.
+    /// Returns an empty core that lacks one rule, for the tests that prove that the rule is needed.
     #[cfg(feature = "rules-off")]
     #[must_use]
     pub fn without(off: crate::rules::Off) -> Self {
         Self { rules: Rules::without(off), ..Self::default() }
     }
 
-    /// Everything that the facts so far amount to.
+    /// Returns the result of folding all facts so far.
     #[must_use]
     pub const fn state(&self) -> &State {
         &self.state
     }
 
-    /// When the core wants to be given a [`Input::Tick`] next, and why.
+    /// Returns the time at which the core has to get an [`Input::Tick`], and the reason.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, &'static str)> {
         let sums = self.unrecorded.values().map(|sum| sum.since.plus(self.state.limits.window_ms)).min();
@@ -104,8 +105,8 @@ impl Core {
     /// Folds a fact of the log.
     ///
     /// # Errors
-    /// When the potential that stands in the log is not what the facts amount to: the log was altered, or
-    /// was written by rules that this program doesn't know. The fact is folded all the same.
+    /// Returns an error if the recorded potential differs from the folded one: the log was altered, or was written by
+    /// rules that this program doesn't know. The fact is folded all the same.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), PhiMismatch> {
         self.notice_revived(entry);
         let folded = self.state.apply(entry.at, &entry.fact);
@@ -116,8 +117,9 @@ impl Core {
         Err(PhiMismatch { seq: self.state.seq, recorded, folded })
     }
 
-    /// Positions of messages of the first edition in conversations that it had forgotten in the middle of the very input
-    /// that sent them. They are read as what they continue; [`EDITION`] forgets between inputs only.
+    /// Returns the positions of first-edition messages in conversations that had been forgotten in the middle of the
+    /// very input that sent them. They are read as a continuation of those conversations; [`EDITION`] forgets only
+    /// between inputs.
     #[must_use]
     pub fn revived(&self) -> &[Seq] {
         &self.revived
@@ -127,19 +129,20 @@ impl Core {
         let state = &self.state;
         let Fact::Accepted { message } = &entry.fact else { return };
         let Some(conv) = state.conversations.get(&message.conv).filter(|_| state.edition < EDITION) else { return };
-        // The fold of the first edition forgot what stood first among the closed records, and was old enough.
+        // The first edition's fold forgot the oldest closed records once they were old enough.
         let due = entry.at.since(conv.last_at) >= state.limits.retention_ms;
         if due && conv.users == 0 && conv.open_tasks.is_empty() && conv.last_at > conv.opened_at {
             self.revived.push(Seq(state.seq.0 + 1));
         }
     }
 
-    /// Handles one input at `now`; adds its facts and effects to `out`. Never fails and never blocks: what
-    /// can't be done is a refusal, in the one reply. Time that runs backwards stands still.
+    /// Handles one input at `now` and adds its facts and effects to `out`. Never fails and never blocks: an input that
+    /// can't be carried out gets a refusal as its one reply. If `now` is before the last fact, the last fact's time is
+    /// used.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Out) {
         let now = now.max(self.state.at);
         let mut step = Step { core: self, now, out };
-        // A stretch without the broker is counted from the last fact: nothing is recorded before it.
+        // A period in which the broker didn't run is counted from the last fact, so nothing may be recorded before it.
         if !matches!(input, Input::Attach(..) | Input::Idled(..)) {
             step.forget();
             step.record_sums();
@@ -149,7 +152,7 @@ impl Core {
     }
 }
 
-/// One input being handled.
+/// The handling of one input.
 struct Step<'a> {
     core: &'a mut Core,
     now: Time,
@@ -215,15 +218,16 @@ impl Step<'_> {
         }))
     }
 
-    /// Where the refusal that was recorded behind the first `before` entries stands.
+    /// Returns the position of the refusal that was recorded after the first `before` entries.
     fn refused_since(&self, before: usize) -> Option<Seq> {
         let entries = self.out.entries.get(before..)?;
         let refused = |entry: &Entry| matches!(entry.fact, Fact::Refused { .. } | Fact::WriteRefused { .. });
         let behind = entries.iter().rev().position(refused)?;
+        // The fold has counted all entries, so the last one is at the state's position.
         Some(Seq(self.state().seq.0 - behind as u64))
     }
 
-    /// The REF that a recorded refusal was about, where a human can lift it.
+    /// Returns the REF that a recorded refusal was about, if a human can lift the limit.
     fn refused_about(&self, before: usize, refusal: &Refusal) -> Option<Ref> {
         if !refusal.code.can_be_lifted() {
             return None;
@@ -242,7 +246,7 @@ impl Step<'_> {
         let task = turn.and_then(|turn| self.state().turns.get(&turn)).map(|turn| turn.task);
         let conv = task.and_then(|task| self.state().tasks.get(&task)).map(|task| task.conv);
         let own = conv.and_then(|conv| self.state().ref_of(conv).cloned());
-        // A total is of the whole work, and a cap of the conversation that was named.
+        // A total belongs to the whole work, and the other limits to the conversation that was named.
         let named = reference.filter(|reference| self.state().conv_of(reference.as_str()).is_some());
         if matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard) {
             named.or(own)
@@ -267,22 +271,22 @@ impl Step<'_> {
         &self.core.state
     }
 
-    /// Whether a rule holds: always, but in the tests that take it out.
+    /// Whether a rule holds: always, except in the tests that switch it off.
     fn rule(&self, rule: Rule) -> bool {
         self.core.rules.has(rule)
     }
 
-    /// Whether a guard is asked: always, but in the tests that take it out.
+    /// Whether a guard is asked: always, except in the tests that switch it off.
     fn has_guard(&self, name: &str) -> bool {
         self.core.rules.has_guard(name)
     }
 
-    /// Whether what a guard finds is enforced, and not just put on record (G7).
+    /// Whether a guard's refusal is enforced and not only recorded (G7).
     fn enforces(&self, name: &str) -> bool {
         self.has_guard(name) && !self.state().limits.observed.observes(name)
     }
 
-    /// Records a fact: the one way in which anything changes.
+    /// Records a fact. Nothing changes in any other way.
     fn record(&mut self, fact: Fact) {
         let grant = self.core.state.apply(self.now, &fact);
         self.out.entries.push(Entry { at: self.now, grant, fact });
@@ -300,7 +304,7 @@ impl Step<'_> {
         }
     }
 
-    /// Time to acknowledge for a recipient: its own number, else by how it is connected (Q2).
+    /// Returns the time to acknowledge of a recipient: its own limit, otherwise by how it is connected (Q2).
     fn ack_ms(&self, recipient: AgentId) -> u64 {
         let limits = &self.state().limits;
         let own = self.state().agent(recipient).map_or(0, |agent| agent.own_limits().ack_ms);
@@ -321,11 +325,12 @@ impl Step<'_> {
         if self.state().recognizes(by) { Ok(()) } else { Err(Code::Unauthenticated.into()) }
     }
 
-    /// A human who may do what this role may (H7).
+    /// Refuses a principal that isn't a human with at least this role (H7).
     fn human(&self, by: Principal, role: Role) -> Result<(), Refusal> {
         self.authenticate(by)?;
         let known = self.state().agent(by.agent()).filter(|_| by.is_human());
         match known {
+            // Roles are ordered from owner to viewer, so a smaller one may do more.
             Some(human) if human.role <= role => Ok(()),
             Some(human) => {
                 Err(Refusal::new(Code::Forbidden).about(format_args!("a human with the role {}", human.role)))
@@ -334,7 +339,7 @@ impl Step<'_> {
         }
     }
 
-    /// Forgets what was closed long ago, before the input is looked at (L7).
+    /// Forgets records that were closed long ago, before the input is handled (L7).
     fn forget(&mut self) {
         let items = self.state().due_to_forget(self.now);
         if items > 0 {
@@ -343,5 +348,5 @@ impl Step<'_> {
     }
 }
 
-/// What handling an input comes to.
+/// The result of handling an input.
 type Outcome = Result<Reply, Refusal>;

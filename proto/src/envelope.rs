@@ -1,4 +1,4 @@
-//! What a sender hands in: a [`Draft`], and the words of which it consists (E2, E4, E5).
+//! What a sender submits: a [`Draft`], and the enumerations that it is made of (E2, E4, E5).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,16 +17,16 @@ macro_rules! words {
         pub enum $name { $($(#[$vdoc])* $variant,)* }
 
         impl $name {
-            /// All of them, in order.
+            /// Every variant, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The word that stands for it in JSON.
+            /// Returns the word that represents the variant in JSON.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// The one that `word` stands for.
+            /// Returns the variant that `word` represents; `None` for an unknown word.
             #[must_use]
             pub fn from_word(word: &str) -> Option<Self> {
                 Self::ALL.iter().copied().find(|v| v.word() == word)
@@ -43,25 +43,25 @@ macro_rules! words {
 pub(crate) use words;
 
 words! {
-    /// The six types of message (E4). Only a REQUEST and its answer ever wake an agent.
+    /// The six types of message (E4). Only a REQUEST and its answer wake an agent.
     MessageType {
-        /// Asks for work; the only one that expects an answer.
+        /// Asks for work. The only type that expects an answer.
         Request = "request",
         /// Answers exactly one request.
         Response = "response",
-        /// Drives the request's state; wakes no one.
+        /// Reports on a request and drives its state; wakes no agent.
         Status = "status",
-        /// Something broke: shown to humans at once; wakes no agent.
+        /// Reports that something broke: shown to humans at once; wakes no agent.
         Alert = "alert",
-        /// For information; wakes no one.
+        /// Informs its recipient; wakes no agent.
         Info = "info",
-        /// For everybody; wakes no one and can't be answered.
+        /// Informs all agents and humans; wakes no agent and can't be answered.
         Broadcast = "broadcast",
     }
 }
 
 impl MessageType {
-    /// The keyword of the text form: the word in upper case.
+    /// Returns the keyword of the text form: the word in upper case.
     #[must_use]
     pub const fn keyword(self) -> &'static str {
         match self {
@@ -74,7 +74,7 @@ impl MessageType {
         }
     }
 
-    /// The type of a text-form keyword; exact, upper case.
+    /// Returns the type for a keyword of the text form, which is case-sensitive.
     #[must_use]
     pub fn from_keyword(keyword: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|t| t.keyword() == keyword)
@@ -82,56 +82,56 @@ impl MessageType {
 }
 
 words! {
-    /// How a recipient's queue is ordered (Q2).
+    /// The rank of a request in its recipient's queue (Q2).
     Priority {
-        /// Before everything else.
+        /// Goes before everything else.
         Urgent = "urgent",
-        /// Before normal work.
+        /// Goes before normal work.
         High = "high",
-        /// The default.
+        /// Is the default.
         Normal = "normal",
-        /// After normal work.
+        /// Goes after normal work.
         Low = "low",
     }
 }
 
 words! {
-    /// How a request ended, as its answer says (F2, F4, Q3–Q9).
+    /// How a request ended, as stated in its answer (F2, F4, Q3–Q9).
     AnswerStatus {
-        /// Done.
+        /// The agent completed the request.
         Completed = "completed",
-        /// Done in part, after the retry of what failed.
+        /// The agent completed a part, even after the failed parts ran again.
         Partial = "partial",
-        /// The recipient won't do it.
+        /// The recipient declined the request.
         Rejected = "rejected",
-        /// The recipient tried and could not, answered nothing, or was stopped.
+        /// The recipient tried and failed, gave an empty answer, or was stopped.
         Failed = "failed",
-        /// Nobody acknowledged or the lease was lost, twice; or the deadline passed.
+        /// The request was not acknowledged or its lease was lost, twice; or its deadline passed.
         TimedOut = "timed_out",
-        /// Everybody who could do it was tried: the asker does it itself.
+        /// Every agent that serves the action was tried: the requester has to do the work itself.
         Exhausted = "exhausted",
-        /// The asker or a human took it back.
+        /// The requester or a human cancelled the request.
         Cancelled = "cancelled",
     }
 }
 
 words! {
-    /// What `finish_turn` says of the turn (F2).
+    /// The status that `finish_turn` gives to a turn (F2).
     FinishStatus {
-        /// The task is done; what is still in flight is cancelled.
+        /// The task is done; requests that are still in flight are cancelled.
         Completed = "completed",
         /// Some parts are done and some failed.
         Partial = "partial",
-        /// Not for this agent.
+        /// The agent declines the request.
         Rejected = "rejected",
-        /// Tried and failed.
+        /// The agent tried and failed.
         Failed = "failed",
-        /// The task goes on when an answer comes.
+        /// The task continues when an answer arrives.
         Waiting = "waiting",
     }
 }
 
-/// Whom a message is for (E2).
+/// The recipient of a message, as the sender names it (E2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Address {
     /// One agent or human.
@@ -140,16 +140,16 @@ pub enum Address {
     Group(Label),
     /// Any one agent that serves the action.
     Action(Label),
-    /// The human who gave the grant, else any human of the workspace.
+    /// The human who gave the grant, otherwise any human of the workspace.
     User,
-    /// Everybody; for BROADCAST, INFO and ALERT.
+    /// All agents and humans; for BROADCAST, INFO and ALERT.
     All,
-    /// Several of the above, one message each.
+    /// Several of the above; each recipient gets a message of its own.
     List(Vec<Self>),
 }
 
 impl Address {
-    /// The action, if any agent that serves it will do.
+    /// Returns the action, if any agent that serves it may be the recipient.
     #[must_use]
     pub const fn action(&self) -> Option<&Label> {
         match self {
@@ -177,58 +177,58 @@ impl fmt::Display for Address {
     }
 }
 
-/// A JSON text that some edge parsed and found well-formed; the core passes it on unread.
+/// JSON text that an edge parsed and found well-formed; the core passes it on without parsing it.
 pub type JsonText = Box<str>;
 
-/// A message as its sender hands it in. What the broker mints is absent or a claim (E3).
+/// A message as its sender submits it. Members that the broker mints are absent, or are claims that it checks (E3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Draft {
-    /// The type (E4).
+    /// One of the six message types (E4).
     pub kind: MessageType,
-    /// The claimed sender; refused where it differs from who is authenticated.
+    /// The claimed sender; refused if it differs from the authenticated one.
     pub from: Option<AgentName>,
-    /// The addressee.
+    /// The recipient, not resolved yet.
     pub to: Address,
-    /// The work item; mandatory on a root (E6).
+    /// The work item; mandatory for a root (E6).
     pub reference: Option<Ref>,
-    /// The claimed depth; refused where it differs.
+    /// The claimed depth; refused if it differs from the actual one.
     pub depth: Option<u8>,
     /// The idempotency key of a REQUEST; on a RESPONSE or STATUS, the request that it belongs to (Q1).
     pub request_id: Option<RequestId>,
-    /// The action asked for.
+    /// The action that the message asks for.
     pub action: Option<Label>,
-    /// Structured content.
+    /// Structured content, as JSON text.
     pub payload: Option<JsonText>,
-    /// Text content.
+    /// Text content; may be empty.
     pub body: Box<str>,
-    /// Members that Lastword doesn't know, kept and passed on: a JSON object.
+    /// Members that Lastword doesn't know, kept and passed on, as a JSON object.
     pub metadata: Option<JsonText>,
-    /// Order in the recipient's queue.
+    /// Rank in the recipient's queue.
     pub priority: Priority,
-    /// How long the recipient has to acknowledge, in ms; default by how it is connected (Q2).
+    /// Time for the recipient to acknowledge, in ms; the default depends on how it is connected (Q2).
     pub timeout_ms: Option<u64>,
-    /// How long the whole request may take, in ms (Q2).
+    /// Time for the whole request, in ms (Q2).
     pub deadline_ms: Option<u64>,
-    /// The message that this one replies to.
+    /// The message that this one answers or refers to.
     pub in_reply_to: Option<Seq>,
-    /// One of ours that caused this from outside (D10); such a message is no grant.
+    /// A message of this workspace that caused this one from outside (D10); such a message opens no grant.
     pub caused_by: Option<Seq>,
-    /// The turn whose token came with the call; already proven to be this sender's (D1).
+    /// The turn whose token the call carried, already proven to be this sender's (D1).
     pub turn: Option<TurnId>,
-    /// How long the sender blocks for the answer, in ms (Q8).
+    /// The time for which the send blocks for the answer, in ms (Q8).
     pub wait_ms: Option<u64>,
     /// STATUS: the recipient has seen the request.
     pub acknowledged: bool,
-    /// STATUS: how long it will take, in ms.
+    /// STATUS: the estimated time until the answer, in ms.
     pub eta_ms: Option<u64>,
-    /// RESPONSE: how it went; default `completed`.
+    /// RESPONSE: the result. If `None`: `waiting` while requests of the task are in flight, otherwise `completed`.
     pub status: Option<FinishStatus>,
-    /// Whether `request_id` came as the header `Idempotency-Key`: then it names no work item (Q1).
+    /// Whether `request_id` came in the header `Idempotency-Key`; if so, it does not name a work item (Q1).
     pub key_only: bool,
 }
 
 impl Draft {
-    /// A draft with nothing but type, addressee and body.
+    /// Returns a draft with only type, recipient and body.
     #[must_use]
     pub fn new(kind: MessageType, to: Address, body: &str) -> Self {
         Self {
@@ -256,8 +256,8 @@ impl Draft {
         }
     }
 
-    /// A number that is the same for the same content, to tell a retry from another message under the
-    /// same key (Q1). FNV-1a, 64 bits: only the key's own sender can collide with itself.
+    /// Returns a number that is the same for the same content, to tell a retry from another message under the same key
+    /// (Q1). FNV-1a with 64 bits suffices: only the key's own sender can collide with itself.
     #[must_use]
     pub fn fingerprint(&self) -> u64 {
         fnv_of(format_args!(
@@ -267,7 +267,7 @@ impl Draft {
     }
 }
 
-/// How deep brackets nest in a JSON text, outside its strings.
+/// Returns how deep the brackets of a JSON text nest, outside its strings.
 #[must_use]
 pub fn nesting(json: &[u8]) -> u64 {
     let (mut depth, mut deepest, mut in_string, mut escaped) = (0_u64, 0, false, false);
@@ -287,7 +287,7 @@ pub fn nesting(json: &[u8]) -> u64 {
     deepest
 }
 
-/// The FNV-1a hash of a text, 64 bits.
+/// Returns the 64-bit FNV-1a hash of a text.
 pub(crate) fn fnv(text: &str) -> u64 {
     let mut hash = Fnv(FNV_OFFSET);
     // Writing to a hash can't fail.
@@ -295,7 +295,7 @@ pub(crate) fn fnv(text: &str) -> u64 {
     hash.0
 }
 
-/// The FNV-1a hash of what is formatted, 64 bits.
+/// Returns the 64-bit FNV-1a hash of a formatted text.
 pub(crate) fn fnv_of(text: fmt::Arguments<'_>) -> u64 {
     let mut hash = Fnv(FNV_OFFSET);
     // Writing to a hash can't fail.
@@ -303,8 +303,8 @@ pub(crate) fn fnv_of(text: fmt::Arguments<'_>) -> u64 {
     hash.0
 }
 
-/// A hash of texts, eight bytes at a time: a long answer costs tens of nanoseconds. It tells apart what one sender says
-/// twice, so it has to be the same everywhere and need not resist anybody.
+/// A hash of texts that reads eight bytes at a time, so that a long answer costs tens of nanoseconds. It detects when
+/// one sender says the same thing twice, so it has to be the same on every machine but need not resist an attacker.
 pub(crate) struct Words(u64);
 
 impl Default for Words {
@@ -319,7 +319,7 @@ impl Words {
         self.0 ^= self.0 >> 32;
     }
 
-    /// A text with its length, so that where one ends and the next begins counts.
+    /// Hashes a text together with its length, so that two texts can't hash like the same bytes split elsewhere.
     pub(crate) fn text(&mut self, text: &str) {
         let (words, rest) = text.as_bytes().as_chunks::<8>();
         self.number(text.len() as u64);

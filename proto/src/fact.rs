@@ -1,7 +1,7 @@
-//! Facts: what happened. The log is a list of them, and folding the list gives the whole state.
+//! Facts: recorded decisions, in the past tense. The log is a list of facts, and folding it rebuilds the state.
 //!
-//! A variant is never changed once released: another form is another variant at the end, so that every
-//! log ever written can be read (`store/tests` holds a sample of each).
+//! A released variant never changes. A new form is a new variant at the end, so that every log ever written stays
+//! readable (`store/tests` holds a sample of each).
 
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -42,25 +42,25 @@ pub use messages::{Answer, Key, Made, Message, Part, Recipient, SYSTEM, Terms};
 pub use schedules::Schedule;
 pub use turns::{EndReason, PartialResult, Rerun, TurnEnd};
 
-/// The edition of the rules by which this program records; see [`Fact::Upgraded`].
+/// The edition of the rules under which this program records; see [`Fact::Upgraded`].
 pub const EDITION: u32 = 2;
 
-/// One record of the log: when, of which grant with which potential, and what.
+/// One record of the log: the time, the grant that the fact belongs to with its potential, and the fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// When the shell's clock said it happened; never decreases.
+    /// The time of the fact by the shell's clock; never decreases.
     pub at: Time,
-    /// The grant that it belongs to, and that grant's Φ after it: the waking messages that it can still
-    /// cause. Only an opening, an extension or a new configuration raises Φ.
+    /// The grant that the fact belongs to, and that grant's Φ after the fact: an upper bound of the waking messages
+    /// that it can still cause. Only an opening, an extension or a new configuration raises Φ.
     pub grant: Option<(GrantId, u64)>,
-    /// What happened.
+    /// The recorded decision.
     pub fact: Fact,
 }
 
-/// A SHA-256 of a bearer token.
+/// The SHA-256 of a bearer token. The token itself is never stored.
 pub type Credential = [u8; 32];
 
-/// A digest or credential in lower-case hexadecimal.
+/// Formats a digest or credential in lower-case hexadecimal.
 #[must_use]
 pub fn hex(bytes: &[u8; 32]) -> String {
     bytes.iter().fold(String::with_capacity(64), |mut out, byte| {
@@ -71,622 +71,625 @@ pub fn hex(bytes: &[u8; 32]) -> String {
     })
 }
 
-/// Everything that can have happened.
+/// Every kind of fact that a log can hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Fact {
-    /// The numbers in force, from here on.
+    /// New limits take effect from this fact on.
     Configured {
-        /// All of them.
+        /// The complete table; replaces every limit, not only those that changed.
         limits: Box<Limits>,
     },
-    /// An agent or human joined, or joined again under a name that was free.
+    /// An agent or human was registered, possibly under a name that a removed one had.
     Registered {
-        /// Its number: the next one, or its old one.
+        /// The next free number; a name that is registered again gets a new one.
         agent: AgentId,
-        /// Its name.
+        /// A name that no live agent or human has.
         name: AgentName,
-        /// What it is.
+        /// Whether a program or a human holds the name.
         kind: Kind,
-        /// Grows at each registration of the name.
+        /// Counts the registrations of the name, from 1 (§1).
         incarnation: u32,
-        /// What it may do.
+        /// The actions, groups and number of parallel turns that it registers with.
         profile: Profile,
-        /// The hash of its token.
+        /// The hash of the token that it authenticates with.
         credential: Credential,
     },
-    /// Its profile changed.
+    /// The profile of an agent or human was replaced.
     Amended {
-        /// Who.
+        /// The agent or human that the profile belongs to.
         agent: AgentId,
-        /// The new profile.
+        /// The new profile; replaces every field of the old one.
         profile: Profile,
     },
-    /// Its token was replaced.
+    /// The token of an agent or human was replaced; the old one stops working.
     Rekeyed {
-        /// Who.
+        /// The agent or human that the token authenticates.
         agent: AgentId,
         /// The hash of the new token.
         credential: Credential,
     },
-    /// It left.
+    /// An agent or human was removed.
     Removed {
-        /// Who.
+        /// The agent or human that was removed; its number is not reused.
         agent: AgentId,
     },
-    /// An agent message was counted, before any rule was asked (R1).
+    /// A message of an agent was counted, before any rule was checked (R1).
     Heard {
-        /// Who sent it.
+        /// The agent that sent the message.
         agent: AgentId,
-        /// Where it counts.
+        /// The conversation or room in which it counts.
         place: Place,
-        /// Agent messages since a human spoke, with this one (R1).
+        /// Agent messages there since a human last spoke, including this one (R1).
         agent_messages: u64,
     },
-    /// The one warning of a crossing (R2); shown, never delivered or counted.
+    /// The single warning that a count crossed a limit (R2). It is shown, but never delivered or counted.
     Warned {
-        /// Where.
+        /// The conversation or room whose count crossed the limit.
         place: Place,
-        /// Which threshold.
+        /// The limit that was crossed: soft or hard.
         crossing: Crossing,
-        /// Agent messages since a human spoke (R1).
+        /// Agent messages there since a human last spoke (R1).
         agent_messages: u64,
     },
     /// A message was refused.
     Refused {
-        /// Whose.
+        /// The agent that sent the refused message.
         agent: AgentId,
-        /// In which turn.
+        /// The turn in which it was sent; `None` outside every turn.
         turn: Option<TurnId>,
-        /// Its type.
+        /// The type of the refused message.
         kind: MessageType,
-        /// Its address, as given.
+        /// The address as the sender gave it.
         to: Address,
-        /// Its REF, as given or as it would have been.
+        /// The REF that the sender gave, or the one that the message would have had.
         reference: Option<Ref>,
-        /// Why.
+        /// The code, numbers and hint that the sender gets.
         refusal: Refusal,
     },
-    /// A guard that only observes would have refused a message (G7).
+    /// A guard under observation would have refused a message, which was admitted (G7).
     Observed {
-        /// Whose.
+        /// The agent that sent the message.
         agent: AgentId,
-        /// Why.
+        /// The refusal that the guard would have given.
         refusal: Refusal,
     },
-    /// A grant: work may start from here (D7, D9).
+    /// A grant was opened: a source of work (D7, D9).
     GrantOpened {
-        /// Its number.
+        /// The next number.
         grant: GrantId,
-        /// Who gave it: a human, or the agent whose own root it is.
+        /// The human who gave it, or the agent that started it as its own root.
         giver: AgentId,
-        /// Where it starts.
+        /// The conversation in which its work starts.
         conv: ConvId,
-        /// When it ends.
+        /// The end of its time, unless a human extends it or its clock is stopped (D8).
         expires_at: Time,
     },
-    /// A human gave more (D9).
+    /// A human extended a grant (D9).
     GrantExtended {
-        /// To which.
+        /// The extended grant.
         grant: GrantId,
-        /// Who.
+        /// The human who extended it.
         by: AgentId,
-        /// How much.
+        /// The amounts that are added to its totals.
         extension: Extension,
     },
-    /// Nothing more comes of it.
+    /// A grant was closed: it causes no more work.
     GrantClosed {
-        /// Which.
+        /// The closed grant.
         grant: GrantId,
-        /// Why.
+        /// Whether it finished, expired or was stopped.
         end: GrantEnd,
     },
-    /// A REF became a conversation.
+    /// A conversation was opened for a REF.
     ConversationOpened {
-        /// Its number: the next one.
+        /// The next number.
         conv: ConvId,
-        /// Its REF.
+        /// The REF that names the conversation.
         reference: Ref,
-        /// The conversation of the task that opened it.
+        /// The conversation of the task that opened it; `None` for one without a task above.
         parent: Option<ConvId>,
-        /// Who opened it.
+        /// The agent or human that opened it.
         opener: AgentId,
     },
-    /// An agent's own root task began (D7).
+    /// An agent started work of its own: a root task (D7).
     RootStarted {
-        /// The task.
+        /// The next task number.
         task: TaskId,
-        /// Whose.
+        /// The agent that starts and serves the root.
         agent: AgentId,
-        /// In which conversation.
+        /// The conversation that the root works in.
         conv: ConvId,
-        /// Under which grant.
+        /// The grant that was opened for the root.
         grant: GrantId,
-        /// The depth that goes on, where the conversation is continued.
+        /// The depth at which the root continues an existing conversation; `None` in a new one.
         received: Option<u8>,
     },
-    /// A root task ended; it finishes to nobody.
+    /// A root task ended. A root has no requester, so its finish is routed to none.
     RootEnded {
-        /// Which.
+        /// The root task.
         task: TaskId,
-        /// How.
+        /// The status that the task ended with.
         status: AnswerStatus,
     },
-    /// A message was admitted. A REQUEST creates its task, an answer settles its task.
+    /// A message was admitted. A REQUEST creates its task; an answer settles its task.
     Accepted {
-        /// The message.
+        /// The message as it was stored.
         message: Box<Message>,
     },
     /// A delivery opened a turn (F1).
     TurnOpened {
-        /// Its number.
+        /// The next number.
         turn: TurnId,
-        /// The task that it serves.
+        /// The task that the turn serves.
         task: TaskId,
-        /// The attempt at the task.
+        /// The attempt at the task, from 1.
         attempt: u32,
-        /// The message delivered.
+        /// The position of the delivered message.
         message: Seq,
-        /// When the lease ends.
+        /// The end of the lease, unless activity renews it.
         lease_until: Time,
     },
-    /// An answer joined the task's open turn (F1).
+    /// An answer joined the open turn of its task (F1).
     Joined {
-        /// The turn.
+        /// The turn that the answer is delivered in.
         turn: TurnId,
-        /// The answer.
+        /// The position of the answer.
         message: Seq,
-        /// When the lease ends, renewed.
+        /// The renewed end of the lease.
         lease_until: Time,
     },
-    /// A sender that waited for the answer got it with its send; no turn is opened for it (Q8).
+    /// A send that waited for its answer returned it; no turn is opened for the answer (Q8).
     Collected {
-        /// The task that asked.
+        /// The task that sent the request.
         task: TaskId,
-        /// The answer.
+        /// The position of the answer.
         message: Seq,
     },
-    /// A lease was renewed.
+    /// The lease of a turn was renewed.
     Renewed {
-        /// The turn.
+        /// The turn that showed activity.
         turn: TurnId,
-        /// When the lease ends.
+        /// The new end of the lease.
         lease_until: Time,
     },
     /// A turn ended (F2).
     TurnClosed {
-        /// The turn.
+        /// The turn that ended.
         turn: TurnId,
-        /// How.
+        /// Whether it finished, lost its lease or was withdrawn.
         end: TurnEnd,
-        /// What its agent said of it.
+        /// The status that the agent finished with; `None` if the agent did not finish the turn.
         status: Option<FinishStatus>,
-        /// What it spent.
+        /// The tokens and the cost that are charged for the turn.
         spend: Spend,
     },
-    /// A finish came for a turn that was over; shown to the asker, wakes nobody (F6).
+    /// A finish arrived for a turn that was already over. It is shown to the requester and wakes no agent (F6).
     Late {
-        /// The turn.
+        /// The turn that was over.
         turn: TurnId,
-        /// Whose.
+        /// The agent that finished too late.
         agent: AgentId,
-        /// The answer.
+        /// The answer that came too late.
         body: Box<str>,
     },
-    /// A request is run again, on the same task.
+    /// A request runs again, on the same task.
     Requeued {
-        /// The task.
+        /// The task of the request.
         task: TaskId,
-        /// Who runs it now.
+        /// The agent that serves the next attempt; another one after a rejection (Q4).
         agent: AgentId,
-        /// Why.
+        /// The reason for another attempt.
         why: Rerun,
-        /// Time to acknowledge, in ms.
+        /// The new time to acknowledge, in ms.
         ack_ms: u64,
-        /// For `partial`: what the first run gave.
+        /// For `partial`: the result of the first run.
         result: Option<Box<PartialResult>>,
     },
-    /// Notices were read up to here.
+    /// A human read the notices in their inbox up to a position.
     Noticed {
-        /// By whom.
+        /// The human who read them.
         agent: AgentId,
-        /// The last one read.
+        /// The position of the last notice that was read.
         through: Seq,
     },
-    /// A grant nears a budget limit; its agent is told once (B1).
+    /// A grant neared a budget limit; its agent is warned once (B1).
     BudgetWarned {
-        /// The grant.
+        /// The grant whose budget runs low.
         grant: GrantId,
-        /// The agent.
+        /// The agent that gets the warning as a notice.
         agent: AgentId,
-        /// The share used, in percent.
+        /// The used share of the budget, in percent.
         percent: u64,
     },
-    /// A limit tripped and holds until a human lifts it (R3).
+    /// A limit tripped; its latch holds the work until a human lifts it (R3).
     LatchSet {
-        /// Its number.
+        /// The number of the incident that records the latch.
         incident: IncidentId,
-        /// What it holds.
+        /// The grant, conversation or room that is held.
         on: Latched,
-        /// Which limit.
+        /// The code of the limit that tripped.
         code: Code,
-        /// The limit.
+        /// The limit at the time.
         limit: u64,
-        /// The value.
+        /// The value that reached or passed the limit.
         current: u64,
     },
     /// A latch was lifted.
     LatchLifted {
-        /// What it held.
+        /// The grant, conversation or room that was held.
         on: Latched,
-        /// By whom.
+        /// The human who lifted it.
         by: AgentId,
     },
-    /// A human paused, resumed or stopped something (H4).
+    /// A human paused, resumed or stopped the workspace, an agent or a conversation (H4).
     Controlled {
-        /// What.
+        /// The part of the workspace that the control applies to.
         scope: Scope,
-        /// How.
+        /// Whether the human paused, resumed or stopped it.
         control: Control,
-        /// By whom.
+        /// The human who did so.
         by: AgentId,
     },
-    /// A question to a human (H1).
+    /// An escalation was opened: a question to a human (H1).
     EscalationOpened {
-        /// Its number.
+        /// The next number.
         escalation: EscalationId,
-        /// The task that waits for it.
+        /// The task that asked and waits, or the task of the request that timed out; `None` for a question outside
+        /// every turn.
         task: Option<TaskId>,
-        /// Whose task or request it is about.
+        /// The agent whose task or request the question is about.
         agent: AgentId,
-        /// In which conversation.
+        /// The conversation that the question is about.
         conv: ConvId,
-        /// Why it is there.
+        /// Whether an agent asked, or a request that timed out caused it.
         cause: EscalationCause,
-        /// The question.
+        /// The text of the question.
         body: Box<str>,
-        /// Answers to choose from.
+        /// The answers that the human can choose from; empty for a free-text answer.
         options: Vec<Box<str>>,
     },
-    /// An escalation about no waiting task was answered.
+    /// An escalation for which no task waits was answered.
     EscalationNoted {
-        /// Which.
+        /// The answered escalation.
         escalation: EscalationId,
-        /// By whom.
+        /// The human who answered.
         by: AgentId,
-        /// The answer.
+        /// The text of the answer.
         body: Box<str>,
     },
-    /// A tool call was held (H2).
+    /// A tool call was held for a decision (H2).
     ApprovalAsked {
-        /// Its number.
+        /// The next number.
         approval: ApprovalId,
-        /// The task in which it would be made.
+        /// The task in which the agent would make the call; `None` outside every turn.
         task: Option<TaskId>,
-        /// Who would make it.
+        /// The agent that would make the call.
         agent: AgentId,
-        /// The tool.
+        /// The name of the tool.
         tool: Box<str>,
-        /// Its arguments: a canonical JSON text.
+        /// The arguments, as canonical JSON.
         arguments: JsonText,
-        /// Why it is needed.
+        /// The agent's reason for the call, if it gave one.
         reason: Option<Box<str>>,
-        /// The digest of the call.
+        /// The digest of tool, arguments, agent and task.
         digest: Digest,
-        /// When it is denied by itself.
+        /// The time at which the call is denied if no decision is made.
         expires_at: Time,
     },
-    /// It was decided, or expired; once.
+    /// A held call was decided, or expired. Happens once per approval.
     ApprovalDecided {
-        /// Which.
+        /// The approval that was decided.
         approval: ApprovalId,
-        /// By whom; nobody when it expired.
+        /// The human or agent who decided, or [`SYSTEM`] for a rule of the policy; `None` when it expired.
         by: Option<AgentId>,
-        /// How.
+        /// The decision on the call.
         decision: Decision,
-        /// In which words.
+        /// The comment that came with the decision, if any.
         comment: Option<Box<str>>,
         /// For `edit`: the arguments and digest that are approved instead.
         edited: Option<(JsonText, Digest)>,
     },
-    /// The approved call was made.
+    /// The approved call was made; the approval is used up.
     ApprovalUsed {
-        /// Which.
+        /// The approval that was used.
         approval: ApprovalId,
     },
-    /// A lease on a resource (C1).
+    /// A claim was granted: a lease on a resource (C1).
     Claimed {
-        /// Its number, which is its fence.
+        /// The next number, which is also the claim's fence.
         claim: ClaimId,
-        /// Who holds it.
+        /// The agent or human that holds the claim.
         agent: AgentId,
-        /// For which task.
+        /// The task for which it is held; `None` outside every turn.
         task: Option<TaskId>,
-        /// The resource.
+        /// The name of the claimed resource; a trailing `*` covers every name that begins with the text before it.
         resource: Resource,
-        /// How it is shared.
+        /// Whether other claims may share the resource.
         mode: ClaimMode,
-        /// When it ends.
+        /// The end of the lease.
         expires_at: Time,
     },
-    /// It ended.
+    /// A claim ended: it was released, it expired, or its task or agent ended.
     Released {
-        /// Which.
+        /// The claim that ended.
         claim: ClaimId,
     },
     /// A room was opened, or its members changed.
     RoomOpened {
-        /// Its number.
+        /// The next number, or the room's own when its members change.
         room: RoomId,
-        /// Its name.
+        /// The name of the room.
         name: Ref,
-        /// Who takes part.
+        /// All members, including those that were there before.
         members: Vec<AgentId>,
     },
-    /// A post without an envelope, in a room.
+    /// A post, which has no envelope, was admitted to a room.
     Posted {
-        /// Where.
+        /// The room that holds the post.
         room: RoomId,
-        /// Who.
+        /// The author of the post.
         from: AgentId,
-        /// What.
+        /// The text of the post.
         body: Box<str>,
     },
-    /// The policy of held calls in force, from here on (H2).
+    /// New rules for held calls take effect from this fact on (H2).
     PolicyConfigured {
-        /// All of its rules.
+        /// The complete policy; replaces the one before.
         policy: Box<Policy>,
     },
-    /// The policy has a rule for a call that was held.
+    /// A rule of the policy applies to a call that was held.
     ApprovalRuled {
-        /// Which call.
+        /// The approval of the held call.
         approval: ApprovalId,
-        /// The rule, as it was when the call was held.
+        /// A copy of the rule as it was when the call was held.
         rule: Box<ApprovalRule>,
     },
-    /// A question to a human was sent as a message with a key: a retry is this question again (Q1).
+    /// A question to a human was sent as a message with a key: a retry gets this question again (Q1).
     EscalationKeyed {
-        /// Which.
+        /// The escalation that a retry with the key gets.
         escalation: EscalationId,
-        /// Who asked.
+        /// The agent that asked.
         agent: AgentId,
-        /// The key.
+        /// The key of the message.
         key: Key,
     },
-    /// A human was shown an answer with the send that waited for it: it waits in no inbox any more (Q8).
+    /// A human's waiting send returned the answer, which leaves their inbox (Q8).
     NoticeRead {
-        /// Who.
+        /// The human who got the answer.
         agent: AgentId,
-        /// The answer.
+        /// The position of the answer.
         message: Seq,
     },
-    /// A post to a room came with a key: a retry is this post again, and is counted no second time (Q1).
+    /// A post to a room had a key: a retry gets this post again and is not counted a second time (Q1).
     PostKeyed {
-        /// Where.
+        /// The room of the post.
         room: RoomId,
-        /// Who posts.
+        /// The author of the post.
         agent: AgentId,
-        /// The key.
+        /// The key of the post.
         key: Key,
-        /// Whether it was admitted: then it is the next fact.
+        /// Whether the post was admitted. If so, it is the next fact.
         admitted: bool,
     },
-    /// A human's post in a room is about this conversation: its counters begin again (R4).
+    /// A human's post in a room was about this conversation: its counters start again from 0 (R4).
     Rearmed {
-        /// Which.
+        /// The conversation whose counters are reset.
         conv: ConvId,
-        /// Who spoke.
+        /// The human who posted.
         by: AgentId,
     },
-    /// The clock jumped to this fact's time over a stretch in which the broker didn't run (L6).
+    /// The clock jumped to this fact's time across a period in which the broker did not run (L6).
     Idled {
-        /// How long it was, in ms.
+        /// The length of the period, in ms.
         ms: u64,
-        /// The human who accepted the jump; nobody where the shell noticed the stretch itself.
+        /// The human who accepted the jump; `None` if the shell detected the period.
         by: Option<AgentId>,
     },
-    /// The oldest closed records were looked at, between two inputs: each is forgotten, or waits once more (L7).
+    /// The oldest closed records were examined, between two inputs: each was forgotten or queued once more (L7).
     Forgot {
-        /// How many of them.
+        /// The number of records that were examined.
         items: u32,
     },
-    /// The rules of a newer edition hold from here on; what was recorded before is read as it stands.
+    /// The rules of a newer edition hold from this fact on. Earlier facts keep the meaning that they had.
     Upgraded {
-        /// The edition.
+        /// The edition, as in [`EDITION`].
         edition: u32,
     },
-    /// An agent finished its turn (F2); in place of [`Fact::TurnClosed`], which the first edition wrote.
+    /// An agent finished its turn (F2). Replaces [`Fact::TurnClosed`], which the first edition wrote.
     TurnFinished {
-        /// The turn.
+        /// The turn that the agent finished.
         turn: TurnId,
-        /// How it ended, as resolved by the broker.
+        /// The status of the finish as the broker resolved it.
         status: FinishStatus,
-        /// What it spent.
+        /// The tokens and the cost that are charged for the turn.
         spend: Spend,
-        /// Fingerprint of what the agent said, to recognise the same finish when it comes again (F6).
+        /// The fingerprint of the finish, to recognise a retry of it (F6).
         said: u64,
     },
-    /// An agent has limits of its own (§1).
+    /// The limits of one agent were set (§1).
     AgentLimited {
-        /// Which.
+        /// The agent that they apply to.
         agent: AgentId,
-        /// All of them.
+        /// All of its own limits; replaces the ones before.
         limits: Box<AgentLimits>,
     },
-    /// A human gave an agent more for one UTC day (B1).
+    /// A human extended an agent's budget for one UTC day (B1).
     AgentGranted {
-        /// Which.
+        /// The agent whose budget grows.
         agent: AgentId,
-        /// Who.
+        /// The human who extended it.
         by: AgentId,
-        /// The day, counted from the epoch.
+        /// The day, counted in days since the Unix epoch.
         day: u64,
-        /// How much more.
+        /// The tokens and the cost that are added.
         spend: Spend,
     },
-    /// An agent's budget of the day is used up and it rests, or its rest is over (B1).
+    /// An agent used up its budget of the day and rests, or its rest ended (B1).
     AgentRested {
-        /// Which.
+        /// The agent that rests or rested.
         agent: AgentId,
-        /// Until when; none where the rest ends here.
+        /// The end of the rest; `None` when the rest ends with this fact.
         until: Option<Time>,
     },
     /// A post, question, held call or claim was refused (G4).
     WriteRefused {
-        /// Whose.
+        /// The agent that wrote it.
         agent: AgentId,
-        /// In which turn.
+        /// The turn in which it was written; `None` outside every turn.
         turn: Option<TurnId>,
-        /// What it would have written.
+        /// The kind of write that was refused.
         write: WriteKind,
-        /// Why.
+        /// The code, numbers and hint that the agent gets.
         refusal: Refusal,
     },
     /// Refusals that were not recorded one by one, as a sum (G2).
     RefusalsSummed {
-        /// Whose.
+        /// The agent that was refused.
         agent: AgentId,
-        /// With which code.
+        /// The code that all of them have.
         code: Code,
-        /// How many.
+        /// The number of refusals.
         count: u64,
     },
-    /// Something that a human has to know and that holds nothing (D7, G2, B1).
+    /// An incident was noted: a human has to know of it, but it holds no work (D7, G2, B1).
     IncidentNoted {
-        /// Its number.
+        /// The next number.
         incident: IncidentId,
-        /// The agent that it is about.
+        /// The agent that the incident is about.
         agent: AgentId,
-        /// Which limit.
+        /// The code of the limit that tripped.
         code: Code,
-        /// The limit.
+        /// The limit at the time.
         limit: u64,
-        /// The value.
+        /// The value that reached or passed the limit.
         current: u64,
     },
-    /// A grant has used up most of its time: its giver is told (D8).
+    /// A grant has used up most of its time: its giver is notified (D8).
     GrantAged {
-        /// Which.
+        /// The grant that is about to expire.
         grant: GrantId,
-        /// Share of its time that is over.
+        /// The used share of its time, in percent.
         percent: u64,
     },
-    /// A human gave a conversation more rounds, with the messages, turns and requests that they need (D2).
+    /// A human extended a conversation by rounds, with the messages, turns and requests that they need (D2).
     RoundsGranted {
-        /// To which grant.
+        /// The grant that pays for the rounds.
         grant: GrantId,
-        /// The task that asks in the conversation.
+        /// The task that sends requests in the conversation; `None` if there is none.
         task: Option<TaskId>,
-        /// The conversation.
+        /// The conversation whose depth limit rises.
         conv: ConvId,
-        /// Who.
+        /// The human who extended it.
         by: AgentId,
-        /// How many rounds, of two messages each.
+        /// The number of rounds, of two messages each.
         rounds: u64,
     },
-    /// A human gave a task more requests (D9).
+    /// A human extended the requests of a task (D9).
     RequestsGranted {
-        /// Which task.
+        /// The task that may send more requests.
         task: TaskId,
-        /// Who.
+        /// The human who extended it.
         by: AgentId,
-        /// How many.
+        /// The number of requests that are added.
         requests: u64,
     },
-    /// A limit caused an escalation: the broker's own sentence, and the steps that lift the limit (H6).
+    /// A limit caused an escalation: the facts for the broker's own sentence, and the lifts that a human may choose
+    /// (H6).
     EscalationLifts {
-        /// Which escalation.
+        /// The escalation that the limit caused.
         escalation: EscalationId,
-        /// The limit that was met.
+        /// The limit that the task met.
         met: Met,
-        /// The lifts that a human may choose.
+        /// The lifts that a human may choose, in the order of their numbers.
         lifts: Vec<Lift>,
     },
     /// A human chose a lift of an escalation (H6).
     LiftChosen {
-        /// Of which escalation.
+        /// The escalation that offered the lift.
         escalation: EscalationId,
-        /// The number of the lift in it, from 1.
+        /// The number of the lift in the escalation's list, from 1.
         lift: u32,
-        /// Who.
+        /// The human who chose it.
         by: AgentId,
     },
-    /// Nobody answered an escalation in time (H1).
+    /// No human answered an escalation in time (H1).
     EscalationExpired {
-        /// Which.
+        /// The escalation that expired.
         escalation: EscalationId,
     },
-    /// Something was made under a key: a retry is answered with it again (Q1).
+    /// A write with an idempotency key succeeded: a retry gets its result again (Q1).
     Keyed {
-        /// By whom.
+        /// The agent or human that used the key.
         agent: AgentId,
-        /// The key.
+        /// The key and the fingerprint of its content.
         key: Key,
-        /// What was made.
+        /// The result that a retry gets.
         made: Made,
     },
     /// An ALERT was shown to the humans, or only counted (E4).
     AlertRaised {
-        /// The message.
+        /// The position of the ALERT.
         message: Seq,
-        /// Who sent it.
+        /// The agent that sent it.
         agent: AgentId,
-        /// Whether it was put before the humans.
+        /// Whether it was shown to the humans; `false` when the agent sent too many.
         pushed: bool,
     },
-    /// Agents that may decide an approval were told of it (H3).
+    /// Agents that may decide an approval were notified of it (H3).
     ApprovalOffered {
-        /// Which.
+        /// The approval that awaits a decision.
         approval: ApprovalId,
-        /// To whom.
+        /// The agents that get the notice.
         to: Vec<AgentId>,
     },
-    /// A human did something that is no other fact: signed in, or opened a page (D12).
+    /// A human acted in a way that no other fact records: signed in, or opened a page (D12).
     HumanActed {
-        /// Who.
+        /// The human who acted.
         by: AgentId,
     },
-    /// No human has acted for a large part of `unattended_ms`: the humans are told (D12).
+    /// No human has acted for a large part of `unattended_ms`: the humans are notified (D12).
     Unattended {
-        /// Which part of it is over.
+        /// The used share of `unattended_ms`, in percent.
         percent: u64,
     },
-    /// A human got another role (H7).
+    /// The role of a human was changed (H7).
     RoleSet {
-        /// Who.
+        /// The human whose role changed.
         human: AgentId,
-        /// Which.
+        /// The new role.
         role: Role,
     },
-    /// A human set a schedule: work that begins again and again (D13).
+    /// A human set a schedule: a recurring request (D13).
     ScheduleSet {
-        /// Who, in whose name its ticks are.
+        /// The human in whose name its ticks send.
         by: AgentId,
-        /// What, when and for whom.
+        /// The schedule; replaces one of the same name.
         schedule: Box<Schedule>,
-        /// When it ticks next.
+        /// The time of its next tick.
         next_at: Time,
     },
-    /// A schedule was taken away, by a human or with the human who set it.
+    /// A schedule was removed, by a human or together with the human who set it.
     ScheduleRemoved {
-        /// Which.
+        /// The name of the removed schedule.
         name: Label,
     },
-    /// A schedule ticked: the grant that was opened just before is of it, and no act of a human (D12, D13).
+    /// A schedule ticked: the grant that was opened just before belongs to it, and does not count as an act of a human
+    /// (D12, D13).
     ScheduleTicked {
-        /// Which.
+        /// The name of the schedule.
         name: Label,
-        /// The grant.
+        /// The grant that the tick opened.
         grant: GrantId,
-        /// When it ticks next; none where a human let it run between two ticks.
+        /// The time of the next tick; `None` if a human ran the schedule between two ticks.
         next_at: Option<Time>,
     },
-    /// A tick made no grant.
+    /// A schedule's tick opened no grant.
     ScheduleSkipped {
-        /// Which.
+        /// The name of the schedule.
         name: Label,
-        /// Why: what refused it, or none where its last grant is still open.
+        /// The code of the refusal; `None` if the grant of the last tick was still open.
         code: Option<Code>,
-        /// When it ticks next.
+        /// The time of the next tick.
         next_at: Time,
     },
 }

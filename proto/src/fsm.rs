@@ -1,42 +1,42 @@
-//! The request FSM as a table (§5): `Idle → RequestSent → Waiting → ResponseReceived → Idle`.
+//! The state machine of a request as a table (§5): `Idle → RequestSent → Waiting → ResponseReceived → Idle`.
 
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
 
 words! {
-    /// Where a request stands.
+    /// The state of a request.
     RequestState {
         /// Not sent yet, or its answer was delivered.
         Idle = "idle",
-        /// Sent, not acknowledged.
+        /// Sent, but not acknowledged.
         RequestSent = "request_sent",
-        /// Acknowledged: the clock is the turn's lease from now on.
+        /// Acknowledged: from now on the lease of its turn limits the time.
         Waiting = "waiting",
-        /// Answered; the answer is not delivered yet.
+        /// Answered, but the answer is not delivered yet.
         ResponseReceived = "response_received",
     }
 }
 
 words! {
-    /// What happens to a request.
+    /// An event in the life of a request.
     RequestEvent {
         /// The REQUEST was admitted.
         Sent = "sent",
-        /// Its delivery was taken.
+        /// The recipient took its delivery.
         Taken = "taken",
-        /// STATUS `acknowledged` came.
+        /// A STATUS with `acknowledged` arrived.
         Acknowledged = "acknowledged",
-        /// It is run again: time-out, lost lease, rejection or failed parts.
+        /// The request runs again after a time-out, a lost lease, a rejection or failed parts.
         Requeued = "requeued",
-        /// The one terminal RESPONSE, whoever made it.
+        /// The one terminal RESPONSE was admitted, from the agent or from the broker.
         Settled = "settled",
-        /// The RESPONSE was delivered to the asker.
+        /// The RESPONSE was delivered to the requester.
         Delivered = "delivered",
     }
 }
 
-/// Where each event leads from each state; what is not listed is refused or late (Q7).
+/// The transitions of the state machine. An event that is not listed for a state is refused or late (Q7).
 pub const TRANSITIONS: &[(RequestState, RequestEvent, RequestState)] = &[
     (RequestState::Idle, RequestEvent::Sent, RequestState::RequestSent),
     (RequestState::RequestSent, RequestEvent::Taken, RequestState::Waiting),
@@ -50,7 +50,7 @@ pub const TRANSITIONS: &[(RequestState, RequestEvent, RequestState)] = &[
     (RequestState::ResponseReceived, RequestEvent::Delivered, RequestState::Idle),
 ];
 
-/// The state after an event; `None` where the event has no place in that state.
+/// Returns the state after an event; `None` if the state has no such transition.
 #[must_use]
 pub fn next(state: RequestState, event: RequestEvent) -> Option<RequestState> {
     TRANSITIONS.iter().find(|(from, on, _)| *from == state && *on == event).map(|(_, _, to)| *to)

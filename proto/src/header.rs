@@ -1,7 +1,7 @@
 //! The text form of the envelope (E1): `[FROM:kilo][TO:hive][TYPE:REQUEST][REF:EDGA-1450][DEPTH:0]`.
 //!
-//! Five fields in this order, then at most one `[ID:…]`, then the body. Printing is canonical: parsing
-//! what was printed gives the same header, and printing what was parsed gives the same text.
+//! Five fields in this order, then at most one `[ID:…]`, then the body. The printed form is canonical: parsing a
+//! printed header gives the same header, and printing a parsed header gives the same text.
 
 use alloc::string::{String, ToString};
 use core::fmt::{self, Write as _};
@@ -9,48 +9,48 @@ use core::fmt::{self, Write as _};
 use crate::envelope::{Address, MessageType};
 use crate::names::{AgentName, Label, NameError, Ref, RequestId};
 
-/// A parsed header. FROM and DEPTH are claims, which the broker checks (E3).
+/// A parsed header. FROM and DEPTH are claims that the broker checks (E3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who claims to send.
+    /// The claimed sender.
     pub from: AgentName,
-    /// Whom it is for.
+    /// The recipient, not resolved yet.
     pub to: Address,
-    /// What kind of message it is.
+    /// One of the six message types.
     pub kind: MessageType,
-    /// The work item.
+    /// The REF of the work item.
     pub reference: Ref,
-    /// The claimed depth.
+    /// The claimed depth in the conversation.
     pub depth: u8,
-    /// The request id, where one is stated.
+    /// The request id, if the header has one.
     pub id: Option<RequestId>,
 }
 
-/// Why a text has no valid header: which field, where, and what would be right.
+/// The reason why a text has no valid header: the field, its place, and the header that was probably meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderError {
-    /// The field that is wrong: `FROM`, `TO`, `TYPE`, `REF`, `DEPTH` or `ID`.
+    /// The invalid field: `FROM`, `TO`, `TYPE`, `REF`, `DEPTH` or `ID`.
     pub field: &'static str,
-    /// Where it is wrong, in bytes from the start of the message.
+    /// The place of the problem, in bytes from the start of the message.
     pub offset: usize,
-    /// What is wrong there.
+    /// The problem at that place.
     pub problem: Problem,
-    /// The header that was probably meant, where one can be told.
+    /// The header that was probably meant, if it can be rebuilt.
     pub suggestion: Option<String>,
 }
 
-/// What is wrong with a header field.
+/// The problem with a header field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Problem {
-    /// The field is not where it belongs; keys are upper case, in this order, with nothing between.
+    /// The field is not in its place; keys are upper case, in this order, with nothing between the fields.
     Missing,
-    /// No `]` ends the field on the same line.
+    /// No `]` closes the field on the same line.
     Unterminated,
-    /// The value is not of the field's form.
+    /// The value does not have the form of the field.
     Value(NameError),
-    /// TYPE is none of the six.
+    /// TYPE isn't one of the six types.
     Type,
-    /// DEPTH is not a plain number from 0 to 255 without leading zeros.
+    /// DEPTH isn't a plain number from 0 to 255 without leading zeros.
     Depth,
 }
 
@@ -93,11 +93,10 @@ impl fmt::Display for Header {
     }
 }
 
-/// Parses the header at the very start of `text`; gives it and the body that follows, unchanged.
+/// Parses the header at the very start of `text`. Returns it and the body that follows, unchanged.
 ///
 /// # Errors
-/// The first field that is wrong, with its byte offset and, where it can be told, the header that was
-/// probably meant.
+/// Returns the first invalid field with its byte offset and, if it can be rebuilt, the header that was probably meant.
 pub fn parse(text: &str) -> Result<(Header, &str), HeaderError> {
     read(text).map_err(|(field, offset, problem)| HeaderError { field, offset, problem, suggestion: suggest(text) })
 }
@@ -182,10 +181,10 @@ fn suggest(text: &str) -> Option<String> {
 }
 
 impl Address {
-    /// Reads `hive`, `@group`, `#action`, `user` or `all`.
+    /// Parses `hive`, `@group`, `#action`, `user` or `all`.
     ///
     /// # Errors
-    /// What is wrong with the name.
+    /// Returns the problem with the name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let shifted = |error| match error {
             NameError::Character { offset } => NameError::Character { offset: offset + 1 },

@@ -1,6 +1,6 @@
-//! Numbers that name things: positions in the log, counters of the workspace, and time.
+//! Numbers that identify things: positions in the log, counters of the workspace, and time.
 //!
-//! Every id is minted by the fold from a position or a counter, so a replay mints the same ones.
+//! Every id is derived from a position in the log or a counter of the state, so a replay mints the same ids.
 
 use core::fmt;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,10 @@ macro_rules! number {
         pub struct $name(pub $int);
 
         impl $name {
-            /// What the printed form starts with.
+            /// The prefix of the printed form.
             pub const PREFIX: &'static str = $prefix;
 
-            /// Reads the printed form (`PREFIX-NUMBER`); `None` for anything else.
+            /// Parses the printed form (`PREFIX-NUMBER`); returns `None` for anything else.
             #[must_use]
             pub fn parse(text: &str) -> Option<Self> {
                 let digits = text.strip_prefix($prefix)?.strip_prefix('-')?;
@@ -42,27 +42,27 @@ macro_rules! number {
 }
 
 number!(
-    /// A position in the log, from 1; a message's id is the position of its `Accepted` fact.
+    /// A position in the log, from 1. A message's id is the position of its `Accepted` fact.
     Seq, u64, "msg"
 );
 number!(
-    /// An agent or a human of the workspace; survives re-registration of the same name.
+    /// An agent or a human of the workspace. A name that is registered again gets a new number.
     AgentId, u32, "agent"
 );
 number!(
-    /// A conversation, which is one REF.
+    /// A conversation, which has one REF.
     ConvId, u32, "conv"
 );
 number!(
-    /// A task: one REQUEST being served, or the root task of an agent that starts by itself.
+    /// A task: one REQUEST being served, or the root task of an agent that starts work of its own.
     TaskId, u64, "task"
 );
 number!(
-    /// One run of an agent.
+    /// One turn of an agent.
     TurnId, u64, "turn"
 );
 number!(
-    /// Where work comes from: a human's message or a root of an agent.
+    /// A source of work: a human's message, a schedule's tick or a root of an agent.
     GrantId, u64, "grant"
 );
 number!(
@@ -74,37 +74,37 @@ number!(
     ApprovalId, u64, "apr"
 );
 number!(
-    /// A lease on a shared resource; also its fencing number, which only grows.
+    /// A lease on a shared resource. Also its fence, which only grows.
     ClaimId, u64, "clm"
 );
 number!(
-    /// A room.
+    /// A room of the workspace.
     RoomId, u32, "room"
 );
 number!(
-    /// A latch that tripped.
+    /// The record of a limit that tripped.
     IncidentId, u64, "inc"
 );
 
-/// A moment, in milliseconds since the Unix epoch, as the shell's clock gave it.
+/// A moment, in milliseconds since the Unix epoch by the shell's clock.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Time(pub u64);
 
 impl Time {
-    /// The moment `ms` milliseconds later; saturates at the end of time.
+    /// Returns the moment `ms` milliseconds later; saturates at the largest one.
     #[must_use]
     pub const fn plus(self, ms: u64) -> Self {
         Self(self.0.saturating_add(ms))
     }
 
-    /// Milliseconds from `earlier` to this moment, 0 if it is not earlier.
+    /// Returns the milliseconds from `earlier` to this moment; 0 if `earlier` is not earlier.
     #[must_use]
     pub const fn since(self, earlier: Self) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
-    /// The UTC day, counted from the epoch.
+    /// Returns the UTC day, counted in days since the Unix epoch.
     #[must_use]
     pub const fn day(self) -> u64 {
         self.0 / DAY_MS

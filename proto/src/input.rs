@@ -1,4 +1,4 @@
-//! What goes into the core and what comes out: [`Input`], [`Effect`] and the [`Reply`] that each input gets.
+//! The inputs and outputs of the core: [`Input`], [`Effect`] and the [`Reply`] that each input gets.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,120 +15,121 @@ use crate::policy::Policy;
 use crate::refusal::Refusal;
 use crate::state::Principal;
 
-/// An imperative to the core. Every input but [`Input::Tick`] gets exactly one [`Reply`].
+/// One call to the core. Every input but [`Input::Tick`] gets exactly one [`Reply`].
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// Put these numbers into force. From the shell itself, at its start.
+    /// Puts these limits into force. From the shell, at its start.
     Configure(Box<Limits>),
-    /// Put this policy of held calls into force. From the shell itself, at its start.
+    /// Puts this policy of held calls into force. From the shell, at its start.
     ConfigurePolicy(Box<Policy>),
-    /// Register the workspace's first human. From the shell itself; refused once there is one.
+    /// Registers the workspace's first human. From the shell; refused while a human is registered.
     Bootstrap(Registration),
-    /// Register an agent or a human.
+    /// Registers an agent or a human.
     Register(Principal, Registration),
-    /// Change an agent's profile.
+    /// Replaces an agent's profile.
     Amend(Principal, AgentId, Profile),
-    /// Replace an agent's token.
+    /// Replaces the token of an agent or human.
     Rekey(Principal, AgentId, Credential),
-    /// Remove an agent.
+    /// Removes an agent or human.
     Remove(Principal, AgentId),
-    /// Send a message.
+    /// Sends a message.
     Send(Principal, Box<Draft>),
-    /// Take the next delivery; inside a turn, the next answer to its task.
+    /// Takes the next delivery; inside a turn, the next answer to its task.
     Take(Principal, Option<TurnId>),
-    /// Take the answer for which a send waited.
+    /// Takes the answer that a send waited for.
     Collect(Principal, RequestId),
-    /// End a turn.
+    /// Finishes a turn.
     Finish(Principal, Option<TurnId>, Box<Finish>),
-    /// Report progress, which renews the lease.
+    /// Reports progress, which renews the lease.
     Progress(Principal, Option<TurnId>, Progress),
-    /// Cancel a request.
+    /// Cancels a request.
     Cancel(Principal, RequestId),
-    /// Pause, resume or stop.
+    /// Pauses, resumes or stops the workspace, an agent or a conversation.
     Control(Principal, Scope, Control),
-    /// Give more to the open grants of a conversation, or to one of them, and lift what their limits latched.
+    /// Extends the open grants of a conversation, or one of them, and lifts the latches of their limits.
     Extend(Principal, ConvId, Option<GrantId>, Extension),
-    /// Ask a human.
+    /// Asks a human a question.
     Escalate(Principal, Option<TurnId>, Question),
-    /// Answer an escalation.
+    /// Answers an escalation.
     Answer(Principal, EscalationId, Box<str>),
-    /// Hold a tool call for a decision.
+    /// Holds a tool call for a decision.
     AskApproval(Principal, Option<TurnId>, Box<HeldCall>),
-    /// Decide an approval.
+    /// Decides an approval.
     Decide(Principal, ApprovalId, Box<Verdict>),
-    /// Use an approval up for the call with this digest.
+    /// Uses up an approval for the call with this digest.
     Use(Principal, ApprovalId, Digest),
-    /// Lease a resource.
+    /// Claims a resource.
     Claim(Principal, Option<TurnId>, Box<ClaimDraft>),
-    /// End a lease on a resource.
+    /// Releases a claim.
     Release(Principal, ClaimId),
-    /// Open a room, or set its members.
+    /// Opens a room, or sets its members.
     OpenRoom(Principal, Ref, Vec<AgentName>, Option<RequestId>),
-    /// Post to a room, without an envelope; a human's mentions are grants.
+    /// Posts to a room, without an envelope; each mention in a human's post opens a grant.
     Post(Principal, RoomId, Box<RoomPost>),
-    /// An agent's connection opened or closed; makes no fact (Q2).
+    /// Tells the core that an agent's connection opened or closed; makes no fact (Q2).
     Attach(AgentId, bool),
-    /// Time has passed.
+    /// Tells the core that time has passed.
     Tick,
-    /// Give a conversation more rounds (D2).
+    /// Extends a conversation by this number of rounds (D2).
     ExtendRounds(Principal, ConvId, u64),
-    /// Choose a lift of an escalation by its number, from 1, with words for who asked (H6).
+    /// Chooses a lift of an escalation by its number, from 1, with an optional text for the agent that asked (H6).
     ChooseLift(Principal, EscalationId, u32, Option<Box<str>>),
-    /// Set the limits of one agent (§1).
+    /// Sets the limits of one agent (§1).
     LimitAgent(Principal, AgentId, Box<AgentLimits>),
-    /// Give an agent more for today (B1).
+    /// Extends an agent's budget for the current UTC day (B1).
     GrantAgent(Principal, AgentId, Spend),
-    /// Set what a human may do (H7).
+    /// Sets the role of a human (H7).
     SetRole(Principal, AgentId, Role),
-    /// A human signed in or opened a page (D12).
+    /// Reports that a human signed in or opened a page (D12).
     Act(Principal),
-    /// Record from here on by the rules of this edition. From the shell itself, at its start.
+    /// Records from here on by the rules of this edition. From the shell, at its start.
     Upgrade(u32),
-    /// Set a schedule that ticks first at this moment, which the shell reads off its expression (D13).
+    /// Sets a schedule with the time of its first tick, which the shell computes from the expression (D13).
     SetSchedule(Principal, Box<Schedule>, Time),
-    /// Take a schedule away.
+    /// Removes a schedule.
     RemoveSchedule(Principal, Label),
-    /// Let a schedule run now, under this REF; an act of a human.
+    /// Runs a schedule now, under this REF. Counts as an act of a human.
     RunSchedule(Principal, Label, Ref),
-    /// A schedule is due. From the shell.
+    /// Makes the tick of a schedule that is due. From the shell.
     TickSchedule(Box<ScheduleTick>),
-    /// The broker didn't run for so many ms, which end now (L6). From the shell; with a proof, a human accepts it.
+    /// Reports that the broker didn't run for this number of ms, which end now (L6). From the shell; with a principal,
+    /// a human accepts the jump.
     Idled(Option<Principal>, u64),
 }
 
-/// A new agent or human.
+/// The data of a new agent or human.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// Its name.
+    /// A name that no live agent or human has.
     pub name: AgentName,
-    /// What it is.
+    /// Whether a program or a human holds the name.
     pub kind: Kind,
-    /// What it may do.
+    /// The actions, groups and number of parallel turns that it registers with.
     pub profile: Profile,
-    /// The hash of its token.
+    /// The hash of the token that it authenticates with.
     pub credential: Credential,
-    /// What a human may do; none is everything (H7).
+    /// The role of a human; `None` means `owner` (H7).
     pub role: Option<Role>,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
 }
 
-/// How a turn ends (F2).
+/// The end of a turn, as its agent reports it (F2).
 #[derive(Clone, Debug, Default)]
 pub struct Finish {
-    /// What the agent says of it; without it, `waiting` while requests are in flight, else `completed`.
+    /// The status of the turn. If `None`: `waiting` while requests are in flight, otherwise `completed`.
     pub status: Option<FinishStatus>,
-    /// The answer.
+    /// The text of the answer; may be empty.
     pub body: Box<str>,
     /// Structured content of the answer.
     pub payload: Option<JsonText>,
-    /// Parts done.
+    /// The parts of the request that the agent completed.
     pub completed: Vec<Box<str>>,
-    /// Parts failed.
+    /// The parts of the request that failed.
     pub failed: Vec<Box<str>>,
-    /// Why.
+    /// The reason for the status, if the agent gives one.
     pub reason: Option<Box<str>>,
-    /// What it spent; estimated from the text where the agent doesn't say.
+    /// The reported tokens and cost; estimated from the text if `None`.
     pub spend: Option<Spend>,
     /// The request that it answers, for a RESPONSE sent as a message.
     pub request: Option<RequestId>,
@@ -137,46 +138,46 @@ pub struct Finish {
 /// A report of progress.
 #[derive(Clone, Debug, Default)]
 pub struct Progress {
-    /// What is going on.
+    /// A short text that describes the current work.
     pub note: Box<str>,
-    /// How long it will still take, in ms.
+    /// The estimated remaining time, in ms.
     pub eta_ms: Option<u64>,
 }
 
 /// A question to a human (H1).
 #[derive(Clone, Debug)]
 pub struct Question {
-    /// The question.
+    /// The text of the question.
     pub body: Box<str>,
-    /// Answers to choose from.
+    /// The answers that the human can choose from; empty for a free-text answer.
     pub options: Vec<Box<str>>,
-    /// Outside a turn: the conversation that it is about.
+    /// Outside a turn: the conversation that the question is about.
     pub reference: Option<Ref>,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
 }
 
-/// A tick of a schedule, as the shell reads it off the expression (D13).
+/// A tick of a schedule, as the shell computes it from the expression (D13).
 #[derive(Clone, Debug)]
 pub struct ScheduleTick {
-    /// Which.
+    /// The name of the schedule.
     pub name: Label,
-    /// The moment that is due; a tick for another one was made already.
+    /// The moment that is due. A tick for any other moment was made already and is ignored.
     pub due: Time,
-    /// The moment after it that is not over yet.
+    /// The first later moment of the schedule that is still in the future.
     pub next_at: Time,
     /// The REF of this tick.
     pub reference: Ref,
 }
 
-/// A lease to be taken on a resource (C1).
+/// A claim to be granted on a resource (C1).
 #[derive(Clone, Debug)]
 pub struct ClaimDraft {
-    /// The resource.
+    /// The name of the resource; a trailing `*` covers every name that begins with the text before it.
     pub resource: Resource,
-    /// How it is shared.
+    /// Whether other claims may share the resource.
     pub mode: ClaimMode,
-    /// For how long, in ms.
+    /// The length of the lease, in ms; limited to `claim_ms_max`.
     pub ttl_ms: u64,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
@@ -185,11 +186,11 @@ pub struct ClaimDraft {
 /// A post to a room, without an envelope (R1, R4).
 #[derive(Clone, Debug, Default)]
 pub struct RoomPost {
-    /// The text.
+    /// The text of the post.
     pub body: Box<str>,
-    /// A human's: the agents that are asked.
+    /// Only for a human's post: the agents to ask.
     pub mentions: Vec<AgentName>,
-    /// A human's: the work item that it is about; minted for each mention where there is none.
+    /// Only for a human's post: the work item that it is about; if `None`, each mention gets a minted one.
     pub reference: Option<Ref>,
     /// The idempotency key: the same post under it is counted once, refused or not (Q1).
     pub key: Option<RequestId>,
@@ -198,15 +199,15 @@ pub struct RoomPost {
 /// A tool call to be held (H2).
 #[derive(Clone, Debug)]
 pub struct HeldCall {
-    /// The tool.
+    /// The name of the tool.
     pub tool: Box<str>,
-    /// Its arguments, a canonical JSON text.
+    /// The arguments, as canonical JSON.
     pub arguments: JsonText,
-    /// Why it is needed.
+    /// The agent's reason for the call.
     pub reason: Option<Box<str>>,
-    /// The digest, which the shell computed over the call, the agent and the task.
+    /// The digest, which the shell computes over the call, the agent and the task.
     pub digest: Digest,
-    /// What the arguments are about, as the policy's patterns see it: the command, the file, the address.
+    /// The parts of the arguments that the policy's patterns match: the command, the file, the address.
     pub subjects: Vec<Box<str>>,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
@@ -215,128 +216,128 @@ pub struct HeldCall {
 /// A decision on an approval (H2).
 #[derive(Clone, Debug)]
 pub struct Verdict {
-    /// How.
+    /// The decision on the call.
     pub decision: Decision,
-    /// In which words.
+    /// A comment for the agent.
     pub comment: Option<Box<str>>,
-    /// The digest of the call that was looked at; required to approve.
+    /// The digest of the call that was shown; required to approve.
     pub digest: Option<Digest>,
     /// For `edit`: the arguments to use instead, and their digest.
     pub edited: Option<(JsonText, Digest)>,
 }
 
-/// What the shell is to do, once the facts before it are durable.
+/// What the shell has to do, once the facts before it are durable.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// The one answer to the input.
+    /// Sends the one reply to the input.
     Reply(Box<Reply>),
-    /// The agent may have something to take. A hint: losing it loses nothing.
+    /// Wakes the agent, which may have something to take. A hint: nothing is lost if it is.
     Wake(AgentId),
-    /// Anybody may have something to take.
+    /// Wakes every agent and human that waits.
     WakeAll,
 }
 
-/// The answer to an input.
+/// The core's reply to an input.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Refused, and why.
+    /// The input was refused.
     Refused {
-        /// Why.
+        /// The code, numbers and hint of the refusal.
         refusal: Refusal,
-        /// Where the log has it, as it does of every message that a rule refused.
+        /// The position of the refusal in the log; the log records every message that a rule refused.
         record: Option<Seq>,
-        /// What it was about, as far as the step that lifts it needs it (H6).
+        /// The subject of the refusal, as far as the step that lifts it needs it (H6).
         about: Option<Box<RefusedAbout>>,
     },
-    /// Done; nothing to tell.
+    /// The input was carried out; there is nothing to return.
     Done,
     /// Messages were admitted, at these positions.
     Sent(Vec<Seq>),
     /// The same message was admitted before, at these positions (Q1).
     Again(Vec<Seq>),
-    /// A delivery, or nothing yet.
+    /// A delivery; `None` if there is none yet.
     Delivery(Option<Delivery>),
-    /// The turn ended, or the task was settled: the answer's position, where there is one.
+    /// The turn ended, or the task was settled.
     Finished {
-        /// The RESPONSE, once the request is settled.
+        /// The position of the RESPONSE, once the request is settled.
         answer: Option<Seq>,
-        /// The task goes on (F3, Q4, Q5).
+        /// Whether the task is still open (F3, Q4, Q5).
         open: bool,
     },
     /// The lease was renewed.
     Renewed {
-        /// When it ends.
+        /// The new end of the lease.
         lease_until: Time,
     },
-    /// An agent was registered.
+    /// An agent or human was registered.
     Registered(AgentId),
     /// An escalation was opened.
     Escalated(EscalationId),
-    /// A call is held, or identical to one that is.
+    /// A call is held, or an identical one was held before.
     Held(ApprovalId),
-    /// A resource was leased.
+    /// A claim was granted.
     Claimed(ClaimId),
-    /// A room was opened.
+    /// A room was opened, or its members were set.
     Opened(RoomId),
-    /// Something was lifted or extended.
+    /// Grants were extended or resumed; the latches that this lifted.
     Lifted(Vec<Latched>),
-    /// The approved call may be made, now.
+    /// The approved call may be made now.
     Usable(TaskUse),
 }
 
-/// What a refusal was about, for the step by which a human lifts it (H6).
+/// The subject of a refusal, for the step by which a human lifts it (H6).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusedAbout {
-    /// The REF, where a human can lift a limit of it.
+    /// The REF of a conversation with a limit that a human can lift.
     pub reference: Option<Ref>,
-    /// The agent that was refused, where that is on record.
+    /// The agent that was refused, if the log records the refusal.
     pub agent: Option<AgentName>,
 }
 
-/// What an approval was used for.
+/// The use of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskUse {
-    /// The approval.
+    /// The approval that was used up.
     pub approval: ApprovalId,
-    /// The task in which the call is made.
+    /// The task in which the call is made; `None` outside every turn.
     pub task: Option<TaskId>,
 }
 
-/// One delivery.
+/// A delivery as the core hands it to the shell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
-    /// The turn that it opened or joined; none for a human.
+    /// The turn that it opened or joined; `None` for a human.
     pub turn: Option<OpenTurn>,
-    /// The message.
+    /// The position of the delivered message.
     pub message: Seq,
-    /// What rides along (positions of STATUS, INFO, warnings, late answers).
+    /// The positions of the notices attached to it: STATUS, INFO, warnings, late answers.
     pub notices: Vec<Seq>,
 }
 
 /// An open turn, as its agent sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenTurn {
-    /// Its number.
+    /// The number of the turn, which its token names.
     pub turn: TurnId,
     /// The task that it serves.
     pub task: TaskId,
     /// The attempt at the task, from 1.
     pub attempt: u32,
-    /// When its lease ends.
+    /// The end of the lease, unless it is renewed.
     pub lease_until: Time,
 }
 
-/// What the core gives for its inputs: facts to make durable, then effects to release.
+/// The output of the core: facts to make durable, then effects to release.
 #[derive(Debug, Default)]
 pub struct Out {
-    /// To append to the log, in this order.
+    /// The entries to append to the log, in this order.
     pub entries: Vec<Entry>,
-    /// To do once they are durable.
+    /// The effects to release once the entries are durable.
     pub effects: Vec<Effect>,
 }
 
 impl Out {
-    /// Empties both lists, keeping their memory.
+    /// Empties both lists and keeps their memory.
     pub fn clear(&mut self) {
         self.entries.clear();
         self.effects.clear();

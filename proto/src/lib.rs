@@ -1,9 +1,9 @@
 //! The Lastword protocol as pure functions: no I/O, no clock, no randomness.
 //!
-//! [`Core::handle`] takes the time and an [`Input`], never fails and never blocks, and gives facts to
-//! append to the log and effects to release once those are durable. [`Core::replay`] folds a fact of the
-//! log. Both change the state through the same function, so facts alone rebuild it.
-// The macro of the OpenAPI schemas writes paths and macros of `std`.
+//! [`Core::handle`] takes the time and an [`Input`], never fails and never blocks. It returns facts to append to the
+//! log, and effects to release once the facts are durable. [`Core::replay`] folds a fact of the log. Both change the
+//! state through the same function, so facts alone rebuild it.
+// The macro that derives the OpenAPI schemas expands to paths and macros of `std`.
 #![cfg_attr(not(feature = "schema"), no_std)]
 
 extern crate alloc;

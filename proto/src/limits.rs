@@ -1,7 +1,7 @@
-//! Every number of the protocol, once: name, unit, default, rule and meaning.
+//! Every limit of the protocol, defined once: name, unit, default, rule and meaning.
 //!
-//! The table makes the struct, the documentation, `GET /v1/limits` and the configuration's keys, so
-//! that no number stands in two places. The unit is the last word of the name.
+//! The struct, the documentation, `GET /v1/limits` and the keys of the configuration are all made from this table, so
+//! that no number is defined twice. The last word of a name is its unit.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,26 +13,26 @@ use crate::names::AgentName;
 /// One row of the limits table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitRow {
-    /// Name, with its unit last; the key in the configuration and in `GET /v1/limits`.
+    /// The name, with its unit last. Also the key in the configuration and in `GET /v1/limits`.
     pub name: &'static str,
-    /// The rule that it belongs to.
+    /// The rule that the limit belongs to.
     pub rule: &'static str,
-    /// The default value.
+    /// The value that holds unless the configuration sets another one.
     pub default: u64,
-    /// What it bounds, in a sentence.
+    /// The quantity that it bounds, in one sentence.
     pub meaning: &'static str,
 }
 
 macro_rules! limits {
     ($($rule:literal $name:ident = $default:literal, $meaning:literal;)*) => {
-        /// The numbers in force. See [`LIMITS`] for rule, unit and meaning of each.
+        /// The limits in force. See [`LIMITS`] for rule, unit and meaning of each.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(from = "Stored", into = "Stored")]
         pub struct Limits {
             $(#[doc = $meaning] pub $name: u64,)*
-            /// Guards that only record what they would have refused (G7), by index in `GUARDS`.
+            /// The guards that only record what they would have refused (G7), by index in `GUARDS`.
             pub observed: Observed,
-            /// Who may decide approvals besides humans (H3); nobody by default.
+            /// The agents that may decide approvals besides humans (H3); none by default.
             pub approvers: Approvers,
         }
 
@@ -42,19 +42,19 @@ macro_rules! limits {
             }
         }
 
-        /// The table of all limits, in the order in which they are documented.
+        /// The table of all limits, in the order of the documentation.
         pub const LIMITS: &[LimitRow] = &[$(LimitRow {
             name: stringify!($name), rule: $rule, default: $default, meaning: $meaning,
         },)*];
 
         impl Limits {
-            /// The value of the limit called `name`; `None` when there is no such limit.
+            /// Returns the value of the limit called `name`; `None` if no limit has that name.
             #[must_use]
             pub fn value(&self, name: &str) -> Option<u64> {
                 match name { $(stringify!($name) => Some(self.$name),)* _ => None }
             }
 
-            /// Sets the limit called `name`; `false` when there is no such limit.
+            /// Sets the limit called `name`. Returns `false` if no limit has that name.
             pub fn set(&mut self, name: &str, value: u64) -> bool {
                 match name { $(stringify!($name) => self.$name = value,)* _ => return false }
                 true
@@ -128,8 +128,8 @@ limits! {
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
 }
 
-/// The stored form: by name, so that a log written before a limit or guard joined can still be read. What
-/// it doesn't name has its default; what it names and nobody knows any longer is passed over.
+/// The stored form, by name, so that a log written before a limit or guard was added stays readable. A limit that it
+/// doesn't name has its default; a name that this program doesn't know is ignored.
 #[derive(Serialize, Deserialize)]
 struct Stored {
     values: Vec<(Box<str>, u64)>,
@@ -165,13 +165,13 @@ impl From<Stored> for Limits {
     }
 }
 
-/// Agents that may decide approvals (H3). Never the requester itself, nor one that works for it.
+/// The agents that may decide approvals (H3). Never the agent that makes the call, nor an agent that works for it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Approvers {
-    /// Whoever asked for the task in which the call is held.
+    /// Whether the requester of the task in which the call is held may decide.
     pub asker: bool,
-    /// Agents by name.
+    /// Other agents that may decide, by name.
     pub agents: Vec<AgentName>,
 }
 
@@ -180,7 +180,7 @@ pub struct Approvers {
 pub struct Observed(u64);
 
 impl Observed {
-    /// Every guard that may be observed.
+    /// Returns the set of all guards that may be observed.
     #[must_use]
     pub fn all() -> Self {
         let mut set = Self::default();
@@ -190,8 +190,8 @@ impl Observed {
         set
     }
 
-    /// Puts the guard called `name` into observation; `false` when there is none of that name or when
-    /// it always holds (the grant's totals).
+    /// Puts the guard called `name` under observation. Returns `false` if no guard has that name, or if it is always
+    /// enforced (such as the totals of a grant).
     pub fn observe(&mut self, name: &str) -> bool {
         match guards::GUARDS.iter().position(|g| g.name == name && g.observable) {
             Some(index) => {
@@ -216,7 +216,8 @@ impl Observed {
 }
 
 impl Limits {
-    /// Most tasks that one grant can ever hold: the sum of `task_requests_max` to the powers 0 to `hops_max`.
+    /// Returns the most tasks that one grant can ever hold: the sum of `task_requests_max` to the powers 0 to
+    /// `hops_max`.
     #[must_use]
     pub fn bound_tasks(&self) -> u64 {
         (0..=self.hops_max).fold(0, |sum: u64, h| {
@@ -224,7 +225,8 @@ impl Limits {
         })
     }
 
-    /// What a task at hop `h` can still cause, itself included: `V(h)` of the termination proof.
+    /// Returns the waking messages that a task at hop `h` can still cause, its own included: `V(h)` of the termination
+    /// proof.
     #[must_use]
     pub fn potential(&self, hop: u64) -> u64 {
         let mut v: u64 = 1;
@@ -234,42 +236,43 @@ impl Limits {
         v
     }
 
-    /// Most waking messages that an agent's own roots cause after the last act of a human (D12); none where that is
-    /// without end.
+    /// Returns the most waking messages that an agent's own roots cause after the last act of a human (D12); `None` if
+    /// nothing bounds them.
     #[must_use]
     pub fn bound_unattended_agent(&self) -> Option<u64> {
         let days = self.unattended_ms.div_ceil(crate::ids::DAY_MS).saturating_add(1);
         (self.unattended_ms > 0).then(|| self.root_messages_per_day_max.saturating_mul(days))
     }
 
-    /// Most waking messages that a schedule causes after the last act of a human, where it ticks as often as it may.
+    /// Returns the most waking messages that a schedule causes after the last act of a human, if it ticks as often as
+    /// it may.
     #[must_use]
     pub fn bound_unattended_schedule(&self) -> Option<u64> {
         let ticks = self.unattended_ms.checked_div(self.schedule_interval_ms)?.saturating_add(1);
         (self.unattended_ms > 0).then(|| self.bound_messages().saturating_mul(ticks))
     }
 
-    /// The time after the last act of a human at which the whole workspace is at rest, in ms.
+    /// Returns the time after the last act of a human at which all work of the workspace has ended, in ms.
     #[must_use]
     pub fn bound_rest_ms(&self) -> Option<u64> {
         (self.unattended_ms > 0).then(|| self.unattended_ms.saturating_add(self.grant_life_ms))
     }
 
-    /// Most waking messages that one grant can cause: the smaller of the structural bound and the total.
+    /// Returns the most waking messages that one grant can cause: the smaller of the structural bound and the total.
     #[must_use]
     pub fn bound_messages(&self) -> u64 {
         self.potential(0).min(self.grant_messages_max)
     }
 
-    /// Most turns that the structure of one grant allows: each of its waking messages and each question to a human opens
-    /// one, in every run. What was lost with a lease is delivered once more, whatever `runs_max` says.
+    /// Returns the most turns that the structure of one grant allows: each waking message and each question to a human
+    /// opens one, in every run. A delivery whose lease was lost is repeated once, whatever `runs_max` is.
     #[must_use]
     pub fn potential_turns(&self) -> u64 {
         let questions = self.task_questions_max.saturating_mul(self.bound_tasks());
         self.runs_max.max(2).saturating_mul(self.potential(0).saturating_add(questions))
     }
 
-    /// Most turns that one grant can open: the smaller of the structural bound and the total.
+    /// Returns the most turns that one grant can open: the smaller of the structural bound and the total.
     #[must_use]
     pub fn bound_turns(&self) -> u64 {
         self.potential_turns().min(self.grant_turns_max)

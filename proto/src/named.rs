@@ -1,4 +1,4 @@
-//! The REFs that a request names: those may each become a conversation of its own with one delegate (D3).
+//! The REFs that a request names. Each of them may become a separate conversation with one delegate (D3).
 
 use alloc::borrow::Cow;
 use alloc::vec::Vec;
@@ -17,13 +17,14 @@ struct Named<'a> {
     refs: Vec<Cow<'a, str>>,
 }
 
-/// What stands for a REF among those that a request names.
+/// Returns the hash by which a task remembers a REF that its request names.
 #[must_use]
 pub fn mark(reference: &str) -> u64 {
     fnv(reference)
 }
 
-/// The REFs that a message names, at most `max`: in `payload.refs`, or in its body as whole tokens that hold a digit.
+/// Returns the hashes of the REFs that a message names, at most `max`: those in `payload.refs`, and every whole token
+/// of its body that holds a digit.
 #[must_use]
 pub fn named(message: &Message, max: u64) -> ThinVec<u64> {
     let payload = message.payload.as_deref().and_then(|text| serde_json::from_str::<Named<'_>>(text).ok());
@@ -41,15 +42,15 @@ pub fn named(message: &Message, max: u64) -> ThinVec<u64> {
     marks
 }
 
-/// The tokens of a text that may be REFs: maximal runs of their characters, without the signs at their end that rather
-/// belong to the sentence, where they hold a digit.
+/// Returns the tokens of a text that may be REFs: maximal runs of REF characters that hold a digit, without trailing
+/// punctuation, which rather belongs to the sentence.
 fn tokens(text: &str) -> impl Iterator<Item = &str> {
     let inside = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'/' | b'#' | b':' | b'-');
-    // Most texts hold no digit; to see that is cheaper than to cut them up.
+    // Most texts hold no digit, and checking for one is cheaper than splitting.
     let digits = text.bytes().any(|byte| byte.is_ascii_digit());
     let text = if digits { text.as_bytes() } else { &[] };
     let runs = text.split(move |byte| !inside(*byte)).filter(|run| run.iter().any(u8::is_ascii_digit));
-    // A run is ASCII, so it is a text.
+    // A run is ASCII, so it is valid UTF-8.
     let trimmed = runs.filter_map(|run| Some(str::from_utf8(run).ok()?.trim_end_matches(['.', ':', '/', '-'])));
     trimmed.filter(|token| token.bytes().any(|byte| byte.is_ascii_digit()) && Ref::new(token).is_ok())
 }

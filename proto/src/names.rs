@@ -1,36 +1,36 @@
-//! Names that were checked: the only way to hold one is to have passed its grammar.
+//! Validated names: a value of these types can only be made by passing the check of its grammar.
 
 use core::fmt;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::{SmolStr, format_smolstr};
 
-/// Longest agent name, action or group, in bytes.
+/// The longest agent name, action or group, in bytes.
 pub const NAME_BYTES_MAX: usize = 64;
-/// Longest REF, request id or resource name, in bytes.
+/// The longest REF, request id or resource name, in bytes.
 pub const REF_BYTES_MAX: usize = 128;
-/// The name under which a caller finds itself.
+/// The name by which callers refer to themselves.
 pub const OWN_NAME: &str = "me";
-/// The name of the broker itself.
+/// The name of the broker as a sender.
 pub const SYSTEM_NAME: &str = "system";
-/// Names that mean something else and can't be registered.
+/// Names with a meaning of their own, which can't be registered.
 pub const RESERVED: [&str; 6] = ["all", "user", "human", SYSTEM_NAME, OWN_NAME, "policy"];
 
-/// Why a text is not a name of its kind.
+/// The reason why a text isn't a valid name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
-    /// Nothing there.
+    /// The text has no characters.
     Empty,
-    /// Longer than `max` bytes.
+    /// The text is longer than `max` bytes.
     TooLong {
-        /// The limit, in bytes.
+        /// The longest valid length, in bytes.
         max: usize,
     },
-    /// A byte that the grammar doesn't allow.
+    /// The text has a byte that the grammar doesn't allow.
     Character {
-        /// Where, in bytes from the start of the value.
+        /// The place of the byte, from the start of the value.
         offset: usize,
     },
-    /// One of [`RESERVED`].
+    /// The text is one of [`RESERVED`].
     Reserved,
 }
 
@@ -47,7 +47,7 @@ impl fmt::Display for NameError {
 
 impl core::error::Error for NameError {}
 
-/// Reads a text and checks it.
+/// Deserializes a string and checks it.
 struct Checked<T>(fn(&str) -> Result<T, NameError>);
 
 impl<T> serde::de::Visitor<'_> for Checked<T> {
@@ -72,12 +72,12 @@ macro_rules! name {
             /// Checks `text` against the grammar.
             ///
             /// # Errors
-            /// The first thing that is wrong with it.
+            /// Returns the first problem of the text.
             pub fn new(text: &str) -> Result<Self, NameError> {
                 $check(text).map(|()| Self(text.into()))
             }
 
-            /// The text.
+            /// Returns the name as text.
             #[must_use]
             pub fn as_str(&self) -> &str {
                 &self.0
@@ -117,29 +117,30 @@ macro_rules! name {
 }
 
 name!(
-    /// An agent's or a human's name: `[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?`, not reserved (§1).
+    /// The name of an agent or a human: `[a-z0-9]([a-z0-9_.-]{0,62}[a-z0-9])?`, not reserved (§1).
     AgentName, check_agent
 );
 name!(
-    /// An action that agents serve, or a group of agents; the grammar of an agent's name (§1).
+    /// An action that agents serve, or a group of agents; has the grammar of an agent's name (§1).
     Label, check_label
 );
 name!(
-    /// A REF, the work item: `[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}` (§1).
+    /// A REF, the name of a work item: `[A-Za-z0-9][A-Za-z0-9._/#:-]{0,127}` (§1).
     Ref, check_ref
 );
 name!(
-    /// A request id: minted (`req-0042`) or a client's idempotency key; 1 to 128 visible ASCII
-    /// characters without `[` and `]` (Q1).
+    /// A request id: minted (`req-0042`) or a client's idempotency key; 1 to 128 visible ASCII characters without `[`
+    /// and `]` (Q1).
     RequestId, check_request_id
 );
 name!(
-    /// A shared resource's name, `repo:src/auth/*`; a trailing `*` stands for everything below (C1).
+    /// The name of a shared resource, such as `repo:src/auth/*`; a trailing `*` covers every name that begins with the
+    /// text before it (C1).
     Resource, check_resource
 );
 
 impl Ref {
-    /// The REF of the `n`th child that nobody named; `None` when it would be too long.
+    /// Returns the REF of the `n`th child for which the sender gave no REF; `None` if it would be too long.
     #[must_use]
     pub fn child(&self, n: u32) -> Option<Self> {
         Self::new(&format_smolstr!("{self}/{n}")).ok()

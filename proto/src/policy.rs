@@ -1,7 +1,8 @@
-//! The policy of held calls: which of them a rule decides, who decides the others, and within what time (H2, H3).
+//! The policy of held calls: which calls a rule decides, which humans and agents decide the others, and in what
+//! time (H2, H3).
 //!
-//! A pattern is for people who mean well: it tells calls apart by how they are written. So a rule that allows reads a
-//! command as narrowly as it can, and one that asks or denies as widely.
+//! A pattern sorts the calls of well-meaning agents by their text; it can't stop a hostile one. So a rule that allows
+//! matches a command as narrowly as possible, and a rule that asks or denies as widely.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -13,42 +14,42 @@ use crate::limits::Approvers;
 use crate::names::{AgentName, Label};
 
 words! {
-    /// What a rule of the policy says of a call (H2).
+    /// The effect of a policy rule on a call (H2).
     Ruling {
-        /// Somebody decides.
+        /// A human or a named agent has to decide.
         Ask = "ask",
-        /// It may be made, and is on record.
+        /// The call is approved without a decision by a human, and recorded.
         Allow = "allow",
-        /// It may not, and is on record.
+        /// The call is denied without a decision by a human, and recorded.
         Deny = "deny",
     }
 }
 
-/// The rules, in order; the first that is about a call holds. A call that none is about is asked about.
+/// The rules, in order. The first one that matches a call applies; a call that no rule matches is held for a decision.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Policy {
-    /// The rules.
+    /// The rules, in the order in which they are tried.
     pub rules: Vec<ApprovalRule>,
 }
 
 /// One rule of the policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRule {
-    /// The calls that it is about.
+    /// The calls that the rule matches.
     pub call: CallPattern,
-    /// Whose calls; everybody's where it names nobody.
+    /// The agents whose calls it matches; every agent's if empty.
     pub agents: Vec<AgentName>,
-    /// What it says of them.
+    /// The effect on those calls.
     pub ruling: Ruling,
-    /// The name of the tier from which who and time were taken.
+    /// The name of the tier that `who` and `timeout_ms` come from.
     pub tier: Option<Label>,
-    /// Who may decide besides humans, where that differs from what holds for all.
+    /// The agents that may decide besides humans; `None` for those of the workspace's limits.
     pub who: Option<Approvers>,
-    /// Time to decide, where that differs.
+    /// Time to decide, in ms; `None` for the workspace's `approval_ms`.
     pub timeout_ms: Option<u64>,
 }
 
-/// `Bash`, `mcp__github__*` or `Bash(rm *)`: a tool, and what its call is about; `*` is any run of characters.
+/// A tool and what its call acts on: `Bash`, `mcp__github__*` or `Bash(rm *)`. A `*` matches any run of characters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallPattern {
     tool: Box<str>,
@@ -56,7 +57,7 @@ pub struct CallPattern {
 }
 
 impl Policy {
-    /// The rule that holds for an agent's call of a tool; `subjects` is what its arguments are about.
+    /// Returns the rule that applies to an agent's call of a tool; `subjects` are the parts that the call acts on.
     #[must_use]
     pub fn first(&self, agent: &str, tool: &str, subjects: &[Box<str>]) -> Option<&ApprovalRule> {
         self.rules.iter().find(|rule| {
@@ -65,14 +66,14 @@ impl Policy {
         })
     }
 
-    /// Every agent that the rules name.
+    /// Returns every agent that the rules name.
     pub fn names(&self) -> impl Iterator<Item = &AgentName> + '_ {
         self.rules.iter().flat_map(|rule| rule.agents.iter().chain(rule.who.iter().flat_map(|who| &who.agents)))
     }
 }
 
 impl CallPattern {
-    /// Reads a pattern; `None` where there is no tool in it, or its parenthesis is left open.
+    /// Parses a pattern; returns `None` if it names no tool or its parenthesis is not closed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -90,7 +91,7 @@ impl CallPattern {
         }
         let Some(argument) = &self.argument else { return true };
         match ruling {
-            // What it doesn't see it can't have allowed: a second subject, a second command, another folder.
+            // A rule must not allow what it can't see: a second subject, a second command, another folder.
             Ruling::Allow => matches!(subjects, [only] if fits(argument, only, stays_within)),
             Ruling::Ask | Ruling::Deny => subjects.iter().any(|subject| {
                 let any = |text: &str| fits(argument, text.trim(), |_, _| true);
@@ -109,20 +110,20 @@ impl fmt::Display for CallPattern {
     }
 }
 
-/// What ends one command of a shell and begins another.
+/// Characters that end one shell command and begin another.
 const SEPARATORS: [char; 11] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{', '}'];
 
-/// Whether the `*` of a rule that allows may stand for this character: nothing with which a shell starts something
-/// else or writes somewhere else, and no way up to another folder.
+/// Whether the `*` of a rule that allows may match this character: not if a shell starts another command or redirects
+/// with it, nor if it leads up to another folder.
 fn stays_within(c: char, next: Option<char>) -> bool {
     let leads_out = SEPARATORS.contains(&c) || matches!(c, '<' | '>') || (c == '.' && next == Some('.'));
     !leads_out
 }
 
-/// Whether a text is as a pattern says, where each `*` stands only for characters that `free` lets through.
+/// Whether a text matches a pattern in which each `*` matches only characters that `free` accepts.
 fn fits(pattern: &str, text: &str, free: impl Fn(char, Option<char>) -> bool) -> bool {
     let (mut pattern, mut text) = (pattern.chars(), text.chars());
-    // Where the last `*` was, and how far what it stands for reaches.
+    // The place after the last `*`, and the text after what that `*` matches so far; for backtracking.
     let mut star = None;
     loop {
         let (mut rest, mut left) = (pattern.clone(), text.clone());

@@ -4,29 +4,29 @@ use alloc::boxed::Box;
 use core::fmt;
 use serde::{Deserialize, Serialize};
 
-/// A message or command that was not done, and why.
+/// A message or call that was not admitted, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// What was wrong; the same on every surface.
+    /// The reason, by a code that is the same on every surface.
     pub code: Code,
-    /// The limit that was met.
+    /// The limit that the call met.
     pub limit: Option<u64>,
-    /// The value that would have been, or the count that is.
+    /// The value that the call would have reached, or the current count.
     pub current: Option<u64>,
-    /// When trying again may work, in ms from now; only where time helps.
+    /// The time after which a retry may succeed, in ms from now; `None` if time alone does not help.
     pub retry_after_ms: Option<u64>,
-    /// The name that it is about: an agent, a REF, a request, a holder.
+    /// The name that the refusal is about: an agent, a REF, a request, a holder.
     pub subject: Option<Box<str>>,
 }
 
 impl Refusal {
-    /// A refusal with nothing but its code.
+    /// Returns a refusal with only its code.
     #[must_use]
     pub const fn new(code: Code) -> Self {
         Self { code, limit: None, current: None, retry_after_ms: None, subject: None }
     }
 
-    /// Adds the limit and what would have been.
+    /// Adds the limit and the value that the call would have reached.
     #[must_use]
     pub const fn numbers(mut self, limit: u64, current: u64) -> Self {
         self.limit = Some(limit);
@@ -34,14 +34,14 @@ impl Refusal {
         self
     }
 
-    /// Adds when trying again may work.
+    /// Adds the time after which a retry may succeed.
     #[must_use]
     pub const fn retry_after(mut self, ms: u64) -> Self {
         self.retry_after_ms = Some(ms);
         self
     }
 
-    /// Adds the name that it is about.
+    /// Adds the name that the refusal is about.
     #[must_use]
     pub fn about(mut self, subject: impl fmt::Display) -> Self {
         self.subject = Some(alloc::format!("{subject}").into());
@@ -73,41 +73,41 @@ impl fmt::Display for Refusal {
 
 macro_rules! codes {
     ($($variant:ident $word:literal $status:literal $rule:literal $title:literal $hint:literal;)*) => {
-        /// The stable code of a refusal. New ones may join; none changes its meaning.
+        /// The stable code of a refusal. Codes may be added; none changes its meaning.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
         #[serde(rename_all = "snake_case")]
         pub enum Code { $(#[doc = $title] $variant,)* }
 
         impl Code {
-            /// All codes, in order.
+            /// Every code, in the order of declaration.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The code as every surface writes it.
+            /// Returns the code as every surface writes it.
             #[must_use]
             pub const fn word(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
 
-            /// The HTTP status of the refusal.
+            /// Returns the HTTP status of the refusal.
             #[must_use]
             pub const fn http_status(self) -> u16 {
                 match self { $(Self::$variant => $status,)* }
             }
 
-            /// The rule that it enforces.
+            /// Returns the rule that the code enforces.
             #[must_use]
             pub const fn rule(self) -> &'static str {
                 match self { $(Self::$variant => $rule,)* }
             }
 
-            /// What is wrong, in a few words.
+            /// Returns a short sentence that describes the code.
             #[must_use]
             pub const fn title(self) -> &'static str {
                 match self { $(Self::$variant => $title,)* }
             }
 
-            /// What to do instead, in one sentence that a model can act on.
+            /// Returns what to do instead, in one sentence that a model can act on.
             #[must_use]
             pub const fn hint(self) -> &'static str {
                 match self { $(Self::$variant => $hint,)* }
@@ -135,7 +135,7 @@ impl Code {
         )
     }
 
-    /// The code that `word` stands for.
+    /// Returns the code for `word`; `None` if there is none.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|c| c.word() == word)

@@ -1,4 +1,4 @@
-//! The state: what the fold of all facts is. Read by guards and edges, changed only by the fold.
+//! The state: the result of folding all facts. Guards and edges read it; only the fold changes it.
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -65,7 +65,7 @@ pub use tasks::{Asker, Delegate, Phase, Ready, Task};
 pub use timers::{Timer, Timers};
 pub use turns::Turn;
 
-/// Proof that a token was checked: who acts, and in which incarnation. Only [`State::prove`] makes one.
+/// Proof that a token was checked, with the principal and its incarnation. Only [`State::prove`] makes one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Principal {
     agent: AgentId,
@@ -74,86 +74,87 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Who acts.
+    /// Returns the number of the agent or human.
     #[must_use]
     pub const fn agent(self) -> AgentId {
         self.agent
     }
 
-    /// Whether it is a human.
+    /// Whether the principal is a human.
     #[must_use]
     pub const fn is_human(self) -> bool {
         matches!(self.kind, Kind::Human)
     }
 }
 
-/// Everything that the facts so far amount to.
+/// The result of folding all facts so far.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct State {
-    /// Position of the last fact.
+    /// The position of the last fact.
     pub seq: Seq,
-    /// When the last fact happened.
+    /// The time of the last fact.
     pub at: Time,
-    /// The numbers in force.
+    /// The limits in force.
     pub limits: Limits,
-    /// Whether the whole workspace runs.
+    /// Whether a human paused or stopped the whole workspace.
     pub running: Running,
-    /// All agents and humans ever registered, by number; the first is the broker itself.
+    /// All agents and humans ever registered, by number; number 0 is the broker.
     pub agents: Vec<Agent>,
-    /// Who holds the token with this hash.
+    /// The agent or human that each token hash authenticates.
     pub credentials: BTreeMap<Credential, AgentId>,
-    /// Live agents by the actions that they serve.
+    /// The live agents that serve each action.
     pub actions: BTreeMap<Label, BTreeSet<AgentId>>,
-    /// Live agents by group.
+    /// The live agents in each group.
     pub groups: BTreeMap<Label, BTreeSet<AgentId>>,
-    /// Conversations by number.
+    /// The remembered conversations, by number.
     pub conversations: Table<ConvId, Conversation>,
     refs: Index,
     agents_by_name: Index,
-    /// Grants.
+    /// The remembered grants, by number.
     pub grants: Table<GrantId, Grant>,
-    /// Tasks, open ones and remembered ones.
+    /// The open tasks and the remembered closed ones, by number.
     pub tasks: Table<TaskId, Task>,
-    /// Turns of those tasks.
+    /// The turns of those tasks, by number.
     pub turns: Table<TurnId, Turn>,
-    /// Idempotency keys and request ids.
+    /// The idempotency keys and request ids in use.
     pub keys: Keys,
-    /// Escalations.
+    /// The open escalations and the remembered closed ones.
     pub escalations: BTreeMap<EscalationId, Escalation>,
-    /// Approvals.
+    /// The pending approvals and the remembered decided ones.
     pub approvals: BTreeMap<ApprovalId, Approval>,
-    /// The policy of held calls.
+    /// The rules for held calls in force.
     pub policy: Policy,
-    /// Leases on resources.
+    /// The claims that are held.
     pub claims: BTreeMap<ClaimId, Claim>,
-    /// Rooms by number.
+    /// The rooms, by number.
     pub rooms: BTreeMap<RoomId, Room>,
-    /// Rooms by name.
+    /// The numbers of the rooms, by name.
     pub room_names: BTreeMap<Ref, RoomId>,
-    /// Latches that hold, and those lifted, newest last.
+    /// The latches that hold, and remembered incidents; newest last.
     pub incidents: BTreeMap<IncidentId, Incident>,
-    /// What is due when.
+    /// All timers, with the moment at which each is due.
     pub timers: Timers,
-    /// When a human acted last (D12).
+    /// The time of the last act of a human (D12).
     pub last_human_act: Time,
-    /// What was made under the keys of each sender (Q1).
+    /// The result of each write with an idempotency key, by sender and key (Q1).
     pub made: BTreeMap<(AgentId, RequestId), MadeOnce>,
     /// The edition of the rules under which facts are recorded from here on.
     pub edition: u32,
-    /// Schedules by name (D13).
+    /// The schedules, by name (D13).
     pub schedules: BTreeMap<Label, Scheduled>,
     pub(crate) attendance: Attendance,
-    /// Conversations that are paused, stopped or latched: where there is none, nothing above holds another.
+    /// The number of conversations that are paused, stopped or latched. While it is 0, no walk upwards is needed to
+    /// know that nothing holds a conversation.
     pub(crate) held_convs: u32,
-    /// How many REFs begin with a text and `/`, by the hash of that text.
+    /// The number of REFs that begin with a text and `/`, by the hash of that text.
     pub(crate) prefixes: BTreeMap<u32, u32>,
-    /// What was closed when, to be forgotten after `retention_ms`.
+    /// Closed records with the time of their end, oldest first; forgotten after `retention_ms`.
     pub(crate) closed: VecDeque<(Time, Closed)>,
-    /// Last numbers given.
+    /// The last number minted of each kind.
     pub(crate) minted: Minted,
 }
 
-/// Last numbers given, one of each kind.
+/// The last number minted of each kind.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Minted {
     pub(crate) conv: u32,
@@ -168,7 +169,7 @@ pub(crate) struct Minted {
     pub(crate) incident: u64,
 }
 
-/// What may be forgotten. A key that the core minted goes with its task.
+/// A closed record that may be forgotten. A minted request id is forgotten with its task.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Closed {
     Task(TaskId),
@@ -181,26 +182,26 @@ pub(crate) enum Closed {
     Made(Box<(AgentId, RequestId)>),
 }
 
-/// What was made under a key, and of which content (Q1).
+/// The result of a write under an idempotency key, and the hash of its content (Q1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MadeOnce {
-    /// The content that the key stands for.
+    /// The hash of the content that the key was used with.
     pub fingerprint: u64,
-    /// What was made.
+    /// The result that a retry gets.
     pub made: Made,
 }
 
-/// Whether something runs (H4).
+/// Whether a human paused or stopped a workspace, agent or conversation (H4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Running {
-    /// It does.
+    /// It runs normally.
     #[default]
     Active,
-    /// Nothing is taken or sent; what is there is kept.
+    /// Nothing is taken or sent; queued work is kept.
     Paused,
-    /// It was ended by a human.
+    /// A human stopped it and its open work was cancelled.
     Stopped,
 }
 
@@ -244,7 +245,7 @@ impl Default for State {
 }
 
 impl State {
-    /// Proves who holds the token with this hash; `None` when nobody live does.
+    /// Proves which agent or human holds the token with this hash; `None` if it is not one that is live.
     #[must_use]
     pub fn prove(&self, credential: &Credential) -> Option<Principal> {
         let agent = *self.credentials.get(credential)?;
@@ -252,19 +253,19 @@ impl State {
         known.live.then_some(Principal { agent, incarnation: known.incarnation, kind: known.kind })
     }
 
-    /// Whether the proof still holds: the same incarnation is still registered.
+    /// Whether the proof is still valid: the same incarnation is still registered.
     #[must_use]
     pub fn recognizes(&self, principal: Principal) -> bool {
         self.agent(principal.agent).is_some_and(|a| a.live && a.incarnation == principal.incarnation)
     }
 
-    /// The next timer, and why.
+    /// Returns the next timer that is due, and the reason.
     #[must_use]
     pub fn next_deadline(&self) -> Option<(Time, &'static str)> {
         self.timers.first().map(|(at, timer)| (at, timer.why()))
     }
 
-    /// Agent messages counted in a place since a human spoke.
+    /// Returns the agent messages counted in a place since a human last spoke.
     #[must_use]
     pub fn agent_messages_in(&self, place: Place) -> u64 {
         match place {
@@ -274,7 +275,7 @@ impl State {
     }
 }
 
-/// The last numbers given, for what the core mints next.
+/// The last numbers minted, from which the core derives the next ones.
 impl State {
     pub(crate) const fn minted_conversations(&self) -> u32 {
         self.minted.conv
@@ -321,7 +322,8 @@ impl State {
 mod tests {
     use super::*;
 
-    /// What an open conversation takes is mostly these (`lastword-bench memory`): who adds a field sees what it costs.
+    /// These make up most of the memory of an open conversation (`lastword-bench memory`); the test shows the cost of a
+    /// new field.
     #[test]
     fn records_are_small() {
         let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];

@@ -1,10 +1,10 @@
-//! Text of others, as it may be shown to a human: what would steer a terminal, turn the reading direction or hide
-//! something is written out.
+//! Makes the text of agents safe to show to a human: characters that steer a terminal, change the reading direction or
+//! hide something are written as escapes.
 
 use alloc::string::String;
 use core::fmt::Write as _;
 
-/// The text with every such character as an escape, but for line ends and tabs.
+/// Returns the text with every such character as an escape, except for line ends and tabs.
 #[must_use]
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -19,8 +19,8 @@ pub fn escape(text: &str) -> String {
     out
 }
 
-/// The same, with the letters written out that pass for Latin ones in a word with Latin letters: in a command, a path or
-/// an address, the Cyrillic `\u{430}` is read as an `a`.
+/// Like [`escape`], and also escapes letters that look like Latin ones in a word with Latin letters: in a command, a
+/// path or an address, the Cyrillic `\u{430}` reads as an `a`.
 #[must_use]
 pub fn escape_mixed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -43,7 +43,7 @@ pub fn escape_mixed(text: &str) -> String {
     out
 }
 
-/// Letters of the scripts that have some of Latin's shapes: Greek, Cyrillic, Armenian, Cherokee, Coptic, Lisu, and the
+/// Letters of the scripts that share some of Latin's shapes: Greek, Cyrillic, Armenian, Cherokee, Coptic, Lisu, and the
 /// letters that are Latin ones in another style.
 const fn passes_for_latin(c: char) -> bool {
     matches!(c,
@@ -52,8 +52,8 @@ const fn passes_for_latin(c: char) -> bool {
         | '\u{a640}'..='\u{a69f}' | '\u{ab70}'..='\u{abbf}' | '\u{ff10}'..='\u{ff5a}' | '\u{1d400}'..='\u{1d7ff}')
 }
 
-/// JSON text with every such character as JSON writes it, which leaves its meaning: only strings can hold them. Line ends
-/// and tabs between its parts stay.
+/// Returns JSON text with every such character as a JSON escape, which keeps its meaning: only strings can hold them.
+/// Line ends and tabs between its parts stay.
 #[must_use]
 pub fn escape_json(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -70,7 +70,7 @@ pub fn escape_json(text: &str) -> String {
     out
 }
 
-/// Whether a character steers a terminal, turns the reading direction, or can't be seen.
+/// Whether a character steers a terminal, changes the reading direction, or is invisible.
 #[must_use]
 pub const fn steers(c: char) -> bool {
     c.is_ascii_control()

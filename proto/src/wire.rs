@@ -1,7 +1,7 @@
 //! The JSON forms of the HTTP surface, shared by server and client.
 //!
-//! Ids are the printed ones (`msg-12`, `turn-3`), moments RFC 3339 in UTC, durations milliseconds. What
-//! may be absent is left out. What comes in is checked where it becomes a [`crate::Draft`] or an input.
+//! Ids have their printed form (`msg-12`, `turn-3`), moments are RFC 3339 in UTC, and durations are milliseconds.
+//! Optional members are omitted when absent. Input is checked when it becomes a [`crate::Draft`] or a core input.
 
 mod agents;
 mod approvals;

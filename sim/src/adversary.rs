@@ -1,5 +1,5 @@
-//! Seeded random histories: agents that lie, replay, flood, launder and fall silent, and a human who at
-//! times says something. At the end everything must come to rest.
+//! Seeded random histories: agents that lie, replay, flood, launder and fall silent, and a human with occasional acts.
+//! At the end all work must end.
 
 use std::collections::BTreeMap;
 
@@ -15,20 +15,20 @@ use rand::rngs::ChaCha8Rng;
 use crate::alphabet::Random;
 use crate::world::World;
 
-/// Retention where a clock walks for months: seconds, so that all that may be forgotten is.
+/// The retention where a clock advances by months: seconds, so that everything that may be forgotten is.
 const SHORT_RETENTION_MS: u64 = 5_000;
 
-/// How a campaign's clock walks.
+/// The pace of a campaign's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// In steps of milliseconds to hours, with the retention that the limits say.
+    /// In steps of milliseconds to hours, with the retention of the limits.
     Hours,
-    /// In steps up to weeks, and what is closed is forgotten after seconds.
+    /// In steps of up to weeks, with closed records forgotten after seconds.
     Months,
 }
 
 impl Pace {
-    /// The limits as they are at this pace.
+    /// Returns the limits for this pace.
     #[must_use]
     pub fn limits(self, limits: &Limits) -> Limits {
         match self {
@@ -38,62 +38,62 @@ impl Pace {
     }
 }
 
-/// What agents are like.
+/// The behaviour of the agents in a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// By turns: those that know the rules and go to their very ends, and those that do whatever there is.
+    /// Alternates between agents that know the rules and use every limit fully, and agents that do anything at random.
     Mixed,
-    /// They spend turns: they lose leases, do their work in part, and ask humans before they answer.
+    /// Agents that use up turns: they lose leases, complete work in part, and ask humans before they answer.
     Spenders,
 }
 
-/// What a campaign runs under.
+/// The setting of a campaign.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The numbers in force.
+    /// The limits in force.
     pub limits: Limits,
-    /// How many agents there are.
+    /// The number of agents.
     pub agents: u8,
-    /// Steps of each history.
+    /// The number of steps in each history.
     pub steps: u64,
-    /// How time passes.
+    /// The pace of the clock.
     pub pace: Pace,
-    /// What the agents are like.
+    /// The behaviour of the agents.
     pub style: Style,
-    /// A guard whose promise is looked at also where it only observes.
+    /// A guard whose promise is checked even where the guard only observes.
     pub looks_at: Option<&'static str>,
-    /// The core as it is before its first input: one that lacks a rule, to see that this is noticed.
+    /// The core before its first input; one that lacks a rule, to prove that the campaign notices.
     pub core: Core,
 }
 
 impl Setting {
-    /// A campaign of histories of `steps` steps with `agents` agents.
+    /// Returns a campaign of histories of `steps` steps with `agents` agents.
     #[must_use]
     pub fn new(limits: Limits, agents: u8, steps: u64, pace: Pace) -> Self {
         Self { limits, agents, steps, pace, style: Style::Mixed, looks_at: None, core: Core::default() }
     }
 }
 
-/// What a campaign of random histories came to.
+/// The result of a campaign of random histories.
 #[derive(Clone, Debug, Default)]
 pub struct Campaign {
-    /// Steps taken.
+    /// The number of steps taken.
     pub steps: u64,
-    /// Facts recorded.
+    /// The number of facts recorded.
     pub facts: u64,
-    /// How often each code was given: what a campaign never met, it shows nothing about.
+    /// How often each code was given. A campaign proves nothing about a code that it never met.
     pub refused: BTreeMap<Code, u64>,
-    /// The most that any grant came to.
+    /// The highest totals that any grant reached.
     pub peaks: Peaks,
     /// The most records that a witness held.
     pub records: usize,
-    /// The longest stretch of time that a history went over, in ms.
+    /// The longest period that a history covered, in ms.
     pub longest_ms: u64,
-    /// Promises broken, with their seed.
+    /// The broken promises, each with its seed.
     pub broken: Vec<(u64, BrokenPromise)>,
 }
 
-/// Runs one history a seed, and then lets everything come to rest.
+/// Plays one history for each seed, and then lets all work of it end.
 #[must_use]
 pub fn run(setting: &Setting, seeds: core::ops::Range<u64>) -> Campaign {
     let mut campaign = Campaign::default();
@@ -138,7 +138,7 @@ impl Campaign {
     }
 }
 
-/// Agents fall silent, humans lift what holds and say no more.
+/// Lets the agents fall silent; humans lift everything that is held and then do nothing more.
 fn falls_silent(world: &mut World) -> Result<(), String> {
     let human = world.human();
     world.give(Input::Control(human, Scope::Workspace, Control::Resume));
@@ -148,7 +148,7 @@ fn falls_silent(world: &mut World) -> Result<(), String> {
     for conv in world.core().state().conversations.keys().collect::<Vec<ConvId>>() {
         world.give(Input::Control(human, Scope::Conversation(conv), Control::Resume));
     }
-    // Half of what was asked is answered; the other half stays unanswered, until its time is over.
+    // Half of the questions are answered; the others stay open until they expire.
     for escalation in world.core().state().escalations.keys().copied().step_by(2).collect::<Vec<EscalationId>>() {
         world.give(Input::Answer(human, escalation, "do as you like".into()));
     }

@@ -1,4 +1,4 @@
-//! What adversaries do: one letter of their alphabet at a time.
+//! The actions of adversaries, one letter of their alphabet at a time.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus, Priority};
 use lastword_proto::fact::{AgentLimits, ClaimMode, Control, Decision, Extension, Role, Schedule, Scope, Spend};
@@ -14,11 +14,11 @@ use rand::rngs::ChaCha8Rng;
 use crate::adversary::{Pace, Setting, Style};
 use crate::world::{World, request};
 
-/// Sends in a row that a flood consists of.
+/// The number of sends in a row that make a flood.
 const FLOOD: usize = 12;
-/// Messages that keep a pace which no window minds, until a conversation is over.
+/// The number of messages, at a pace that no window refuses, that exhaust a conversation.
 const DRONE: usize = 104;
-/// Writes in one moment, most of which are refused.
+/// The number of writes at one moment, most of which are refused.
 const HAMMER: usize = 64;
 
 /// A source of letters.
@@ -29,16 +29,16 @@ pub(crate) struct Random {
     kind: Character,
 }
 
-/// What the agents of one history are like.
+/// The character of the agents in one history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Character {
-    /// They know the rules and go to their very ends.
+    /// They know the rules and use every limit fully.
     Greedy,
-    /// They do whatever there is.
+    /// They do anything at random.
     Wild,
-    /// So do these, and no human is there.
+    /// They do anything at random, and no human is there.
     Alone,
-    /// They spend turns.
+    /// They use up turns.
     Spender,
 }
 
@@ -107,7 +107,7 @@ impl Random {
         world.give(input)
     }
 
-    /// Time passes; the broker doesn't run in some of it.
+    /// Lets time pass; the broker doesn't run in a part of it.
     fn time(&mut self, world: &mut World) -> Option<Reply> {
         let hours = [1, 900, 5_000, 20_000, 61_000, 700_000, 4_000_000];
         let months = [1, 5_000, 61_000, 700_000, 4_000_000, 9 * HOUR_MS, DAY_MS, 3 * DAY_MS, 8 * DAY_MS, 31 * DAY_MS];
@@ -129,7 +129,7 @@ impl Random {
         None
     }
 
-    /// Takes what there is, asks as much as may be, and answers only then.
+    /// Takes the next delivery, sends as many requests as allowed, and only then answers.
     fn greedy(&mut self, world: &mut World) -> Option<Reply> {
         if self.chance(8) {
             let ms = 2_000 * (1 + self.below(8) as u64);
@@ -165,7 +165,8 @@ impl Random {
         world.give(input)
     }
 
-    /// Opens as many turns of a grant as there are: does things in part, loses leases, asks humans, asks others.
+    /// Opens as many turns of a grant as possible: completes work in part, loses leases, asks humans, asks other
+    /// agents.
     fn spend(&mut self, world: &mut World) -> Option<Reply> {
         let human = world.human();
         if world.core().state().grants.values().all(|grant| grant.end.is_some()) {
@@ -206,7 +207,7 @@ impl Random {
         world.give(input)
     }
 
-    /// What costs a grant the most turns next; at times something else.
+    /// Returns the action that costs a grant the most turns next; sometimes another one.
     fn dearest(&mut self, limits: &Limits, task: &Task) -> Spending {
         let request = task.request.as_ref();
         let again = request.is_some_and(|request| u64::from(request.runs) < limits.runs_max);
@@ -223,7 +224,7 @@ impl Random {
         open.nth(skipped).unwrap_or(Spending::Finish(FinishStatus::Completed))
     }
 
-    /// The same again and again.
+    /// Repeats the same action many times.
     fn insists(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         match self.below(12) {
             0 => self.drone(world, by),
@@ -234,7 +235,7 @@ impl Random {
         }
     }
 
-    /// The same thing to the same agent, or a new start to somebody.
+    /// Sends the same message to the same agent, or starts new work with any agent.
     fn flood(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         let again = Draft { kind: MessageType::Info, ..self.root(world) };
         let anew = self.chance(50);
@@ -247,7 +248,7 @@ impl Random {
         last
     }
 
-    /// A message every seven seconds in one conversation, until nothing more is heard there.
+    /// Sends a message every seven seconds in one conversation, until it refuses more.
     fn drone(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         let draft = Draft { kind: MessageType::Info, ..self.root(world) };
         let mut last = None;
@@ -258,7 +259,7 @@ impl Random {
         last
     }
 
-    /// What is refused, at once again.
+    /// Resends a refused message at once, many times.
     fn hammer(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         let draft = Draft { kind: MessageType::Broadcast, ..request(self.one_of(world), world) };
         let mut last = None;
@@ -268,7 +269,7 @@ impl Random {
         last
     }
 
-    /// One call after the other held, and each decided, as long as its task may ask.
+    /// Holds one call after the other and has each decided, as long as its task may ask.
     fn inquires(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         let human = world.human();
         let busy = |agent: &AgentId| world.core().state().agent(*agent).is_some_and(|known| !known.turns.is_empty());
@@ -285,7 +286,7 @@ impl Random {
         last
     }
 
-    /// Work of its own, as much as a day has.
+    /// Starts as much work of its own as a day allows.
     fn starts_over(&mut self, world: &mut World, by: Principal) -> Option<Reply> {
         let mut last = None;
         for n in 0..DRONE {
@@ -343,7 +344,7 @@ impl Random {
         RoomPost { body: "a word".into(), mentions, reference: self.reference(world, 30), key: self.key() }
     }
 
-    /// A schedule is set, or taken away.
+    /// Sets or removes a schedule.
     fn schedule(&mut self, world: &World, by: Principal, agent: AgentId) -> Input {
         if self.chance(30) {
             return Input::RemoveSchedule(by, nightly());
@@ -376,7 +377,7 @@ impl Random {
         }
     }
 
-    /// The other human's role changes; the first is always the owner.
+    /// Changes the role of the other human; the first one is always the owner.
     fn role(&mut self, world: &World, by: Principal) -> Input {
         let other = world.other_human().map_or(AgentId(0), Principal::agent);
         Input::SetRole(by, other, Role::ALL[self.below(Role::ALL.len())])
@@ -420,7 +421,7 @@ impl Random {
         draft
     }
 
-    /// The answer to a request that waits in the agent's queue, or to one that it serves.
+    /// Returns the answer to a request in the agent's queue, or to one that it serves.
     fn response(&mut self, world: &World, agent: AgentId) -> Draft {
         let state = world.core().state();
         let known = state.agent(agent);
@@ -438,7 +439,7 @@ impl Random {
         (0..count).map(|_| request(self.one_of(world), world).to).collect()
     }
 
-    /// An old REF, a new one, one below or above another, or none: agents that open new ones for ever are among us.
+    /// Returns an old REF, a new one, one below or above another, or none: some agents open new ones for ever.
     fn reference(&mut self, world: &World, percent: usize) -> Option<Ref> {
         if !self.chance(percent) {
             return None;
@@ -457,7 +458,7 @@ impl Random {
         }
     }
 
-    /// A turn, at times somebody else's or one long over.
+    /// Returns a turn, which may be another agent's or long over.
     fn turn(&mut self, world: &World, percent: usize) -> Option<TurnId> {
         self.chance(percent).then(|| {
             let turns = &world.core().state().turns;
@@ -542,16 +543,16 @@ fn names(world: &World) -> Vec<AgentName> {
     world.agents().iter().filter_map(name).collect()
 }
 
-/// What a turn is spent on.
+/// A way to use up a turn.
 #[derive(Clone, Copy, Debug)]
 enum Spending {
-    /// Its lease is lost.
+    /// Lets its lease run out.
     Lease,
-    /// It is finished like this.
+    /// Finishes it with this status.
     Finish(FinishStatus),
-    /// A human is asked.
+    /// Asks a human in it.
     Question,
-    /// Another agent is asked.
+    /// Asks another agent in it.
     Request,
 }
 

@@ -1,4 +1,4 @@
-//! The surfaces of a running server, for what speaks to all of them alike.
+//! Clients of the surfaces of a running server, for tests that use all of them alike.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 
 use crate::rogue::{Call, Edge, Refused, Turn};
 
-/// The HTTP surface.
+/// A client of the HTTP surface.
 pub struct Http {
     http: Client,
     url: String,
@@ -19,7 +19,7 @@ pub struct Http {
 }
 
 impl Http {
-    /// The server at `url`, called by the holder of `token`.
+    /// Returns a client of the server at `url`, with the token of one agent.
     #[must_use]
     pub fn new(url: &str, token: &str) -> Self {
         Self { http: Client::new(), url: url.to_owned(), token: token.to_owned() }
@@ -51,13 +51,13 @@ async fn value(response: Response) -> Value {
     serde_json::from_str(&text).unwrap_or(Value::String(text))
 }
 
-/// A refusal; what the server owns up to as its own fault never counts as one.
+/// Returns the refusal of a response. An error that the server reports as its own fault doesn't count as one.
 fn typed(status: StatusCode, body: &Value) -> Refused {
     let own_fault = status.is_server_error() && status != StatusCode::SERVICE_UNAVAILABLE;
     if own_fault { Refused::Untyped(format!("{status}: {body}")) } else { Refused::of(body) }
 }
 
-/// A path segment of any text.
+/// Encodes any text as one segment of a path.
 fn segment(text: &str) -> String {
     let keep = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     text.bytes().map(|b| if keep(b) { char::from(b).to_string() } else { format!("%{b:02X}") }).collect()
@@ -95,7 +95,7 @@ impl Edge for Http {
     }
 }
 
-/// The call as a tool's name and arguments.
+/// Returns the tool's name and arguments for a call.
 fn tool(call: Call) -> (&'static str, Value) {
     match call {
         Call::Send { to, body, reference, turn } => {
@@ -134,7 +134,7 @@ fn answered(answer: &Value) -> Result<Value, Refused> {
     }
 }
 
-/// The MCP surface over HTTP.
+/// A client of the MCP surface over HTTP.
 pub struct Mcp {
     http: Client,
     url: String,
@@ -142,7 +142,7 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// The server at `url`, called by the holder of `token`.
+    /// Returns a client of the server at `url`, with the token of one agent.
     #[must_use]
     pub fn new(url: &str, token: &str) -> Self {
         Self { http: Client::new(), url: format!("{url}/mcp"), token: token.to_owned() }
@@ -160,7 +160,7 @@ impl Edge for Mcp {
     }
 }
 
-/// The MCP surface on a pipe.
+/// A client of the MCP surface on a pipe.
 pub struct Pipe<S> {
     stream: Mutex<Ends<S>>,
     calls: AtomicU64,
@@ -172,10 +172,10 @@ struct Ends<S> {
 }
 
 impl<S: AsyncRead + AsyncWrite + Send> Pipe<S> {
-    /// Shakes hands on `stream`.
+    /// Does the MCP handshake on `stream`.
     ///
     /// # Errors
-    /// The pipe broke, or what came was no greeting.
+    /// Returns an error if the pipe breaks, or if the reply is not a handshake.
     pub async fn open(stream: S) -> Result<Self, Refused> {
         let (read, write) = tokio::io::split(stream);
         let pipe =
@@ -195,7 +195,7 @@ impl<S: AsyncRead + AsyncWrite + Send> Pipe<S> {
         stream.write.write_all(line.as_bytes()).await.map_err(|error| Refused::Untyped(error.to_string()))
     }
 
-    /// The answer to a call; what else comes is passed over.
+    /// Returns the answer to a call; ignores every other message.
     async fn hear(&self, id: u64) -> Result<Value, Refused> {
         let mut stream = self.stream.lock().await;
         loop {

@@ -1,4 +1,4 @@
-//! All short histories of a small alphabet: every word of it, with the invariants after each step.
+//! Plays all short histories over a small alphabet and checks the invariants after each step.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus};
 use lastword_proto::ids::{ConvId, DAY_MS, EscalationId};
@@ -12,16 +12,16 @@ use lastword_store::witness::BrokenPromise;
 use crate::adversary::Pace;
 use crate::world::{World, request};
 
-/// What an exploration saw.
+/// The result of an exploration.
 #[derive(Clone, Debug, Default)]
 pub struct Explored {
-    /// Steps taken; each gives a state that was checked.
+    /// The number of steps taken; each leads to a state that was checked.
     pub steps: u64,
-    /// Steps that changed nothing, so that nothing new lies behind them.
+    /// The number of steps that changed nothing, so that nothing new can follow them.
     pub idle: u64,
-    /// Most waking messages of any grant.
+    /// The most waking messages of any grant.
     pub most_waking: u64,
-    /// The first promise that was broken, with the history.
+    /// The first broken promise, with the history that leads to it.
     pub broken: Option<(Vec<usize>, BrokenPromise)>,
 }
 
@@ -67,7 +67,7 @@ fn letters(world: &World) -> usize {
     COMMON + agents * (EACH + 2 * (agents - 1))
 }
 
-/// One letter: what the human or the clock does, or what one agent does.
+/// Plays one letter: an act of the human or the clock, or of one agent.
 fn play(world: &mut World, pace: Pace, letter: usize) {
     if letter < COMMON {
         return common(world, pace, letter);

@@ -1,8 +1,8 @@
 //! Never shipped: simulated worlds, adversaries and invariants over the real core.
 //!
-//! A [`World`] is a core in virtual time whose every fact passes the [`Witness`] that `lastword verify` has, which knows
-//! nothing of the core's state: it recounts from the facts alone, and says which promise was broken. A [`rogue`] is an
-//! agent that misbehaves over a surface of the running server.
+//! A [`World`] is a core in virtual time. Each of its facts passes the [`Witness`] that `lastword verify` uses, which
+//! knows nothing of the core's state: it recounts from the facts alone and reports each broken promise. A [`rogue`] is
+//! an agent that misbehaves over a surface of the running server.
 
 mod adversary;
 mod alphabet;

@@ -1,8 +1,8 @@
-//! Agents that misbehave, over any surface: they flood, start over, loop, fall silent, answer twice, come back
-//! with tokens that are over, approve their own calls and look where they have no part.
+//! Agents that misbehave, over any surface: they flood, start over, loop, fall silent, answer twice, reuse tokens of
+//! turns that are over, approve their own calls and read what they have no part in.
 //!
-//! A surface joins by implementing [`Edge`]. What a rogue is told has to be a refusal with a code and a hint,
-//! whatever the surface; how far it came is for the reader of the log to judge.
+//! A surface joins by implementing [`Edge`]. On every surface a rogue must get refusals with a code and a hint; how far
+//! it came is judged from the log.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,70 +12,70 @@ use serde_json::{Value, json};
 /// A turn, as its delivery names it.
 #[derive(Clone, Debug)]
 pub struct Turn {
-    /// Its id.
+    /// The id, such as `turn-3`.
     pub id: String,
-    /// The token that names it in a send.
+    /// The token that names the turn in a send.
     pub token: String,
 }
 
-/// What an agent asks of the broker.
+/// A call of an agent to the broker.
 #[derive(Clone, Debug)]
 pub enum Call {
-    /// A REQUEST.
+    /// Sends a REQUEST.
     Send {
-        /// To whom.
+        /// The name of the recipient.
         to: String,
-        /// The text.
+        /// The text of the request.
         body: String,
-        /// Its REF.
+        /// The REF of the work item.
         reference: Option<String>,
         /// The turn in which it is sent.
         turn: Option<Turn>,
     },
-    /// The next delivery, if there is one now.
+    /// Takes the next delivery, if there is one now.
     Next,
-    /// The end of a turn.
+    /// Finishes a turn.
     Finish {
-        /// Which.
+        /// The turn to finish.
         turn: Turn,
-        /// The answer.
+        /// The text of the answer.
         answer: String,
     },
-    /// A sign of life.
+    /// Reports progress, which renews the lease.
     Progress {
-        /// Which.
+        /// The turn to report on.
         turn: Turn,
-        /// The note.
+        /// The text of the note.
         note: String,
     },
-    /// A tool call is held for a decision.
+    /// Holds a tool call for a decision.
     Hold {
-        /// The tool.
+        /// The name of the tool.
         tool: String,
-        /// Its arguments.
+        /// The arguments of the call.
         arguments: Value,
     },
-    /// A held call is approved.
+    /// Approves a held call.
     Approve {
-        /// Its id.
+        /// The id of the approval.
         approval: String,
         /// The digest of the call.
         digest: String,
     },
-    /// How a request stands.
+    /// Reads the state of a request.
     Request {
-        /// Its id.
+        /// The id of the request.
         id: String,
     },
-    /// A conversation as a tree.
+    /// Reads a conversation as a tree.
     Conversation {
-        /// Its REF.
+        /// The REF of the conversation.
         reference: String,
     },
 }
 
 impl Turn {
-    /// The turn that a delivery opened, if it opened one.
+    /// Returns the turn that a delivery opened, if it opened one.
     #[must_use]
     pub fn of(delivery: &Value) -> Option<Self> {
         let text = |member: &str| delivery["turn"][member].as_str().map(str::to_owned);
@@ -83,22 +83,22 @@ impl Turn {
     }
 }
 
-/// Why a call was not done.
+/// The reason why a call was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
-    /// By a rule.
+    /// A rule refused it.
     Typed {
-        /// Its code.
+        /// The code of the refusal.
         code: String,
-        /// What to do instead.
+        /// The hint that says what to do instead.
         hint: String,
     },
-    /// By something that no rule names: a defect of the surface.
+    /// It failed without a rule: a defect of the surface.
     Untyped(String),
 }
 
 impl Refused {
-    /// Reads a refusal as every surface words it.
+    /// Parses a refusal in the form that every surface uses.
     #[must_use]
     pub fn of(problem: &Value) -> Self {
         let text = |member: &str| problem[member].as_str().filter(|text| !text.is_empty()).map(str::to_owned);
@@ -109,27 +109,27 @@ impl Refused {
     }
 }
 
-/// A surface of the broker, as one agent sees it. Results are in the words of the surface: JSON objects.
+/// A surface of the broker, as one agent sees it. Results are JSON objects in the words of the surface.
 pub trait Edge: Sync {
-    /// Asks for something.
+    /// Makes a call.
     fn call(&self, call: Call) -> impl Future<Output = Result<Value, Refused>> + Send;
 }
 
-/// What a rogue met.
+/// The results of a rogue's calls.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Calls that were done.
+    /// The number of calls that were done.
     pub done: u64,
-    /// Refusals by code.
+    /// The number of refusals, by code.
     pub refused: BTreeMap<String, u64>,
-    /// What was refused without a code or a hint.
+    /// The refusals without a code or a hint.
     pub untyped: Vec<String>,
-    /// What must never have been done, and was.
+    /// The calls that had to be refused and were done.
     pub wrong: Vec<String>,
 }
 
 impl Tally {
-    /// Adds what another rogue met.
+    /// Adds the results of another rogue.
     pub fn add(&mut self, more: Self) {
         self.done += more.done;
         for (code, count) in more.refused {
@@ -143,18 +143,18 @@ impl Tally {
 /// An agent that misbehaves over one edge.
 pub struct Rogue<'a, E> {
     edge: &'a E,
-    /// Another agent.
+    /// The name of another agent.
     peer: &'a str,
     tally: Tally,
 }
 
 impl<'a, E: Edge> Rogue<'a, E> {
-    /// A rogue that knows of `peer`.
+    /// Returns a rogue that knows the agent `peer`.
     pub fn new(edge: &'a E, peer: &'a str) -> Self {
         Self { edge, peer, tally: Tally::default() }
     }
 
-    /// What it met so far.
+    /// Returns the results so far.
     pub fn tally(self) -> Tally {
         self.tally
     }
@@ -176,7 +176,7 @@ impl<'a, E: Edge> Rogue<'a, E> {
         }
     }
 
-    /// The same, of something that nobody may be allowed.
+    /// Makes a call that must be refused for every agent.
     async fn forbidden(&mut self, what: &str, call: Call) {
         if let Some(done) = self.call(call).await {
             self.tally.wrong.push(format!("{what}: {done}"));
@@ -194,15 +194,15 @@ impl<'a, E: Edge> Rogue<'a, E> {
         }
     }
 
-    /// Starts the same work again under ever new REFs.
+    /// Starts the same work again and again under new REFs.
     pub async fn starts_over(&mut self, times: usize) {
         for n in 0..times {
             self.call(self.ask("again, from the start", Some(format!("NEW-{n}")), None)).await;
         }
     }
 
-    /// Answers every delivery with a request to its peer, in words that never repeat, and then finishes; one
-    /// that it can't send it tries again under another REF. Gives whether there was a delivery.
+    /// Answers every delivery with a request to its peer, in words that never repeat, and then finishes. Tries a
+    /// request that is refused again under another REF. Returns whether there was a delivery.
     pub async fn thanks(&mut self, round: usize) -> bool {
         let Some(turn) = self.turn().await else { return false };
         let thanked = self.call(self.ask(&format!("thank you, {round} times"), None, Some(turn.clone()))).await;
@@ -214,12 +214,12 @@ impl<'a, E: Edge> Rogue<'a, E> {
         true
     }
 
-    /// Takes a delivery and says nothing more.
+    /// Takes a delivery and never answers it.
     pub async fn falls_silent(&mut self) {
         self.turn().await;
     }
 
-    /// Finishes a turn twice, with different answers, and goes on in it.
+    /// Finishes a turn twice, with different answers, and continues to use it.
     pub async fn answers_twice(&mut self) {
         let Some(turn) = self.turn().await else { return };
         self.call(Call::Finish { turn: turn.clone(), answer: "yes".into() }).await;
@@ -228,7 +228,7 @@ impl<'a, E: Edge> Rogue<'a, E> {
         self.forbidden("life after the end", Call::Progress { turn, note: "still here".into() }).await;
     }
 
-    /// Makes up turns, and changes the ones that it has.
+    /// Invents turns and tokens of turns.
     pub async fn forges(&mut self) {
         for text in ["turn-1", "turn-1.00", "turn-999999", "turn-999999.deadbeefdeadbeef", "", "../turn-1"] {
             let turn = Turn { id: text.into(), token: text.into() };
@@ -245,13 +245,13 @@ impl<'a, E: Edge> Rogue<'a, E> {
         self.forbidden("its own call", Call::Approve { approval: text("id"), digest: text("digest") }).await;
     }
 
-    /// Looks at what others have.
+    /// Reads a conversation and a request that it has no part in.
     pub async fn spies(&mut self, reference: &str, request: &str) {
         self.forbidden("a conversation of others", Call::Conversation { reference: reference.into() }).await;
         self.forbidden("a request of others", Call::Request { id: request.into() }).await;
     }
 
-    /// The turn of the next delivery.
+    /// Takes the next delivery and returns its turn.
     async fn turn(&mut self) -> Option<Turn> {
         Turn::of(&self.call(Call::Next).await?)
     }

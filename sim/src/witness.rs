@@ -1,9 +1,9 @@
-//! The core's state beside what the witness counted.
+//! Compares the core's state with the numbers that the witness counted.
 
 use lastword_proto::State;
 use lastword_store::witness::Witness;
 
-/// Compares the core's own bookkeeping with that of the witness, which notes what differs.
+/// Compares the core's own counters with those of the witness, which notes every difference.
 pub(crate) fn compare(witness: &mut Witness, state: &State) {
     for (id, grant) in state.grants.iter().filter(|(_, g)| g.end.is_none()) {
         let (counted, kept) = (witness.totals(id), (grant.messages, grant.turns));

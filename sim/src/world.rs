@@ -13,7 +13,7 @@ use lastword_store::witness::{BrokenPromise, Witness};
 
 use crate::witness::compare;
 
-/// Agents `a`, `b`, … and two humans, in one workspace.
+/// One workspace with agents `a`, `b`, … and two humans.
 #[derive(Clone, Debug)]
 pub struct World {
     core: Core,
@@ -23,23 +23,23 @@ pub struct World {
     agents: Vec<AgentId>,
 }
 
-/// Timers that are waited for, at most, until everything is at rest.
+/// The most timers to wait for until all work has ended.
 const TIMERS_MAX: usize = 100_000;
-/// How long nothing may move at the end.
+/// The time for which nothing may happen at the end.
 const REST_MS: u64 = 60 * DAY_MS;
-/// The human who is always there.
+/// The human that no scenario removes.
 const HUMAN: AgentId = AgentId(1);
-/// Another one, who may get any role.
+/// Another human, who may get any role.
 const OTHER_HUMAN: AgentId = AgentId(2);
 
 impl World {
-    /// A world of `agents` agents under these limits. Every agent serves the action `work`.
+    /// Returns a world of `agents` agents under these limits. Every agent serves the action `work`.
     #[must_use]
     pub fn new(limits: &Limits, agents: u8) -> Self {
         Self::over(Core::default(), Witness::default(), limits, agents)
     }
 
-    /// The same over a core that was given nothing yet, before this witness.
+    /// Returns a world over a core that has had no input yet, with this witness.
     #[must_use]
     pub fn over(core: Core, witness: Witness, limits: &Limits, agents: u8) -> Self {
         let mut world = Self { core, now: Time(1_000_000), log: Vec::new(), witness, agents: Vec::new() };
@@ -68,67 +68,67 @@ impl World {
         self.give(input);
     }
 
-    /// The core.
+    /// Returns the core.
     #[must_use]
     pub const fn core(&self) -> &Core {
         &self.core
     }
 
-    /// Every fact so far.
+    /// Returns all facts so far.
     #[must_use]
     pub fn log(&self) -> &[Entry] {
         &self.log
     }
 
-    /// What was recounted.
+    /// Returns the witness.
     #[must_use]
     pub const fn witness(&self) -> &Witness {
         &self.witness
     }
 
-    /// Promises broken so far.
+    /// Returns the promises broken so far.
     #[must_use]
     pub fn broken(&self) -> &[BrokenPromise] {
         self.witness.broken()
     }
 
-    /// The agents.
+    /// Returns the numbers of the agents.
     #[must_use]
     pub fn agents(&self) -> &[AgentId] {
         &self.agents
     }
 
-    /// Proof of an agent.
+    /// Returns the proof of an agent.
     #[must_use]
     pub fn agent(&self, agent: AgentId) -> Option<Principal> {
         self.core.state().prove(&credential(agent.0 as usize))
     }
 
-    /// Proof of the human, who is always there.
+    /// Returns the proof of the human that no scenario removes.
     ///
     /// # Panics
-    /// When the human was removed, which no scenario does.
+    /// Panics if that human was removed, which no scenario does.
     #[must_use]
     pub fn human(&self) -> Principal {
         self.core.state().prove(&credential(HUMAN.0 as usize)).expect("the human is always there")
     }
 
-    /// Proof of another human, whose role changes.
+    /// Returns the proof of the other human, whose role changes.
     #[must_use]
     pub fn other_human(&self) -> Option<Principal> {
         self.core.state().prove(&credential(OTHER_HUMAN.0 as usize))
     }
 
-    /// Now.
+    /// Returns the current virtual time.
     #[must_use]
     pub const fn now(&self) -> Time {
         self.now
     }
 
-    /// Gives an input; the witness sees what comes of it. Whether exactly one reply came is a promise too.
+    /// Gives an input to the core and shows its facts to the witness. That it gets exactly one reply is a promise, too.
     ///
     /// # Panics
-    /// When an input gets no reply or two.
+    /// Panics if an input gets no reply or two.
     pub fn give(&mut self, input: Input) -> Option<Reply> {
         let ticks = matches!(input, Input::Tick);
         let mut out = Out::default();
@@ -144,14 +144,14 @@ impl World {
         reply
     }
 
-    /// Lets time pass.
+    /// Lets time pass, with one tick at the end.
     pub fn pass(&mut self, ms: u64) {
         self.now = self.now.plus(ms);
         self.give(Input::Tick);
         self.tick_schedules();
     }
 
-    /// Lets each schedule tick that is due, once however many moments of it are over.
+    /// Ticks each schedule that is due, once even if several of its moments have passed.
     fn tick_schedules(&mut self) {
         let due = |known: &&Scheduled| known.next_at <= self.now;
         let ticks: Vec<ScheduleTick> = (self.core.state().schedules.values().filter(due))
@@ -175,10 +175,10 @@ impl World {
         self.tick_schedules();
     }
 
-    /// Ends the broker and starts it again: from the log alone, or from a snapshot of what it knew.
+    /// Ends the broker and starts it again: from the log alone, or from a snapshot of its state.
     ///
     /// # Panics
-    /// When the log doesn't rebuild the state.
+    /// Panics if the log doesn't rebuild the state.
     pub fn restart(&mut self, from_snapshot: bool) {
         let again = if from_snapshot { Core::from_state(self.core.state().clone()) } else { self.replayed() };
         self.core = again;
@@ -193,7 +193,7 @@ impl World {
         again
     }
 
-    /// Lets time pass until the next timer, if there is one.
+    /// Lets time pass until the next timer. Returns `false` if there is none.
     pub fn pass_to_deadline(&mut self) -> bool {
         let Some((at, _)) = self.core.next_deadline() else { return false };
         self.now = self.now.max(at);
@@ -211,10 +211,11 @@ impl World {
         self.pass(end.since(self.now));
     }
 
-    /// Nobody does anything any more: once the time of each grant, question and latch is over, nothing moves.
+    /// Waits until all work has ended while every participant is silent: once each grant, question and latch has
+    /// expired, nothing happens any more.
     ///
     /// # Errors
-    /// What is still there, or what moved.
+    /// Returns the work that is still open, or the fact that was recorded after all work had ended.
     pub fn comes_to_rest(&mut self) -> Result<(), String> {
         for _ in 0..TIMERS_MAX {
             if !self.pass_to_deadline() {
@@ -227,13 +228,13 @@ impl World {
         }
         let facts = self.log.len();
         self.pass(REST_MS);
-        // What was closed is forgotten, and a schedule that nobody is there for skips; nothing else happens.
+        // Closed records are forgotten and schedules skip their ticks; nothing else may happen.
         let still = |fact: &Fact| matches!(fact, Fact::Forgot { .. } | Fact::ScheduleSkipped { .. });
         let moved = self.log[facts..].iter().find(|entry| !still(&entry.fact));
         moved.map_or(Ok(()), |entry| Err(format!("something moved with no grant open: {:?}", entry.fact)))
     }
 
-    /// Compares the core's state with what the witness counted, and with a replay of the facts.
+    /// Compares the core's state with what the witness counted, and if `replay` with a replay of the facts.
     pub fn audit(&mut self, replay: bool) {
         compare(&mut self.witness, self.core.state());
         if replay {
@@ -253,7 +254,7 @@ fn at_rest(state: &State) -> Result<(), String> {
     Err(format!("{grants} grants, {tasks} tasks, {turns} turns, {queued} queued, timers {:?}", state.timers))
 }
 
-/// A draft of a REQUEST from one agent to another.
+/// Returns a draft of a REQUEST to an agent.
 pub(crate) fn request(to: AgentId, world: &World) -> Draft {
     let name = world.core().state().agent(to).and_then(|a| a.name.clone());
     let to = name.map_or(Address::All, Address::Name);

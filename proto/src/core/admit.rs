@@ -1,4 +1,4 @@
-//! The admission that every write passes: keys, refusals that are too many, pauses, windows (G2, G4, Q1).
+//! The admission of every write: keys, too many refusals, pauses, windows (G2, G4, Q1).
 
 use super::{Outcome, Step, Unrecorded};
 use crate::envelope::fnv_of;
@@ -10,8 +10,8 @@ use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Principal, Running, is_about_authority};
 
 impl Step<'_> {
-    /// Lets an agent write something that is no message, where the admission lets it pass; a refusal is recorded, and a
-    /// retry under the same key gets what was made first.
+    /// Admits a write that isn't a message and makes it. Records a refusal; a retry under the same key gets the first
+    /// result.
     pub(super) fn write(
         &mut self,
         by: Principal,
@@ -20,6 +20,7 @@ impl Step<'_> {
         make: impl FnOnce(&mut Self) -> Outcome,
     ) -> Outcome {
         self.authenticate(by)?;
+        // Before everything that can refuse: a retry gets its result even if the agent is paused by now.
         if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
             return Ok(again);
         }
@@ -34,7 +35,7 @@ impl Step<'_> {
         }
     }
 
-    /// What was made under this key before (Q1).
+    /// Returns the result of an earlier write under this key (Q1).
     pub(super) fn made_before(&self, agent: AgentId, key: Option<&Key>) -> Result<Option<Reply>, Refusal> {
         let Some(key) = key else { return Ok(None) };
         let Some(known) = self.state().made.get(&(agent, key.id.clone())) else { return Ok(None) };
@@ -72,7 +73,8 @@ impl Step<'_> {
         }
     }
 
-    /// An agent whose writes were refused too often is not judged until a few of them are long enough ago (G2).
+    /// Refuses an agent whose writes were refused too often, without judging, until enough of those refusals are old
+    /// (G2).
     pub(super) fn not_too_often(&mut self, agent: AgentId) -> Result<(), Refusal> {
         let limits = &self.state().limits;
         let known = self.state().agent(agent).filter(|known| !known.is_human());
@@ -81,6 +83,7 @@ impl Step<'_> {
         };
         let (max, wait) = (limits.refused_writes_max, until.since(self.now).max(1));
         let fresh = known.and_then(|known| known.noted_at(Code::RefusedTooOften));
+        // One incident an hour is enough for the humans; an agent that keeps hammering must not fill the log.
         if fresh.is_none_or(|at| self.now.since(at) >= HOUR_MS) {
             self.note_incident(agent, Code::RefusedTooOften, max, refused + 1);
         }
@@ -88,7 +91,7 @@ impl Step<'_> {
         Err(Refusal::new(Code::RefusedTooOften).numbers(max, refused + 1).retry_after(wait))
     }
 
-    /// An incident about an agent that holds nothing.
+    /// Records an incident about an agent; it holds no work.
     pub(super) fn note_incident(&mut self, agent: AgentId, code: Code, limit: u64, current: u64) {
         let incident = IncidentId(self.state().last_incident() + 1);
         self.record(Fact::IncidentNoted { incident, agent, code, limit, current });
@@ -103,18 +106,20 @@ impl Step<'_> {
         let Some(agent) = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate")) else {
             return Ok(());
         };
+        // A longer list is kept for the fan-out window, so entries outside this window are skipped.
         let inside = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).count() as u64;
         let max = agent.sender_messages_max(limits);
         if inside < max {
             return Ok(());
         }
+        // As many of the oldest as are over the limit have to leave before this one fits.
         let over = usize::try_from(inside - max).unwrap_or(usize::MAX);
         let first = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).nth(over);
         let wait = first.map_or(limits.window_ms, |(at, _)| at.plus(limits.window_ms).since(self.now));
         Err(Refusal::new(Code::SenderRate).numbers(max, inside + 1).retry_after(wait.max(1)))
     }
 
-    /// Records the refusal of a write of an agent.
+    /// Records the refusal of an agent's write.
     pub(super) fn refuse_write(
         &mut self,
         by: Principal,
@@ -129,7 +134,8 @@ impl Step<'_> {
         refusal
     }
 
-    /// Whether one more refusal with this code is recorded by itself: those about authority up to a number (G2).
+    /// Whether another refusal with this code is recorded on its own: always, except that those about authority have a
+    /// limit, after which they are summed (G2).
     pub(super) fn goes_on_record(&mut self, agent: AgentId, code: Code) -> bool {
         let limits = &self.state().limits;
         let exempt = self.state().agent(agent).filter(|_| is_about_authority(code));
@@ -159,9 +165,10 @@ impl Step<'_> {
         }
     }
 
-    /// Refuses what an agent does while it or the workspace is paused or stopped, or it rests (H4, B1).
+    /// Refuses a write of an agent while it or the workspace is paused or stopped (H4).
     pub(super) fn require_active(&self, agent: AgentId) -> Result<(), Refusal> {
         let state = self.state();
+        // The stricter of the two holds: the states are ordered from active to stopped.
         let known: &Agent = &state.agents[agent.0 as usize];
         match state.running.max(known.running) {
             Running::Active => Ok(()),
@@ -171,7 +178,7 @@ impl Step<'_> {
     }
 }
 
-/// The key of a write and what it stands for.
+/// Returns the key of a write with a hash of its content.
 pub(super) fn key(id: Option<&RequestId>, content: core::fmt::Arguments<'_>) -> Option<Key> {
     id.map(|id| Key { id: id.clone(), fingerprint: fnv_of(content) })
 }

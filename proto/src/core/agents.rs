@@ -1,4 +1,4 @@
-//! Who is there: registering, amending, rekeying and removing agents and humans (§1).
+//! Registers, amends, rekeys and removes agents and humans (§1).
 
 use super::admit::key;
 use super::{Outcome, Step};
@@ -10,7 +10,7 @@ use crate::rules::Rule;
 use crate::state::Principal;
 
 impl Step<'_> {
-    /// The first human, from the shell itself.
+    /// Registers the first human, for the shell itself.
     pub(super) fn bootstrap(&mut self, registration: Registration) -> Outcome {
         if registration.kind != Kind::Human || self.state().agents.iter().any(|a| a.live && a.is_human()) {
             return Err(Code::Forbidden.into());
@@ -23,7 +23,7 @@ impl Step<'_> {
         let id = registration.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{}", registration.name, registration.kind));
         if let Some(again) = self.made_before(by.agent(), key.as_ref())? {
-            // The token of the first reply is lost; the one that is handed out now holds.
+            // The token of the first reply is lost, so the newly generated one has to work.
             if let Reply::Registered(agent) = again {
                 self.known(agent)?;
                 self.record(Fact::Rekeyed { agent, credential: registration.credential });
@@ -46,11 +46,12 @@ impl Step<'_> {
         if count >= max {
             return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
         }
-        // A name that is registered anew has another number: nothing that was meant for its predecessor reaches it.
+        // A name that is registered again gets another number, so that nothing meant for its predecessor reaches it.
         let agent = AgentId(u32::try_from(state.agents.len()).unwrap_or(u32::MAX));
         let incarnation = known.map_or(1, |id| state.agents[id.0 as usize].incarnation + 1);
         let Registration { name, kind, profile, credential, role, key: _ } = new;
         self.record(Fact::Registered { agent, name, kind, incarnation, profile, credential });
+        // A human without a role fact is an owner, so only the other roles are recorded.
         if let Some(role) = role.filter(|role| kind == Kind::Human && *role != Role::Owner) {
             self.record(Fact::RoleSet { human: agent, role });
         }
@@ -71,18 +72,21 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Removes an agent: what it serves becomes an outcome for who waits for it (L3).
+    /// Removes an agent: the requests that it serves are settled for their requesters (L3).
     pub(super) fn remove(&mut self, by: Principal, agent: AgentId) -> Outcome {
         self.human(by, Role::Owner)?;
         self.known(agent)?;
         let owners = self.state().agents.iter().filter(|a| a.live && a.is_owner()).count();
         if owners == 1 && self.state().agents[agent.0 as usize].is_owner() {
+            // A workspace without an owner could never get one again.
             return Err(Refusal::new(Code::Forbidden).about("the last owner of the workspace"));
         }
+        // Before the removal, while the outcomes can still be routed.
         if self.rule(Rule::Undeliverable) {
             self.end_tasks_of(agent, EndReason::RecipientGone);
         }
-        // What a human who leaves has asked for is asked for by nobody, and no successor gets the answer.
+        // The requests of a removed human have no requester any more, and no successor of the name may get their
+        // answers.
         let given = self.state().grants.iter().filter(|(_, g)| g.giver == agent && g.end.is_none());
         for grant in given.map(|(id, _)| id).collect::<alloc::vec::Vec<_>>() {
             self.end_grant(grant, GrantEnd::Stopped, EndReason::AskerEnded);

@@ -1,4 +1,4 @@
-//! Approvals: a held tool call is decided once, by somebody who may, for exactly that call (H2, H3).
+//! Approvals: a held tool call is decided once, with the authority to do so, for exactly that call (H2, H3).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -19,13 +19,14 @@ impl Step<'_> {
         let id = call.key.clone();
         let key = key(id.as_ref(), format_args!("{}\0{}\0{:?}", call.tool, call.arguments, call.digest));
         self.authenticate(by)?;
+        // Before the admission: asking again while the call is pending isn't another write and can't be refused as one.
         if let Some(again) = self.held_already(by.agent(), turn, &call)? {
             return Ok(again);
         }
         self.write(by, (WriteKind::Approval, turn), key, |step| step.hold(by.agent(), turn, call))
     }
 
-    /// The same call of the same task is held once, while nobody decided it.
+    /// Returns the pending approval of the same call in the same task, if there is one.
     fn held_already(&self, agent: AgentId, turn: Option<TurnId>, call: &HeldCall) -> Result<Option<Reply>, Refusal> {
         self.require_active(agent)?;
         let task = self.task_in_turn(agent, turn)?;
@@ -63,7 +64,7 @@ impl Step<'_> {
         Ok(Reply::Held(approval))
     }
 
-    /// Agents that may decide a call are told of it, without being woken (H3).
+    /// Notifies the agents that may decide a call, without waking them (H3).
     fn offer_approval(&mut self, id: ApprovalId) {
         let state = self.state();
         let Some(approval) = state.approvals.get(&id) else { return };
@@ -84,6 +85,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::TooLarge).numbers(limits.body_bytes_max, longest));
         }
         let (max, open) = (limits.approvals_open_max, self.state().agents[agent.0 as usize].approvals_open);
+        // A call that the policy decides never stays open.
         if ruling == Ruling::Ask && open >= max {
             return Err(Refusal::new(Code::ApprovalsOpen).numbers(max, open + 1));
         }
@@ -115,7 +117,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Records a decision; a task that waits for it goes on in a turn of its own.
+    /// Records a decision. A task that waits for it continues in a new turn.
     pub(super) fn decided(
         &mut self,
         id: ApprovalId,
@@ -124,6 +126,7 @@ impl Step<'_> {
         comment: Option<Box<str>>,
         edited: Option<(JsonText, Digest)>,
     ) {
+        // Read before the fact: the decision removes the approval from what the task waits for.
         let waiting = self.state().approvals.get(&id).and_then(|a| Some((a.task?, a.agent)));
         let waiting = waiting.filter(|(t, _)| self.state().tasks.get(t).is_some_and(|t| t.phase == Phase::Waiting));
         let words = comment.clone().unwrap_or_default();
@@ -139,11 +142,12 @@ impl Step<'_> {
         }
     }
 
-    /// The one use of an approval: for exactly the call that was approved.
+    /// Uses up an approval, for exactly the call that was approved.
     pub(super) fn use_approval(&mut self, by: Principal, id: ApprovalId, digest: Digest) -> Outcome {
         self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let approval = self.state().approvals.get(&id).ok_or_else(unknown)?;
+        // As if it didn't exist: an agent learns nothing about the calls of others.
         if approval.agent != by.agent() {
             return Err(unknown());
         }
@@ -161,6 +165,7 @@ impl Step<'_> {
             return Err(self.refuse_write(by, (WriteKind::Approval, None), refusal));
         }
         let use_ms = self.state().limits.approval_use_ms;
+        // The approval was for the moment of the decision; much later the call may do something else.
         if decided_at.is_some_and(|at| self.now.since(at) > use_ms) {
             let late = decided_at.map_or(0, |at| self.now.since(at));
             return Err(Refusal::new(Code::ApprovalExpired).numbers(use_ms, late).about(id));
@@ -173,7 +178,7 @@ impl Step<'_> {
     }
 }
 
-/// To approve is to approve the call that was looked at.
+/// Checks that the decision is for the call that was shown.
 fn check_digest(approval: &Approval, verdict: &Verdict) -> Result<(), Refusal> {
     match (verdict.decision, verdict.digest) {
         (Decision::Approve, None) => Err(Refusal::new(Code::Malformed).about("`digest` is required to approve")),

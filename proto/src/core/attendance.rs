@@ -1,4 +1,4 @@
-//! Humans: what they may do, that they are there, and the edition of the rules (D12, H7).
+//! Humans: their roles, their acts, and the edition of the rules (D12, H7).
 
 use super::{Outcome, Step};
 use crate::fact::{Fact, Role};
@@ -8,7 +8,8 @@ use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
 
 impl Step<'_> {
-    /// A human signed in or opened a page: one fact an hour is enough, or a quarter of a shorter `unattended_ms` (D12).
+    /// Notes that a human signed in or opened a page. One fact an hour is enough, or one in a quarter of a shorter
+    /// `unattended_ms` (D12).
     pub(super) fn act(&mut self, by: Principal) -> Outcome {
         self.human(by, Role::Approver)?;
         let unattended_ms = self.state().limits.unattended_ms;
@@ -19,7 +20,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Sets what a human may do; one owner is always left (H7).
+    /// Sets the role of a human; at least one owner is always left (H7).
     pub(super) fn set_role(&mut self, by: Principal, human: AgentId, role: Role) -> Outcome {
         self.human(by, Role::Owner)?;
         self.known(human)?;
@@ -37,7 +38,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Puts the rules of an edition into force for what is recorded from here on.
+    /// Puts the rules of an edition into force for the facts from here on.
     pub(super) fn upgrade(&mut self, edition: u32) -> Outcome {
         if edition > self.state().edition {
             self.record(Fact::Upgraded { edition });
@@ -45,7 +46,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// No human has acted for a large part of `unattended_ms`: the humans are told.
+    /// Notifies the humans that no human has acted for a large part of `unattended_ms`.
     pub(super) fn unattended_due(&mut self) {
         let percent = self.state().unattended_percent(self.now);
         self.record(Fact::Unattended { percent });

@@ -10,7 +10,7 @@ use crate::input::{ClaimDraft, Reply};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Claim, Principal};
 
-/// The resource that stands for all of them.
+/// The resource name that covers every resource.
 const EVERYTHING: &str = "*";
 
 impl Step<'_> {
@@ -28,7 +28,7 @@ impl Step<'_> {
         }
         let task = self.task_in_turn(agent, turn)?;
         let state = self.state();
-        // The holder is the task: two tasks of one agent conflict, too.
+        // The task is the holder: two tasks of one agent conflict, too.
         let conflicting = state.claims.iter().find(|(_, held)| {
             (held.agent, held.task) != (agent, task)
                 && (mode == ClaimMode::Exclusive || held.mode == ClaimMode::Exclusive)
@@ -45,6 +45,7 @@ impl Step<'_> {
         if count >= max {
             return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
         }
+        // A lease that is too long is shortened instead of refused.
         let expires_at = self.now.plus(ttl_ms.clamp(1, state.limits.claim_ms_max));
         let claim = ClaimId(state.last_claim() + 1);
         self.record(Fact::Claimed { claim, agent, task, resource, mode, expires_at });
@@ -62,12 +63,12 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Ends the leases of a task that ended.
+    /// Releases the claims of a task that ended.
     pub(super) fn release_claims(&mut self, task: TaskId) {
         self.release_where(|claim| claim.task == Some(task));
     }
 
-    /// Ends the leases of an agent that leaves.
+    /// Releases the claims of an agent that is removed.
     pub(super) fn release_claims_of(&mut self, agent: AgentId) {
         self.release_where(|claim| claim.agent == agent);
     }
@@ -80,7 +81,8 @@ impl Step<'_> {
     }
 }
 
-/// Whether two resource names can mean the same thing; a trailing `*` stands for everything below.
+/// Whether two resource names can cover the same resource; a trailing `*` covers every name that begins with the text
+/// before it.
 fn overlap(a: &str, b: &str) -> bool {
     match (a.strip_suffix('*'), b.strip_suffix('*')) {
         (None, None) => a == b,

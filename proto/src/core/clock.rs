@@ -1,4 +1,4 @@
-//! The clock: a stretch in which the broker didn't run is a fact (L6).
+//! The clock: a period in which the broker didn't run is a fact (L6).
 
 use super::{Outcome, Step};
 use crate::fact::{Fact, Role};
@@ -7,7 +7,7 @@ use crate::rules::Rule;
 use crate::state::Principal;
 
 impl Step<'_> {
-    /// Records that the broker didn't run for the last `ms`, which is at most the time since the last fact.
+    /// Records that the broker didn't run for the last `ms`, limited to the time since the last fact.
     pub(super) fn idled(&mut self, by: Option<Principal>, ms: u64) -> Outcome {
         if let Some(by) = by {
             self.human(by, Role::Owner)?;

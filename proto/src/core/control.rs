@@ -1,4 +1,4 @@
-//! What humans do out of band: pause, resume, stop, grant more (H4, D9).
+//! Out-of-band acts of humans: pause, resume, stop, extend (H4, D9).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,6 +15,7 @@ use crate::state::{Principal, Running};
 
 impl Step<'_> {
     pub(super) fn configure(&mut self, limits: Box<Limits>) -> Outcome {
+        // A restart with the same configuration adds no fact, but a new log begins with one even if it is the default.
         if *limits != self.state().limits || self.state().seq.0 == 0 {
             self.record(Fact::Configured { limits });
         }
@@ -61,7 +62,7 @@ impl Step<'_> {
         if known { Ok(()) } else { Err(Code::UnknownRequest.into()) }
     }
 
-    /// Ends what runs there; who waits for it is told, and nobody waits for ever.
+    /// Ends all work in the scope. Every requester gets an outcome, so that none waits for ever.
     fn stop(&mut self, scope: Scope) {
         match scope {
             Scope::Workspace => {
@@ -71,6 +72,7 @@ impl Step<'_> {
                     self.end_grant(grant, GrantEnd::Stopped, EndReason::Stopped);
                 }
             }
+            // Requests that the agent sent end with the tasks in which it sent them.
             Scope::Agent(agent) => self.end_tasks_of(agent, EndReason::Stopped),
             Scope::Conversation(conv) => {
                 for conv in self.state().lineage_below(conv) {
@@ -85,8 +87,8 @@ impl Step<'_> {
         }
     }
 
-    /// Resumes a conversation with all below it, and lifts what latched them or their grants. A total or budget that was
-    /// used up is given once more, or the next send would trip it again.
+    /// Resumes a conversation with everything below it, and lifts the latches of both and of their grants. A total or
+    /// budget that was used up is given once more, or the next send would trip it again.
     fn resume_conversation(&mut self, by: Principal, conv: ConvId) -> Vec<Latched> {
         let mut lifted = Vec::new();
         let mut grants = Vec::new();
@@ -102,7 +104,9 @@ impl Step<'_> {
             }
             grants.extend(self.state().open_grants_of(below));
         }
+        // A resume counts as a human's message: the counters start again from 0.
         self.hear_human(by.agent(), conv, None);
+        // Several conversations may share a grant, which must be extended only once.
         grants.sort_unstable();
         grants.dedup();
         for grant in grants {
@@ -115,7 +119,7 @@ impl Step<'_> {
         lifted
     }
 
-    /// Gives more to the open grants of a conversation, or to one of them.
+    /// Extends the open grants of a conversation, or one of them.
     pub(super) fn extend(
         &mut self,
         by: Principal,

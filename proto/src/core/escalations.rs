@@ -14,7 +14,7 @@ use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 use crate::state::{EscalationState, Principal};
 
-/// Most options of one question.
+/// The most options of one question.
 const OPTIONS_MAX: usize = 16;
 
 impl Step<'_> {
@@ -40,6 +40,7 @@ impl Step<'_> {
                 .numbers(OPTIONS_MAX as u64, count)
                 .about("`options` has too many"));
         }
+        // A free-text answer extends nothing (H6), so an option that reads like an extension would mislead the human.
         if let Some(option) = question.options.iter().find(|option| super::lifts::is_worded_as_lift(option)) {
             let said = format_args!("the option {option:?}: only the broker offers an extension");
             return Err(Refusal::new(Code::Malformed).about(said));
@@ -65,14 +66,14 @@ impl Step<'_> {
         Ok(Reply::Escalated(escalation))
     }
 
-    /// Escalations and held calls of a task have a limit together (H1).
+    /// Refuses a question if the task has used up its limit for escalations and held calls together (H1).
     pub(super) fn has_questions_left(&self, task: TaskId) -> Result<(), Refusal> {
         let max = self.state().limits.task_questions_max;
         let asked = self.state().tasks[&task].questions();
         if asked < max { Ok(()) } else { Err(Refusal::new(Code::TaskQuestions).numbers(max, asked + 1)) }
     }
 
-    /// The task that asks, and its conversation; outside a turn, the conversation that is named.
+    /// Returns the task that asks and its conversation; outside a turn, the conversation that is named.
     fn where_asked(
         &mut self,
         agent: AgentId,
@@ -94,7 +95,7 @@ impl Step<'_> {
         }
     }
 
-    /// The task of the open turn, or none outside every turn; a stale or ambiguous one is refused.
+    /// Returns the task of the open turn, or `None` outside every turn. Refuses a stale or ambiguous turn.
     pub(super) fn task_in_turn(&self, agent: AgentId, turn: Option<TurnId>) -> Result<Option<TaskId>, Refusal> {
         if turn.is_none() && self.state().agents[agent.0 as usize].turns.is_empty() {
             return Ok(None);
@@ -103,11 +104,12 @@ impl Step<'_> {
         Ok(Some(self.state().turns[&turn].task))
     }
 
-    /// A human's answer goes back to exactly the task that asked (D9, H1). Words extend nothing (H6).
+    /// Routes a human's answer to exactly the task that asked (D9, H1). Text extends no limit (H6).
     pub(super) fn answer(&mut self, by: Principal, id: EscalationId, body: Box<str>) -> Outcome {
         self.human(by, Role::Approver)?;
         let (agent, conv, asked) = self.open_escalation(id)?;
         let waiting = self.waiting_for(id);
+        // The reply below resets the counters of its own conversation, so that one needs no `Rearmed` fact.
         let said_in = waiting.map(|task| self.state().tasks[&task].conv);
         self.lift_place(Place::Conversation(conv), by.agent());
         self.hear_human(by.agent(), conv, said_in);
@@ -119,7 +121,7 @@ impl Step<'_> {
         Ok(Reply::Sent(alloc::vec![seq]))
     }
 
-    /// Whose question an open escalation is, about which conversation, and where it stands in the log.
+    /// Returns the agent, the conversation and the position of an open escalation.
     pub(super) fn open_escalation(&self, id: EscalationId) -> Result<(AgentId, ConvId, Seq), Refusal> {
         let unknown = || Refusal::new(Code::UnknownRequest).about(id);
         let escalation = self.state().escalations.get(&id).ok_or_else(unknown)?;
@@ -131,14 +133,15 @@ impl Step<'_> {
         }
     }
 
-    /// The open task that waits for an escalation's answer.
+    /// Returns the open task that waits for an escalation's answer.
     pub(super) fn waiting_for(&self, id: EscalationId) -> Option<TaskId> {
         let task = self.state().escalations.get(&id)?.task?;
         self.state().tasks.get(&task).filter(|t| !t.is_closed()).map(|_| task)
     }
 
-    /// Nobody answered in time: the task that asked ends, without a turn for it (H1).
+    /// Ends the task that asked, without a turn for it, because no human answered in time (H1).
     pub(super) fn escalation_due(&mut self, id: EscalationId) {
+        // Read before the fact, which closes the escalation.
         let task = self.waiting_for(id);
         self.record(Fact::EscalationExpired { escalation: id });
         if let Some(task) = task {
@@ -147,7 +150,7 @@ impl Step<'_> {
         }
     }
 
-    /// Delivers words from a human or the broker to a task.
+    /// Delivers a text from a human or the broker to a task.
     pub(super) fn reply_to(
         &mut self,
         task: TaskId,
@@ -163,6 +166,7 @@ impl Step<'_> {
             to: Recipient::One(to),
             kind: MessageType::Response,
             conv: known.conv,
+            // A human's answer adds no depth (D2).
             depth: 0,
             hops: known.hop,
             grant: Some(known.grant),
@@ -181,20 +185,21 @@ impl Step<'_> {
         self.state().seq
     }
 
-    /// A human's RESPONSE message answers the escalation that its `request_id` names.
+    /// Answers the escalation that the `request_id` of a human's RESPONSE names.
     pub(super) fn human_response(&mut self, by: Principal, draft: Draft) -> Outcome {
         let id = draft.request_id.as_ref().and_then(|id| EscalationId::parse(id.as_str()));
         let id = id.ok_or_else(|| Refusal::new(Code::ReplyNotExpected))?;
         self.answer(by, id, draft.body)
     }
 
-    /// A human has spoken about a conversation: it, what is above it and what came of it count from 0 (R4).
-    /// The one in which the words stand, if any, begins again with them.
+    /// Resets the counters of a conversation that a human spoke about, of those above it, and of those below it (R4).
+    /// The conversation that holds the human's message, if any, is reset by the message itself.
     pub(super) fn hear_human(&mut self, by: AgentId, conv: ConvId, said_in: Option<ConvId>) {
         let state = self.state();
         let Some(known) = state.conversations.get(&conv) else { return };
         let reference = known.reference.as_str();
         let below = known.children > 0 || state.may_have_below(reference);
+        // The usual conversation has nothing above or below it, so the walks are skipped.
         let mut convs: Vec<ConvId> = if known.parent.is_none() && !reference.contains('/') {
             alloc::vec![conv]
         } else {
@@ -208,6 +213,7 @@ impl Step<'_> {
         convs.retain(|id| Some(*id) != said_in && state.agent_messages_in(Place::Conversation(*id)) > 0);
         for id in convs {
             self.lift_place(Place::Conversation(id), by);
+            // Lifting a latch resets the counter as well.
             if self.state().agent_messages_in(Place::Conversation(id)) > 0 {
                 self.record(Fact::Rearmed { conv: id, by });
             }

@@ -1,4 +1,4 @@
-//! Ending a turn: a final answer is never lost, whatever else holds (F2–F6).
+//! Finishing a turn. A final answer is never lost, whatever limit or hold applies (F2–F6).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -30,7 +30,8 @@ impl Step<'_> {
         }
     }
 
-    /// The agent's open turn: the one named, or its only one. A stale one is given back for the record.
+    /// Returns the agent's open turn: the one named, or its only one. A stale one is returned with the refusal, for the
+    /// record.
     pub(super) fn turn_of(&self, agent: AgentId, named: Option<TurnId>) -> Result<TurnId, (Option<TurnId>, Refusal)> {
         let state = self.state();
         let mine = |id: &TurnId| state.turns.get(id).filter(|t| t.agent == agent);
@@ -53,13 +54,14 @@ impl Step<'_> {
         turn.is_some_and(|turn| turn.end == Some(TurnEnd::Finished) && turn.said != 0) && self.rule(Rule::LateAnswers)
     }
 
-    /// The same finish again gets the first result; another one comes too late for a turn that has ended (F6).
+    /// Answers a repeated finish with the first result. A different one is too late for a turn that has ended (F6).
     fn finished_again(&self, id: TurnId, finish: &Finish) -> Outcome {
         let turn = &self.state().turns[&id];
         if turn.said != said(finish) {
             return Err(Code::TurnClosed.into());
         }
         let task = &self.state().tasks[&turn.task];
+        // A later turn may have settled the task; this finish only ended its own turn.
         let settled = task.is_closed() && task.turns.last() == Some(&id);
         let answer = task.request.as_ref().and_then(|request| request.answer.get()).filter(|_| settled);
         Ok(Reply::Finished { answer, open: !settled })
@@ -70,7 +72,7 @@ impl Step<'_> {
         let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
         let mut spend = finish.spend.unwrap_or_default();
-        // What is reported is believed, but for less than the text itself (B1).
+        // The report is trusted, but not if it is less than the text itself (B1).
         spend.tokens = spend.tokens.max(estimate);
         let said = said(&finish);
         let served = &self.state().tasks[&task];
@@ -81,7 +83,7 @@ impl Step<'_> {
         }
         #[cfg(feature = "rules-off")]
         self.naive_answer(Place::Conversation(conv))?;
-        // A decision for which it says to wait may have come already: then it opens the next turn.
+        // The decision that the agent wants to wait for may have been made already; if so, it opens the next turn.
         let decided = turn_decided.get().filter(|_| finish.status == Some(FinishStatus::Waiting) && !in_flight);
         let status = match finish.status {
             Some(FinishStatus::Waiting) if decided.is_some() => FinishStatus::Waiting,
@@ -97,6 +99,7 @@ impl Step<'_> {
         if let Some(decided) = decided {
             self.reply_to(task, SYSTEM, agent, "the approval was decided".into(), None, decided);
         }
+        // After the turn has ended: a budget that it used up latches the grant, but can't refuse the finish (F6).
         self.check_budget(task, agent);
         self.check_day(agent);
         let reply = match status {
@@ -105,12 +108,12 @@ impl Step<'_> {
             FinishStatus::Partial => self.partly_done(task, finish),
             FinishStatus::Completed | FinishStatus::Failed => self.done(task, status, finish),
         };
-        // The agent is free: what waits for it may be taken.
+        // The agent is free and may take its next delivery.
         self.wake(agent);
         Ok(reply)
     }
 
-    /// The text of a turn that waits is shown as progress (F3).
+    /// Shows the text of a turn that waits to the requester as progress (F3).
     fn waits(&mut self, task: TaskId, agent: AgentId, body: Box<str>) -> Reply {
         if !body.is_empty() {
             self.note_progress(task, agent, body, None, false);
@@ -129,6 +132,7 @@ impl Step<'_> {
         let (status, cause) = match status {
             FinishStatus::Failed => (AnswerStatus::Failed, EndReason::Answered),
             FinishStatus::Completed | FinishStatus::Partial | FinishStatus::Rejected | FinishStatus::Waiting => {
+                // A root has no requester, so an empty finish of it hides nothing.
                 if empty && !root {
                     (AnswerStatus::Failed, EndReason::Empty)
                 } else {
@@ -139,7 +143,7 @@ impl Step<'_> {
         self.answer_task(task, status, cause, finish)
     }
 
-    /// Another agent that serves the action gets it, while there is one (Q4); else the asker hears of it.
+    /// Routes a rejected request to another agent that serves the action, if there is one (Q4); otherwise settles it.
     fn rejected(&mut self, task: TaskId, finish: Finish) -> Reply {
         let Some(request) = self.state().tasks[&task].request.clone() else {
             return self.answer_task(task, AnswerStatus::Rejected, EndReason::Answered, finish);
@@ -154,6 +158,7 @@ impl Step<'_> {
         let room = self.has_room_for_agent(task);
         let tried: Vec<AgentId> = self.state().tasks[&task].tried().collect();
         let next = self.serves(action.as_str(), asker, Some(task), &tried);
+        // A reassignment must not pass the limit of agents either; an agent that the grant has woken counts already.
         let next = next.filter(|agent| again && (room || self.has_woken(task, *agent)));
         match next {
             Some(agent) => {
@@ -180,7 +185,7 @@ impl Step<'_> {
         state.grants.get(&state.tasks[&task].grant).is_some_and(|g| g.agents.contains(&agent))
     }
 
-    /// The failed parts are run once more (Q5).
+    /// Runs the failed parts once more (Q5).
     fn partly_done(&mut self, task: TaskId, finish: Finish) -> Reply {
         let request = self.state().tasks[&task].request.as_ref();
         let runs_max = self.state().limits.runs_max;
@@ -195,7 +200,7 @@ impl Step<'_> {
         Reply::Finished { answer: None, open: true }
     }
 
-    /// Settles the task with what its agent said, joined with what an earlier run did.
+    /// Settles the task with its agent's answer, joined with the result of an earlier run.
     fn answer_task(&mut self, task: TaskId, status: AnswerStatus, cause: EndReason, finish: Finish) -> Reply {
         let served = &self.state().tasks[&task];
         let from = served.agent;
@@ -206,7 +211,7 @@ impl Step<'_> {
         Reply::Finished { answer: seq, open: false }
     }
 
-    /// Tells the agent when the budget nears its end, and latches the grant when it is used up (B1).
+    /// Warns the agent when the budget nears its end, and latches the grant when the budget is used up (B1).
     fn check_budget(&mut self, task: TaskId, agent: AgentId) {
         let state = self.state();
         let id = state.tasks[&task].grant;
@@ -222,7 +227,7 @@ impl Step<'_> {
         }
     }
 
-    /// An agent whose budget of the day is used up rests until the day ends: nobody else is held (B1).
+    /// Lets an agent that has used up its budget of the day rest until the day ends; no other agent is held (B1).
     pub(super) fn check_day(&mut self, agent: AgentId) {
         let state = self.state();
         let rests = |a: &&Agent| a.is_human() || a.rests_until().is_some();
@@ -234,7 +239,7 @@ impl Step<'_> {
         self.note_incident(agent, Code::Budget, limit, current);
     }
 
-    /// A RESPONSE sent as a message is the finish of its task (F2, Q7).
+    /// Handles a RESPONSE that is sent as a message as the finish of its task (F2, Q7).
     pub(super) fn response(&mut self, by: Principal, draft: &Draft) -> Outcome {
         let turn = match &draft.request_id {
             Some(id) => Some(self.answering(by.agent(), id.as_str(), draft)?),
@@ -252,6 +257,7 @@ impl Step<'_> {
         }
         if let Some(ended) = turn.filter(|turn| self.finished(*turn)) {
             return match self.finished_again(ended, &finish) {
+                // As a message it is late, not a retry: the turn's own finish was another one.
                 Err(_) => {
                     let id = draft.request_id.as_ref().map_or("", RequestId::as_str);
                     self.late(ended, by.agent(), finish.body);
@@ -265,7 +271,7 @@ impl Step<'_> {
         self.finish(by, Some(turn), finish)
     }
 
-    /// What an answer states of itself is what it is (E3); it goes to the asker of its task, on its REF.
+    /// Checks the claims of an answer about itself (E3). It goes to the requester of its task, under the task's REF.
     fn check_asserted_header(&self, task: TaskId, draft: &Draft) -> Result<(), Refusal> {
         let state = self.state();
         let task = &state.tasks[&task];
@@ -289,7 +295,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The open turn in which `agent` answers the request; typed refusals for everybody and everything else.
+    /// Returns the open turn in which `agent` answers the request, opening one if needed. Refuses everything else with
+    /// a typed refusal.
     fn answering(&mut self, agent: AgentId, request: &str, draft: &Draft) -> Result<TurnId, Refusal> {
         let Some((id, task)) = self.state().task_of(request) else {
             return Err(Refusal::new(Code::UnknownRequest).about(request));
@@ -299,6 +306,7 @@ impl Step<'_> {
         match task.phase {
             Phase::Open(turn) if task.agent == agent => Ok(turn),
             Phase::Closed(..) if tried => {
+                // The caller compares this finish with the first one of the turn.
                 if let Some(turn) = last.filter(|turn| self.finished(*turn)) {
                     return Ok(turn);
                 }
@@ -312,7 +320,7 @@ impl Step<'_> {
                     && task.in_flight() > 0
                     && matches!(draft.status, None | Some(FinishStatus::Waiting)) =>
             {
-                // It waits already: what is in flight opens its next turn, and only an explicit end is news.
+                // The task waits already, and an answer in flight opens its next turn; only an explicit status is news.
                 Err(Code::LeaseLost.into())
             }
             Phase::Queued | Phase::Waiting if task.agent == agent => {
@@ -328,7 +336,8 @@ impl Step<'_> {
         }
     }
 
-    /// No way in opens a turn past a total, in what is paused or latched, or beyond the agent's own number (D8).
+    /// Refuses to open a turn past a total, in work that is held, or beyond the agent's own limit: answering a queued
+    /// request must not be a way around them (D8).
     fn may_open_turn(&mut self, agent: AgentId, id: TaskId) -> Result<(), Refusal> {
         self.require_active(agent)?;
         let state = self.state();
@@ -355,7 +364,7 @@ impl Step<'_> {
         Err(refusal)
     }
 
-    /// Records a finish that came too late, once a turn; its asker is shown it, and no agent is woken (F6).
+    /// Records a finish that came too late, once for each turn. It is shown to the requester and wakes no agent (F6).
     fn late(&mut self, turn: TurnId, agent: AgentId, body: Box<str>) {
         let known = self.state().turns.get(&turn);
         let Some(task) = known.filter(|t| !t.late).map(|t| t.task) else { return };
@@ -365,7 +374,7 @@ impl Step<'_> {
         }
     }
 
-    /// The task on which an agent reports, where it is its own open one.
+    /// Returns the task that an agent reports on, if it is its own and open.
     pub(super) fn own_task(&self, agent: AgentId, draft: &Draft) -> Option<TaskId> {
         let state = self.state();
         let named = draft.request_id.as_ref().and_then(|id| state.task_of(id.as_str())).map(|(id, _)| id);
@@ -379,7 +388,7 @@ impl Step<'_> {
         task.request.as_ref().map(|_| id)
     }
 
-    /// STATUS on one's own open task: not counted, one a second at most, renews the lease (R1, E4).
+    /// Handles a STATUS on the sender's own open task: not counted, at most one a second, renews the lease (R1, E4).
     pub(super) fn status(&mut self, by: Principal, task: TaskId, draft: &Draft) -> Outcome {
         if draft.from.as_ref().is_some_and(|from| from.as_str() != self.state().name_of(by.agent())) {
             return Err(Code::FromMismatch.into());
@@ -398,6 +407,7 @@ impl Step<'_> {
         let turn = self.turn_of(by.agent(), turn).map_err(|(_, refusal)| refusal)?;
         let task = self.state().turns[&turn].task;
         self.paced(task)?;
+        // A root has no requester who could be shown the note.
         if self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty() {
             self.note_progress(task, by.agent(), progress.note, progress.eta_ms, true);
         }
@@ -444,13 +454,14 @@ impl Step<'_> {
         let limits = &self.state().limits;
         let eta = eta_ms.unwrap_or(0).min(limits.eta_ms_max);
         let known = self.state().turns.get(&turn).map_or(self.now, |t| t.lease_until);
+        // A renewal never shortens a lease that an earlier estimate extended.
         let lease_until = self.now.plus(limits.lease_ms.max(eta)).max(known);
         self.record(Fact::Renewed { turn, lease_until });
         lease_until
     }
 }
 
-/// The fingerprint of a finish: never 0, which stands for a turn that nobody finished (F6).
+/// Returns the fingerprint of a finish. Never 0, which marks a turn that no finish ended (F6).
 fn said(finish: &Finish) -> u64 {
     let Finish { status, body, payload, completed, failed, reason, .. } = finish;
     let mut hash = Words::default();
@@ -466,7 +477,7 @@ fn said(finish: &Finish) -> u64 {
 }
 
 impl Request {
-    /// Joins what an earlier, partial run did to the answer of the run of its failed parts (Q5).
+    /// Joins the result of an earlier, partial run with the answer of the run of its failed parts (Q5).
     pub(super) fn join_partial(&self, answer: &mut Answer) {
         let Some(partial) = &self.partial else {
             answer.earlier = None;
@@ -474,12 +485,14 @@ impl Request {
         };
         answer.earlier = Some(partial.result);
         let mut completed = partial.completed.clone();
+        // A completed second run without a list completed all parts that had failed.
         let answered = answer.status == AnswerStatus::Completed && answer.completed.is_empty();
         let now_done = if answered { partial.failed.clone() } else { core::mem::take(&mut answer.completed) };
         completed.extend(now_done);
         answer.completed = completed;
         if !matches!(answer.status, AnswerStatus::Completed | AnswerStatus::Partial) {
             answer.failed.clone_from(&partial.failed);
+            // A cancelled request stays cancelled; any other failure still delivers the first run's parts.
             if answer.status != AnswerStatus::Cancelled {
                 answer.status = AnswerStatus::Partial;
             }

@@ -1,4 +1,4 @@
-//! A human's yes: what extends a grant or a conversation, and the steps that an escalation offers (D2, D9, H6).
+//! Extensions of grants and conversations by humans, and the steps that an escalation offers (D2, D9, H6).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,23 +10,23 @@ use crate::input::{Effect, Reply};
 use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
 
-/// What one step offers: rounds.
+/// The number of rounds that one step offers.
 const ROUNDS: u64 = 2;
-/// Waking messages.
+/// The number of waking messages that one step offers.
 const MESSAGES: u64 = 20;
-/// Turns.
+/// The number of turns that one step offers.
 const TURNS: u64 = 20;
-/// Requests of the task that asks.
+/// The number of requests that one step offers to the task that asks.
 const REQUESTS: u64 = 4;
-/// Distinct agents.
+/// The number of distinct agents that one step offers.
 const AGENTS: u64 = 1;
-/// Tokens.
+/// The number of tokens that one step offers.
 const TOKENS: u64 = 50_000;
-/// Hours.
+/// The number of hours that one step offers.
 const HOURS: u64 = 24;
 
 impl Lift {
-    /// The step that lifts the limit with this code for a task that met it; none where no human's step does.
+    /// Returns the step that lifts the limit with this code for a task that met it; `None` if no human's step does.
     #[must_use]
     #[expect(clippy::wildcard_enum_match_arm, reason = "no human's step lifts any other code")]
     pub fn of(code: Code, cost_microusd_max: u64) -> Option<Self> {
@@ -44,7 +44,7 @@ impl Lift {
         })
     }
 
-    /// The extension of a grant that it is; a round needs what [`Extension::for_rounds`] says.
+    /// Returns the extension of a grant by this lift. Rounds need what [`Extension::for_rounds`] returns.
     #[must_use]
     pub fn extension(self) -> Extension {
         let none = Extension::NONE;
@@ -52,6 +52,7 @@ impl Lift {
             Self::Rounds(rounds) => Extension::for_rounds(rounds),
             Self::Messages(messages) => Extension { messages, ..none },
             Self::Turns(turns) => Extension { turns, ..none },
+            // A request is only useful with its own message, its answer's, and a turn for each.
             Self::Requests(requests) => Extension { requests, messages: requests * 2, turns: requests * 2, ..none },
             Self::Agents(agents) => Extension { agents, ..none },
             Self::Tokens(tokens) => Extension { tokens, ..none },
@@ -79,7 +80,7 @@ impl core::fmt::Display for Lift {
     }
 }
 
-/// Whether an agent's option reads like an extension that only the broker may offer: "20 more messages".
+/// Whether an agent's option reads like an extension that only the broker may offer, such as "20 more messages".
 pub(super) fn is_worded_as_lift(option: &str) -> bool {
     const OF: [&str; 12] =
         ["round", "message", "turn", "request", "agent", "token", "hour", "day", "minute", "dollar", "usd", "retr"];
@@ -92,7 +93,7 @@ pub(super) fn is_worded_as_lift(option: &str) -> bool {
 }
 
 impl Step<'_> {
-    /// The broker's own sentence and lifts, where a limit that the task met caused its question (H6).
+    /// Records the broker's own sentence and lifts for a question, if a limit that the task met caused it (H6).
     pub(super) fn offer_lifts(&mut self, escalation: EscalationId, task: TaskId) {
         let Some(met) = self.state().tasks[&task].met().cloned() else { return };
         let lifts: Vec<Lift> = self.lift_of(&met).into_iter().collect();
@@ -101,7 +102,8 @@ impl Step<'_> {
         }
     }
 
-    /// The step that lifts what a task met: of a budget it gives what is used up, and none where only the agent's day is.
+    /// Returns the step that lifts what a task met. For a budget it extends the used-up one; `None` if only the agent's
+    /// day is.
     fn lift_of(&self, met: &Met) -> Option<Lift> {
         if met.code != Code::Budget {
             return Lift::of(met.code, 0);
@@ -111,8 +113,8 @@ impl Step<'_> {
         Lift::of(met.code, if money { self.state().limits.grant_cost_microusd_max } else { 0 })
     }
 
-    /// Gives more to a grant. Where it is latched, tokens, money and time count from what is used by now, so that what
-    /// is given is there (H6).
+    /// Extends a grant. If it is latched, tokens, cost and time count from the current use, so that the extension is
+    /// fully available (H6).
     pub(super) fn extend_grant(&mut self, by: AgentId, id: GrantId, mut extension: Extension) {
         let grant = self.state().grants.get(&id).filter(|grant| grant.latched.is_some());
         let over = grant.map(|grant| crate::guards::overrun(self.state(), grant, self.now)).unwrap_or_default();
@@ -123,7 +125,7 @@ impl Step<'_> {
         self.record(Fact::GrantExtended { grant: id, by, extension });
     }
 
-    /// A human chose a lift: it extends and resumes the task in one act (H6).
+    /// Applies the lift that a human chose: it extends the limit and resumes the task in one act (H6).
     pub(super) fn choose_lift(
         &mut self,
         by: Principal,
@@ -140,6 +142,7 @@ impl Step<'_> {
         let task = self.waiting_for(id).ok_or_else(|| Refusal::new(Code::AlreadySettled).about(id))?;
         self.record(Fact::LiftChosen { escalation: id, lift: number, by: by.agent() });
         self.apply_lift(by.agent(), lift, &met, task);
+        // The reply below resets the task's own conversation; see `hear_human`.
         let said_in = Some(self.state().tasks[&task].conv);
         self.hear_human(by.agent(), conv, said_in);
         let body = match words.filter(|words| !words.is_empty()) {
@@ -160,7 +163,7 @@ impl Step<'_> {
             }
             Lift::Rearm => self.hear_human(by, conv, None),
             Lift::Requests(requests) => {
-                // Requests belong to the task that asks, which is not always the first of its grant.
+                // The requests go to the task that asks, which isn't always the grant's root.
                 let extension = Extension { requests: 0, ..lift.extension() };
                 self.extend_grant(by, grant, extension);
                 self.record(Fact::RequestsGranted { task, by, requests });
@@ -175,7 +178,7 @@ impl Step<'_> {
         self.lift_grant(by, grant);
     }
 
-    /// Lifts the latch of a grant, where nothing trips it at once again; gives what was lifted.
+    /// Lifts the latch of a grant, unless a limit would trip again at once. Returns the lifted latch.
     pub(super) fn lift_grant(&mut self, by: AgentId, id: GrantId) -> Option<Latched> {
         let on = Latched::Grant(id);
         let grant = self.state().grants.get(&id).filter(|grant| grant.latched.is_some())?;
@@ -186,13 +189,13 @@ impl Step<'_> {
         Some(on)
     }
 
-    /// The task of a grant that asks in a conversation: the newest open one that has a delegate there.
+    /// Returns the task of a grant that sends requests in a conversation: the newest open one with a delegate there.
     fn asking_in(&self, grant: GrantId, conv: ConvId) -> Option<TaskId> {
         let asks = |id: &TaskId| self.state().tasks[id].delegates.iter().any(|d| d.conv == conv);
         self.state().open_tasks_of(grant).filter(asks).last()
     }
 
-    /// Gives a conversation more rounds, in each of its open grants (D2).
+    /// Extends a conversation by rounds, in each of its open grants (D2).
     pub(super) fn extend_rounds(&mut self, by: Principal, conv: ConvId, rounds: u64) -> Outcome {
         self.human(by, Role::Operator)?;
         let max = self.state().limits.rounds_max;
@@ -211,7 +214,7 @@ impl Step<'_> {
         Ok(Reply::Lifted(lifted))
     }
 
-    /// The open grants of a conversation, or the one of them that is meant.
+    /// Returns the open grants of a conversation, or only the one that is named.
     pub(super) fn open_grants(&self, conv: ConvId, only: Option<GrantId>) -> Result<Vec<GrantId>, Refusal> {
         if !self.state().conversations.contains_key(&conv) {
             return Err(Code::UnknownRequest.into());
@@ -239,7 +242,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Gives an agent more for today: it goes on where that is enough (B1).
+    /// Extends an agent's budget for today; its rest ends if that is enough (B1).
     pub(super) fn grant_agent(&mut self, by: Principal, agent: AgentId, spend: Spend) -> Outcome {
         self.human(by, Role::Operator)?;
         self.known(agent)?;
@@ -248,7 +251,7 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    /// Ends an agent's rest, where its day has room again.
+    /// Ends an agent's rest, if its day has room again.
     fn end_rest(&mut self, agent: AgentId) {
         let state = self.state();
         let rests = state.agents[agent.0 as usize].rests_until().is_some();

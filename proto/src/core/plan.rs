@@ -1,4 +1,4 @@
-//! What a draft would be: in which turn, for whom, in which conversation. Decides nothing, changes nothing.
+//! Plans a draft: the turn it belongs to, its recipients, its conversation. Decides nothing and changes nothing.
 
 use alloc::vec::Vec;
 use core::ops::Deref;
@@ -12,10 +12,10 @@ use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, Asker, Few, Task};
 
-/// For whom a draft is.
+/// The recipients of a draft.
 pub(super) type Targets = Few<AgentId, 4>;
 
-/// A draft, and the conversation that its REF names: looked up once, among all REFs there are.
+/// A draft with the conversation that its REF names, looked up once because all REFs share one large table.
 pub(super) struct Named<'a> {
     draft: &'a Draft,
     conv: Option<ConvId>,
@@ -30,7 +30,7 @@ impl Deref for Named<'_> {
 }
 
 impl Step<'_> {
-    /// Where the sender stands (D1, D7).
+    /// Returns the context of a send (D1, D7).
     pub(super) fn standing(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
         let Some(agent) = state.agent(sender) else { return SendContext::Outside };
@@ -51,10 +51,12 @@ impl Step<'_> {
         }
     }
 
-    /// A REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7, D3).
+    /// Returns the context of a REQUEST outside every turn: inside a task of a grant that is still open, or a root (D7,
+    /// D3).
     fn outside(&self, sender: AgentId, draft: &Named<'_>, targets: &[AgentId]) -> SendContext {
         let state = self.state();
         let with = |to: &AgentId| self.tie(sender, *to);
+        // The newest tie counts: numbers grow, so it is the largest.
         if let Some(task) = targets.iter().filter_map(with).max() {
             return SendContext::Inside(task);
         }
@@ -66,8 +68,9 @@ impl Step<'_> {
         }
     }
 
-    /// The task in which what `sender` starts by itself with `to` is judged (D7): one of an open grant that `to`, or
-    /// what asked it, gave to the sender in any attempt; or one that was given to the sender and in which it asked `to`.
+    /// Returns the task inside which a request of `sender` to `to` is judged if it is sent outside every turn (D7): a
+    /// task of an open grant that came to the sender from `to` or from an agent below `to`, in any attempt; or one in
+    /// which the sender asked `to`. Otherwise ending a turn would be a way around the limits of its grant.
     fn tie(&self, sender: AgentId, to: AgentId) -> Option<TaskId> {
         let state = self.state();
         let above = |id: TaskId| state.ancestors(id).any(|ancestor| ancestor == to);
@@ -76,13 +79,13 @@ impl Step<'_> {
         state.agent(sender)?.task_with(to, tied)
     }
 
-    /// The draft, and the conversation that its REF names.
+    /// Returns the draft with the conversation that its REF names.
     pub(super) fn named<'a>(&self, draft: &'a Draft) -> Named<'a> {
         let conv = draft.reference.as_ref().and_then(|reference| self.state().conv_of(reference.as_str()));
         Named { draft, conv }
     }
 
-    /// The agents for whom it is, in order, each once.
+    /// Returns the recipients, in order, each once.
     pub(super) fn targets(&self, sender: AgentId, draft: &Draft) -> Result<Targets, Refusal> {
         let mut targets = Targets::new();
         self.resolve(sender, draft, &draft.to, &mut targets)?;
@@ -118,7 +121,7 @@ impl Step<'_> {
             }
             Address::Action(action) => {
                 let task = self.standing(sender, &self.named(draft), &[]).task();
-                // Outside a turn its askers are no choice either: asking them would be refused (D7).
+                // Outside a turn its requesters are no choice either: a request to one of them would be refused (D7).
                 let tasks = state.agent(sender).into_iter().flat_map(Agent::grant_tasks);
                 let askers: Vec<AgentId> = tasks.filter_map(|t| state.tasks.get(&t)?.asker.agent()).collect();
                 targets.push(self.serves(action.as_str(), sender, task, &askers).ok_or_else(unknown)?);
@@ -132,8 +135,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// The agent that serves an action and has the least to do: no human, nor who asks, nor who was tried, nor an
-    /// ancestor (Q4, D5).
+    /// Returns the agent that serves an action and has the least work: not a human, the sender, an agent that was
+    /// tried, nor an ancestor (Q4, D5).
     pub(super) fn serves(
         &self,
         action: &str,
@@ -147,17 +150,18 @@ impl Step<'_> {
         let free = |id: &AgentId| *id != sender && !tried.contains(id) && !ancestors.contains(id);
         let fits = |id: &AgentId| agent(id) && free(id) && state.may_take(*id);
         let load = |id: &AgentId| state.agent(*id).map_or(usize::MAX, |a| a.queue.len() + a.turns.len());
+        // The lower number wins between equals, so that the choice is deterministic.
         state.actions.get(action)?.iter().copied().filter(fits).min_by_key(|id| (load(id), *id))
     }
 
-    /// `to: user`: the human who gave the grant, else any human of the workspace.
+    /// Resolves `to: user`: the human who gave the grant, otherwise any human of the workspace.
     fn human_of(&self, sender: AgentId, draft: &Draft) -> Option<AgentId> {
         let state = self.state();
         let task = self.standing(sender, &self.named(draft), &[]).task();
         Some(state.human_for(task)).filter(|id| *id != SYSTEM)
     }
 
-    /// The conversation of the message to `to`; `fresh` children were planned before it in the same send.
+    /// Returns the conversation of the message to `to`; `fresh` children were planned before it in the same send.
     pub(super) fn line(
         &self,
         sender: AgentId,
@@ -176,7 +180,7 @@ impl Step<'_> {
             SendContext::Root => self.root_line(sender, draft),
             SendContext::Outside | SendContext::Ambiguous | SendContext::Lost => self.note_line(sender, draft, None),
         };
-        // A child that the broker names stands below the sender's own conversation.
+        // A child named by the broker is below the sender's own conversation, so only named REFs need the check.
         let named = draft.reference.is_some() || draft.request_id.is_some();
         let opening = if standing == SendContext::Human || line.fault.is_some() {
             None
@@ -188,6 +192,7 @@ impl Step<'_> {
         let line = self.naive_placement(line);
         let depth = self.depth(sender, standing, &line.plan);
         let human = to.and_then(|t| state.agent(t)).is_some_and(Agent::is_human);
+        // A message to a human adds no depth (D2).
         Placement { depth: if human { 0 } else { depth }, ..line }
     }
 
@@ -215,7 +220,7 @@ impl Step<'_> {
         Placement { plan, fault, depth: 0 }
     }
 
-    /// The work item of a REQUEST without a REF: its request_id, where that is a REF that nobody has (Q1).
+    /// Returns the work item of a REQUEST without a REF: its request_id, if that is a REF that is not in use (Q1).
     fn work_of_request(&self, draft: &Named<'_>) -> (Plan, Option<RefProblem>) {
         let id = draft.request_id.as_ref().filter(|_| names_work(draft));
         let named = id.and_then(|id| Ref::new(id.as_str()).ok());
@@ -225,7 +230,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether an agent may open a REF: it takes part in the nearest one above, and in all below (§1).
+    /// Whether an agent may open a REF: it takes part in the nearest conversation above, and in all below (§1).
     pub(super) fn may_open(&self, sender: AgentId, reference: &str) -> bool {
         let state = self.state();
         let part = |conv: ConvId| state.conversations.get(&conv).is_some_and(|c| c.has_part(sender));
@@ -233,7 +238,7 @@ impl Step<'_> {
         above && state.named_below(reference).all(part)
     }
 
-    /// What is wrong with a REF that an agent would open, where another one stands above or below it.
+    /// Returns the problem with a REF that an agent would open above or below another conversation.
     fn opening_fault(&self, sender: AgentId, plan: &Plan, named: bool) -> Option<RefProblem> {
         let Plan::Open(reference, parent) = plan else { return None };
         if !named && parent.is_some() && !self.state().may_have_below(reference.as_str()) {
@@ -242,18 +247,19 @@ impl Step<'_> {
         (!self.may_open(sender, reference.as_str())).then(|| RefProblem::InUse(reference.clone()))
     }
 
-    /// A work item that nobody named.
+    /// Returns a new work item with a minted REF.
     pub(super) fn minted_work(&self) -> Plan {
         let minted = self.minted("work-", self.state().minted_conversations());
         minted.map_or(Plan::None, |reference| Plan::Open(reference, None))
     }
 
     fn minted(&self, prefix: &str, after: u32) -> Option<Ref> {
+        // A sender may have used the next minted REF for a work item of its own.
         let mut tries = (after + 1..).map(|n| Ref::new(&alloc::format!("{prefix}{n}")));
         tries.find_map(|r| r.ok().filter(|r| self.state().conv_of(r.as_str()).is_none()))
     }
 
-    /// A REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
+    /// Returns the placement of a REQUEST inside a task: its own REF, a delegate's conversation, or a child (D3).
     fn request_line(
         &self,
         draft: &Named<'_>,
@@ -264,16 +270,18 @@ impl Step<'_> {
     ) -> Placement {
         let state = self.state();
         let task = &state.tasks[&id];
-        // With a delegate that it asked under several REFs, the one that is named is meant, else the last.
+        // If it asked this delegate under several REFs, the one that is named is meant, otherwise the last.
         let of = |conv: ConvId| task.delegates.iter().rev().find(|d| Some(d.agent) == to && d.conv == conv);
         let delegate = draft.conv.and_then(of).or_else(|| to.and_then(|t| task.delegate(t)));
         let known = delegate.map(|d| (d, &state.conversations[&d.conv].reference));
         let another = known.filter(|(_, own)| draft.reference.as_ref().is_some_and(|r| r != *own));
+        // A request may name several REFs; its task may then use one conversation for each, even with one delegate.
         let named = draft.reference.as_ref().is_some_and(|r| task.names(r));
         let conflict = another.filter(|_| !named);
         let known = known.filter(|_| another.is_none() || conflict.is_some());
         if let (Some((delegate, reference)), None) = (known, conflict) {
             let unanswered = state.tasks.get(&delegate.task).is_some_and(|t| !t.is_closed());
+            // Inside a turn the sender may ask again; outside, that would be a second request for the same work.
             let repeats = unanswered && standing.turn().is_none();
             let fault = repeats.then(|| RefProblem::InUse(reference.clone()));
             return Placement { plan: Plan::Existing(delegate.conv), fault, depth: 0 };
@@ -296,12 +304,13 @@ impl Step<'_> {
     fn child(&self, parent: ConvId, fresh: u32) -> Plan {
         let state = self.state();
         let conv = &state.conversations[&parent];
+        // Children that this send will open are not counted in the conversation yet.
         let first = conv.children + 1 + fresh;
         let free = (first..).map_while(|n| conv.reference.child(n)).find(|r| state.conv_of(r.as_str()).is_none());
         free.map_or(Plan::None, |r| Plan::Open(r, Some(parent)))
     }
 
-    /// A root: a REF of its own, or one that it rooted itself and has the answer to (D3).
+    /// Returns the placement of a root: a new REF, or one that the sender rooted before in a grant that has closed (D3).
     fn root_line(&self, sender: AgentId, draft: &Named<'_>) -> Placement {
         let Some(reference) = &draft.reference else {
             let (plan, fault) = self.work_of_request(draft);
@@ -315,7 +324,8 @@ impl Step<'_> {
         Placement { plan: Plan::Existing(conv), fault, depth: 0 }
     }
 
-    /// A message that wakes nobody: the task's own REF, one that its sender takes part in, or a new one.
+    /// Returns the placement of a message that wakes no agent: the task's own REF, one that its sender takes part in,
+    /// or a new one.
     fn note_line(&self, sender: AgentId, draft: &Named<'_>, task: Option<TaskId>) -> Placement {
         let state = self.state();
         let own = task.and_then(|t| state.tasks.get(&t)).map(|t| t.conv);
@@ -331,7 +341,7 @@ impl Step<'_> {
         Placement { plan, fault, depth: 0 }
     }
 
-    /// Who asked for the task, as an asker of its children would be.
+    /// Returns the requester of a task.
     pub(super) fn asker_of(&self, task: TaskId) -> Asker {
         self.state().tasks.get(&task).map_or(Asker::Nobody, |t| t.asker)
     }

@@ -43,6 +43,7 @@ impl Step<'_> {
         let count = self.state().rooms.len() as u64;
         let room = match self.state().room_names.get(&name) {
             Some(known) => *known,
+            // Only a new room counts; changing the members of one is always possible.
             None if count >= max => return Err(Refusal::new(Code::Saturated).numbers(max, count + 1)),
             None => RoomId(self.state().last_room() + 1),
         };
@@ -50,8 +51,8 @@ impl Step<'_> {
         Ok(Reply::Opened(room))
     }
 
-    /// A post without an envelope: an agent's counts in the room, a human's is a grant for whom it
-    /// mentions (R1, R4).
+    /// Posts to a room without an envelope: an agent's post counts in the room, a human's opens a grant for each agent
+    /// that it mentions (R1, R4).
     pub(super) fn post(&mut self, by: Principal, id: RoomId, post: &RoomPost) -> Outcome {
         self.authenticate(by)?;
         let room = self.state().rooms.get(&id).ok_or_else(|| Refusal::new(Code::UnknownRequest).about(id))?;
@@ -70,8 +71,10 @@ impl Step<'_> {
             return self.human_post(by, id, post, key);
         }
         self.not_too_often(by.agent())?;
+        // A refused post with a key was counted when it was first heard, so its retry is not counted again (R1).
         let heard_before = key.as_ref().is_some_and(|key| self.state().keys.contains(key.id.as_str()));
         let refusal = self.judge_post(by, id, heard_before);
+        // Recorded before the post itself; the fold takes the next fact as the keyed one.
         if let Some(key) = key.filter(|_| !heard_before || refusal.is_none()) {
             self.record(Fact::PostKeyed { room: id, agent: by.agent(), key, admitted: refusal.is_none() });
         }
@@ -82,7 +85,7 @@ impl Step<'_> {
         Ok(Reply::Sent(alloc::vec![self.state().seq]))
     }
 
-    /// Counts an agent's post, unless a try of it was counted before, and only then looks for what refuses it.
+    /// Counts an agent's post, unless an earlier attempt was counted, and only then looks for what refuses it.
     fn judge_post(&mut self, by: Principal, room: RoomId, heard_before: bool) -> Option<Refusal> {
         let agent = by.agent();
         let place = Place::Room(room);
@@ -94,7 +97,7 @@ impl Step<'_> {
         refused.or_else(|| self.admit_write(by).err())
     }
 
-    /// The first answer to a post that was admitted under the same key (Q1).
+    /// Returns the first result of a post that was admitted under the same key (Q1).
     fn posted_before(&self, agent: AgentId, key: Option<&Key>) -> Result<Option<Reply>, Refusal> {
         let keys = &self.state().keys;
         let Some(key) = key.filter(|key| keys.contains(key.id.as_str()) && self.rule(Rule::Idempotency)) else {
@@ -104,6 +107,7 @@ impl Step<'_> {
         let conflict = || Refusal::new(Code::IdempotencyConflict).about(&key.id);
         let known = keys.chosen(key.id.as_str()).filter(same).ok_or_else(conflict)?;
         let mut sent = known.messages.to_vec();
+        // The post's requests have keys derived from its own; they belong to the same reply.
         let requests = (1..).map_while(|n| keys.chosen(request_of(&key.id, n)?.as_str()));
         sent.extend(requests.flat_map(|known| known.messages.to_vec()));
         Ok((!sent.is_empty()).then_some(Reply::Again(sent)))
@@ -125,12 +129,13 @@ impl Step<'_> {
             draft.request_id = post.key.as_ref().and_then(|key| request_of(key, number + 1));
             draft
         };
-        // All or none: a post whose mention can't be delivered is refused with the reason.
+        // All or none: if one mention can't be delivered, the whole post is refused with the reason.
         let drafts: Vec<Draft> = mentions.enumerate().map(draft).collect();
         for draft in &drafts {
             self.repeated(by.agent(), draft)?;
             self.would_admit(by.agent(), draft.clone())?;
         }
+        // A viewer may post, but a viewer's text neither lifts nor resets (H7).
         if self.human(by, Role::Approver).is_ok() {
             self.lift_place(Place::Room(id), by.agent());
             self.rearm(by.agent(), post.reference.as_ref());
@@ -148,7 +153,7 @@ impl Step<'_> {
         Ok(Reply::Sent(sent))
     }
 
-    /// A human's post about a work item is heard in its conversation, above it and in those that came of it (R4).
+    /// Resets the counters of the work item that a human's post is about, above it and below it (R4).
     fn rearm(&mut self, by: AgentId, reference: Option<&Ref>) {
         let conv: Option<ConvId> = reference.and_then(|reference| self.state().conv_of(reference.as_str()));
         if let Some(conv) = conv {
@@ -157,12 +162,12 @@ impl Step<'_> {
     }
 }
 
-/// The id of the `n`th request of a post with this key.
+/// Returns the id of the `n`th request of a post with this key.
 fn request_of(key: &RequestId, n: usize) -> Option<RequestId> {
     RequestId::new(&alloc::format!("{key}.{n}")).ok()
 }
 
-/// Tells a retry of a post from another post under its key (Q1).
+/// Returns a hash that tells a retry of a post from another post under its key (Q1).
 fn fingerprint(room: &Ref, post: &RoomPost) -> u64 {
     let mentions = post.mentions.iter().cloned().map(Address::Name).collect();
     let mut draft = Draft::new(MessageType::Broadcast, Address::List(mentions), &post.body);

@@ -1,4 +1,4 @@
-//! Schedules: grants that a human's clock gives (D13). A tick is no act of a human.
+//! Schedules: grants that a human's clock opens (D13). A tick isn't an act of a human.
 
 use alloc::boxed::Box;
 
@@ -27,6 +27,7 @@ impl Step<'_> {
             return Err(Refusal::new(Code::TooLarge).numbers(bytes_max, bytes));
         }
         let (max, count) = (limits.schedules_max, self.state().schedules.len() as u64);
+        // Replacing a schedule is possible even at the limit.
         if count >= max && !self.state().schedules.contains_key(&schedule.name) {
             return Err(Refusal::new(Code::Saturated).numbers(max, count + 1));
         }
@@ -38,11 +39,11 @@ impl Step<'_> {
         self.human(by, Role::Operator)?;
         self.scheduled(name)?;
         self.record(Fact::ScheduleRemoved { name: name.clone() });
-        // A change of a schedule is an act (D12), and the fact doesn't say whose.
+        // Changing a schedule is an act (D12), and the fact doesn't name the human.
         self.act(by)
     }
 
-    /// The schedules of a human end with it.
+    /// Removes the schedules of a human together with the human.
     pub(super) fn end_schedules_of(&mut self, human: AgentId) {
         let own = self.state().schedules.iter().filter(|(_, known)| known.by == human);
         for name in own.map(|(name, _)| name.clone()).collect::<alloc::vec::Vec<_>>() {
@@ -54,7 +55,7 @@ impl Step<'_> {
         self.state().schedules.get(name).ok_or_else(|| Refusal::new(Code::UnknownRequest).about(name))
     }
 
-    /// A human lets it run between two ticks: the human's own request, and so its act.
+    /// Runs a schedule between two ticks: this is the human's own request, and so an act.
     pub(super) fn run_schedule(&mut self, by: Principal, name: &Label, reference: Ref) -> Outcome {
         self.human(by, Role::Operator)?;
         let known = self.scheduled(name)?;
@@ -67,11 +68,12 @@ impl Step<'_> {
         Ok(reply)
     }
 
-    /// One tick, made at most once: no grant while the last one is open, where no human is within reach, or where the
-    /// human who set it may not ask any more.
+    /// Makes one tick, at most once. It opens no grant while the last one is open, while no human has acted for too
+    /// long, or if the human who set it may not send requests any more.
     pub(super) fn tick_schedule(&mut self, tick: ScheduleTick) -> Outcome {
         let ScheduleTick { name, due, next_at, reference } = tick;
         let known = self.scheduled(&name)?;
+        // The shell may repeat a tick after a restart; only the due one counts.
         if known.next_at != due || self.now < due {
             return Ok(Reply::Done);
         }

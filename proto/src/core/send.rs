@@ -14,18 +14,18 @@ use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
 use crate::state::{Agent, Few, Known, Principal, RequestNumber, Task};
 
-/// A draft with everything that was found out about it.
+/// A draft with its context, its recipients and their placements.
 struct Sending {
     sender: AgentId,
     draft: Draft,
     standing: SendContext,
     unresolved: Option<Refusal>,
     targets: Vec<(Option<AgentId>, Placement)>,
-    /// The schedule whose tick it is, and when that ticks next (D13).
+    /// The schedule whose tick it is, and the time of the next tick (D13).
     tick: Option<(Label, Time)>,
 }
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Clone, Default)]
 struct Content {
     payload: Option<JsonText>,
@@ -34,7 +34,7 @@ struct Content {
 }
 
 impl Content {
-    /// Takes it out of a draft, `count` times: copies, and at last what was there.
+    /// Takes the content out of a draft, `count` times: copies, and the original as the last one.
     fn of(draft: &mut Draft, count: usize) -> impl Iterator<Item = Self> + use<> {
         let (payload, body) = (draft.payload.take(), core::mem::take(&mut draft.body));
         core::iter::repeat_n(Self { payload, body, metadata: draft.metadata.take() }, count)
@@ -47,6 +47,7 @@ impl Step<'_> {
         #[cfg(feature = "rules-off")]
         let draft = self.naive_draft(draft);
         self.is_itself(by, &draft)?;
+        // A retry gets the first result before anything can refuse it now.
         if let Some(again) = self.repeated(by.agent(), &draft)? {
             return Ok(again);
         }
@@ -75,7 +76,7 @@ impl Step<'_> {
         self.admit(sending)
     }
 
-    /// FROM is who the token proves; a claim that differs is refused before anything else is asked (G5).
+    /// Refuses a FROM that isn't the authenticated sender, before anything else is checked (G5).
     fn is_itself(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
         let agent = by.agent();
         let Some(claim) = draft.from.as_ref().filter(|_| !by.is_human() && self.has_guard("from_mismatch")) else {
@@ -92,8 +93,8 @@ impl Step<'_> {
         Err(refusal)
     }
 
-    /// A human's role allows it, and an agent's refused writes of late are not too many (H7, G2). An answer ends a turn,
-    /// and is judged whatever was refused before.
+    /// Checks a human's role, and that an agent's recently refused writes are not too many (H7, G2). An answer ends a
+    /// turn, so it is judged whatever was refused before.
     fn may_send(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
         if by.is_human() {
             let role = match draft.kind {
@@ -106,14 +107,14 @@ impl Step<'_> {
         if draft.kind == MessageType::Response { Ok(()) } else { self.not_too_often(by.agent()) }
     }
 
-    /// What the record of a refusal says of the draft.
+    /// Returns what the record of a refusal says about the draft.
     fn refused(&self, agent: AgentId, draft: &Draft) -> (Option<TurnId>, MessageType, Address, Option<Ref>) {
         let turn = self.turn_of(agent, draft.turn).ok();
         (turn, draft.kind, draft.to.clone(), draft.reference.clone())
     }
 
-    /// An answer or status that was refused is on record, counts where its sender takes part, and against
-    /// its turn, like any other message (R1, F5).
+    /// Records a refused answer or STATUS. It counts where its sender takes part, and against its turn, like any other
+    /// message (R1, F5).
     fn note_refusal(
         &mut self,
         agent: AgentId,
@@ -131,7 +132,7 @@ impl Step<'_> {
         self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
     }
 
-    /// The first answer to a send that was accepted under the same key before (Q1).
+    /// Returns the first result of a send that was accepted under the same key (Q1).
     pub(super) fn repeated(&self, sender: AgentId, draft: &Draft) -> Result<Option<Reply>, Refusal> {
         let keyed = !matches!(draft.kind, MessageType::Response | MessageType::Status) && self.rule(Rule::Idempotency);
         let Some(id) = draft.request_id.as_ref().filter(|_| keyed) else { return Ok(None) };
@@ -139,6 +140,7 @@ impl Step<'_> {
         if !keys.contains(id.as_str()) {
             return Ok(None);
         }
+        // The key of another sender, or of other content, is neither a retry nor free to use.
         let same = |known: &&Known| known.sender == sender && known.fingerprint == Some(draft.fingerprint());
         if let Some(known) = keys.chosen(id.as_str()).filter(same) {
             let question = known.escalation.map(Reply::Escalated);
@@ -147,7 +149,7 @@ impl Step<'_> {
         Err(Refusal::new(Code::IdempotencyConflict).about(id))
     }
 
-    /// A REQUEST to a human is a question to it; its key is remembered like that of any other (H1, Q1).
+    /// Opens an escalation for a REQUEST to a human; its key is remembered like that of any other request (H1, Q1).
     fn send_question(&mut self, by: Principal, draft: Draft) -> Outcome {
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let Draft { body, turn, reference, .. } = draft;
@@ -166,6 +168,7 @@ impl Step<'_> {
     }
 
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
+        // Starts the memory reads of everything below before they are needed one after the other.
         self.state().touch(sender, &draft);
         let found = self.targets(sender, &draft);
         #[cfg(feature = "rules-off")]
@@ -180,10 +183,12 @@ impl Step<'_> {
         let mut fresh = 0;
         for to in found {
             let line = self.line(sender, &named, standing, Some(to), fresh);
+            // Each target without a REF may open a child; the next target has to number on.
             fresh += u32::from(matches!(line.plan, Plan::Open(_, Some(_))) && draft.reference.is_none());
             targets.push((Some(to), line));
         }
         if targets.is_empty() {
+            // A send without a recipient is still judged, for its refusal or as a BROADCAST.
             targets.push((None, self.line(sender, &named, standing, None, 0)));
         }
         Sending { sender, draft, standing, unresolved, targets, tick: None }
@@ -202,7 +207,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether a human's draft would be admitted now.
+    /// Returns the refusal that a human's draft would get now.
     pub(super) fn would_admit(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
         let sending = self.sending(sender, draft);
         let (refusal, observed) = self.judge(&sending, None);
@@ -213,10 +218,11 @@ impl Step<'_> {
     fn admit(&mut self, sending: Sending) -> Outcome {
         let places = self.places(&sending);
         let count = |place: &Place| (*place, self.state().agent_messages_in(*place) + 1);
+        // With several places, the guards check the fullest one; each is counted below.
         let heard = places.iter().map(count).max_by_key(|(_, agent_messages)| *agent_messages);
         let (refusal, observed) = self.judge(&sending, heard);
         let counted = refusal.is_none() || self.rule(Rule::CountedFirst);
-        // Every message counts, whatever refuses it, but for what may simply be sent again later (R1).
+        // Every message counts, whatever refuses it, unless it may simply be resent later (R1).
         if counted && refusal.as_ref().is_none_or(|refusal| refusal.retry_after_ms.is_none()) {
             for place in places {
                 self.hear_in(sending.sender, place);
@@ -235,13 +241,13 @@ impl Step<'_> {
         }
     }
 
-    /// Where the message counts (R1).
+    /// Returns the places where the message counts (R1).
     fn places(&self, sending: &Sending) -> Few<Place, 2> {
         if sending.standing == SendContext::Human {
             return Few::new();
         }
         let mut convs: Few<ConvId, 2> = Few::new();
-        // What will be refused for its REF counts where the task is, or new REFs would hide a loop.
+        // A message that will be refused for its REF counts where the task is; otherwise new REFs would hide a loop.
         let own = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.conv);
         for (_, line) in &sending.targets {
             let conv = match line.plan {
@@ -258,13 +264,14 @@ impl Step<'_> {
         convs.into_iter().map(Place::Conversation).collect()
     }
 
-    /// Counts one agent message in a place, and says so when that crosses a threshold (R1, R2).
+    /// Counts one agent message in a place, and records the crossing of a limit (R1, R2).
     pub(super) fn hear_in(&mut self, agent: AgentId, place: Place) -> (Place, u64) {
         let agent_messages = self.state().agent_messages_in(place) + 1;
         self.record(Fact::Heard { agent, place, agent_messages });
         let limits = &self.state().limits;
         let (soft, hard) = (limits.turns_soft_max, limits.turns_hard_max);
         let latches = self.enforces("turns_hard");
+        // Exactly equal: the count rises by one, so each crossing is met once (R2).
         if agent_messages == hard {
             self.record(Fact::Warned { place, crossing: Crossing::Hard, agent_messages });
             if latches {
@@ -284,7 +291,7 @@ impl Step<'_> {
         self.record(Fact::LatchSet { incident, on, code: refusal.code, limit, current });
     }
 
-    /// Asks every guard for every recipient; the first refusal wins, and nothing is charged.
+    /// Asks every guard about every recipient. The first refusal wins, and nothing is charged.
     fn judge(&self, sending: &Sending, heard: Option<(Place, u64)>) -> (Option<Refusal>, Vec<Refusal>) {
         let human = sending.standing == SendContext::Human;
         let targets: Few<AgentId, 4> = sending.targets.iter().filter_map(|(to, _)| *to).collect();
@@ -306,6 +313,8 @@ impl Step<'_> {
                 records: Records::find(self.state(), sending.sender, sending.standing, *to),
             })
             .collect();
+        // Guards outside, recipients inside: a list is refused for the first guard in order, whichever recipient it is
+        // about (G5).
         'all: for (index, guard) in GUARDS.iter().enumerate().filter(|(_, g)| asked(g)) {
             for view in &views {
                 let Some(found) = (guard.judge)(view) else { continue };
@@ -324,7 +333,7 @@ impl Step<'_> {
     fn refuse(&mut self, sending: &Sending, refusal: Refusal) -> Refusal {
         let grant = sending.standing.task().and_then(|t| self.state().tasks.get(&t)).map(|t| t.grant);
         let totals = matches!(refusal.code, Code::GrantMessages | Code::GrantTurns | Code::GrantExpired | Code::Budget);
-        // What only time cures is of an agent's own day and holds nobody else (B1).
+        // A refusal that time alone ends comes from an agent's own day, and must not hold the grant's other work (B1).
         if let Some(grant) = grant.filter(|_| totals && refusal.retry_after_ms.is_none()) {
             self.latch(Latched::Grant(grant), &refusal);
         }
@@ -359,6 +368,7 @@ impl Step<'_> {
         for (i, (to, line)) in targets.into_iter().enumerate() {
             let conv = self.open(sender, &line, i > 0);
             let wakes = draft.kind == MessageType::Request;
+            // The first message of a list starts the root; the others share its task and grant.
             if standing == SendContext::Root && root.is_none() {
                 root = Some(self.start_root(sender, conv));
             }
@@ -376,6 +386,7 @@ impl Step<'_> {
             let line = (conv, line.depth);
             let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
             let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
+            // Recorded before the message, whose own fact resets its conversation.
             if heard && self.state().agents[sender.0 as usize].is_heard() {
                 self.lift_place(Place::Conversation(conv), sender);
                 self.hear_human(sender, conv, Some(conv));
@@ -389,7 +400,7 @@ impl Step<'_> {
         sent
     }
 
-    /// An ALERT is put before the humans, up to a number an hour (E4).
+    /// Shows an ALERT to the humans, up to a number an hour (E4).
     fn raise_alert(&mut self, agent: AgentId, draft: &Draft) {
         let Some(sender) = self.state().agent(agent).filter(|a| draft.kind == MessageType::Alert && !a.is_human())
         else {
@@ -403,7 +414,7 @@ impl Step<'_> {
         }
     }
 
-    /// An agent whose root allowance runs out on two days in a row is shown to the humans (D7).
+    /// Notes an incident for the humans if an agent's root allowance runs out on two days in a row (D7).
     fn note_allowance(&mut self, agent: AgentId, refusal: &Refusal) {
         let Some(known) = self.state().agent(agent).filter(|_| refusal.code == Code::RootAllowance) else { return };
         let yesterday = self.now.day().checked_sub(1);
@@ -421,7 +432,7 @@ impl Step<'_> {
         }
     }
 
-    /// The conversation of a line, opened where it isn't there yet: since the line was planned, only another one of the
+    /// Returns the conversation of a placement, opening it if needed. Since it was planned, only another message of the
     /// same send can have opened it (`again`). Its first message counts too (R1).
     pub(super) fn open(&mut self, opener: AgentId, line: &Placement, again: bool) -> ConvId {
         let (reference, parent): (&Ref, _) = match &line.plan {
@@ -457,7 +468,7 @@ impl Step<'_> {
         task
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one message is made of these, in one place")]
+    #[expect(clippy::too_many_arguments, reason = "a message is assembled from all of these in one place")]
     fn message(
         &self,
         sender: AgentId,
@@ -497,7 +508,7 @@ impl Step<'_> {
         }
     }
 
-    /// The message that opened the task's turn, else the one that made the task (D1).
+    /// Returns the message that opened the task's turn, otherwise the one that created the task (D1).
     pub(super) fn cause(&self, task: Option<&Task>) -> Option<crate::ids::Seq> {
         let task = task?;
         let turn = task.turn().and_then(|t| self.state().turns.get(&t));
@@ -507,6 +518,7 @@ impl Step<'_> {
 
     fn terms(&self, draft: &Draft, task: Option<&Task>, to: AgentId, number: Option<usize>) -> Terms {
         let above = task.and_then(|t| t.request.as_ref()).and_then(|r| r.deadline.get());
+        // A request can't outlive the one above it, because only that one's answer needs it.
         let own = draft.deadline_ms.map(|ms| self.now.plus(ms));
         let deadline = match (own, above) {
             (Some(own), Some(above)) => Some(own.min(above)),
@@ -524,13 +536,14 @@ impl Step<'_> {
         }
     }
 
-    /// The client's key, `KEY.1`, `KEY.2`, … for a list, or the next number.
+    /// Returns the client's key, `KEY.1`, `KEY.2`, … for a list, or the next minted number.
     fn request_id(&self, draft: &Draft, number: Option<usize>) -> RequestId {
         let state = self.state();
         let given = draft.request_id.as_ref().and_then(|id| match number {
             None => Some(id.clone()),
             Some(n) => RequestId::new(&alloc::format!("{id}.{n}")).ok(),
         });
+        // The id of a remembered request can't name another one; the message keeps the key itself.
         if let Some(id) = given.filter(|id| state.keys.task(id.as_str()).is_none()) {
             return id;
         }
@@ -539,7 +552,8 @@ impl Step<'_> {
         free.next().unwrap_or_else(|| unreachable!("there are more numbers than keys"))
     }
 
-    /// A human has spoken there: the counters are 0, and what the hard limit latched is lifted (R3, R4).
+    /// Lifts the latch that the hard limit set in a place that a human spoke in; the counters start again from 0 (R3,
+    /// R4).
     pub(super) fn lift_place(&mut self, place: Place, by: AgentId) {
         let latched = match place {
             Place::Conversation(conv) => self.state().conversations.get(&conv).is_some_and(|c| c.latched),

@@ -1,4 +1,4 @@
-//! Settling: each request ends exactly once, and what hung on it ends with it (Q7, Q9).
+//! Settling: each request ends exactly once, together with everything that depends on it (Q7, Q9).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -17,8 +17,8 @@ use crate::rules::Rule;
 use crate::state::{Asker, Principal};
 
 impl Step<'_> {
-    /// Ends a task with its one answer, its children with it, and its grant if nothing is left. Gives the
-    /// answer's position; none where it had ended, or where nobody waits for it.
+    /// Ends a task with its one answer, then its children, and its grant if no work is left. Returns the answer's
+    /// position; `None` if the task had ended or has no requester.
     pub(super) fn settle(
         &mut self,
         answer: Answer,
@@ -34,7 +34,7 @@ impl Step<'_> {
         }
         let (server, asker, grant, children) = (task.agent, task.asker, task.grant, task.children.clone());
         if let Some(turn) = task.turn() {
-            // A turn that is withdrawn costs what it was given (B1).
+            // A turn that is withdrawn is charged for what it was given (B1).
             let text_bytes = self.state().turns.get(&turn).map_or(0, |turn| turn.text_bytes);
             let spend = Spend { tokens: text_bytes.div_ceil(4), cost_microusd: 0 };
             self.record(Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend });
@@ -48,6 +48,7 @@ impl Step<'_> {
             self.record(Fact::Accepted { message: Box::new(message) });
             Some(self.state().seq)
         };
+        // After the answer: a child that is settled finds its requester closed, so it opens no further turn.
         for child in children {
             let outcome = Answer::outcome(child, AnswerStatus::Cancelled, EndReason::AskerEnded);
             self.settle(outcome, SYSTEM, "".into(), None);
@@ -83,7 +84,7 @@ impl Step<'_> {
         }
     }
 
-    /// Cancels what a task has in flight, before it is run again or goes on without it.
+    /// Cancels what a task has in flight, before it runs again or continues without it.
     pub(super) fn cancel_children(&mut self, task: TaskId) {
         for child in self.state().tasks[&task].children.clone() {
             let outcome = Answer::outcome(child, AnswerStatus::Cancelled, EndReason::AskerEnded);
@@ -91,7 +92,7 @@ impl Step<'_> {
         }
     }
 
-    /// Closes a grant whose root task has finished and of which no task is open (D7).
+    /// Closes a grant of which no task is open (D7).
     pub(super) fn close_grant(&mut self, id: GrantId) {
         let done = self.state().grants.get(&id).is_some_and(|g| g.end.is_none() && g.open_tasks == 0);
         if done {
@@ -102,12 +103,13 @@ impl Step<'_> {
     /// Runs a request again, on the same task (Q3–Q5).
     pub(super) fn requeue(&mut self, task: TaskId, agent: AgentId, why: Rerun, result: Option<Box<PartialResult>>) {
         let same = self.state().tasks[&task].request.as_ref().map(|r| r.ack_ms);
+        // The sender chose the time for the first recipient; another one has its own.
         let ack_ms = same.filter(|_| why != Rerun::Rejected).unwrap_or_else(|| self.ack_ms(agent));
         self.record(Fact::Requeued { task, agent, why, ack_ms, result });
         self.wake(agent);
     }
 
-    /// A request that timed out for good: the asker is released, and a human hears of it (Q3).
+    /// Settles a request that timed out and isn't tried again: the requester is released, and a human is notified (Q3).
     pub(super) fn time_out(&mut self, id: TaskId, cause: EndReason) {
         let task = &self.state().tasks[&id];
         let (agent, conv, asker) = (task.agent, task.conv, task.asker.agent().unwrap_or(task.agent));
@@ -128,7 +130,7 @@ impl Step<'_> {
         self.wake(self.state().human_for(Some(id)));
     }
 
-    /// The asker or a human takes a request back (Q9).
+    /// Cancels a request for its requester or a human (Q9).
     pub(super) fn cancel(&mut self, by: Principal, request: &RequestId) -> Outcome {
         self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(request);
@@ -145,7 +147,7 @@ impl Step<'_> {
         Ok(Reply::Finished { answer, open: false })
     }
 
-    /// Ends a root task that waits for nothing any longer.
+    /// Ends a root task that waits for nothing any more.
     pub(super) fn end_idle_root(&mut self, id: TaskId) {
         let idle = self.state().tasks.get(&id).is_some_and(|t| t.asker == Asker::Nobody && t.is_idle());
         if idle {
@@ -153,7 +155,7 @@ impl Step<'_> {
         }
     }
 
-    /// Ends everything that an agent serves or has started, because it is gone or was stopped.
+    /// Ends everything that an agent serves or has started, because it is removed or stopped.
     pub(super) fn end_tasks_of(&mut self, agent: AgentId, cause: EndReason) {
         let open: Vec<TaskId> = self.state().agent(agent).map_or_else(Vec::new, |a| {
             let tasks = a.grant_tasks().into_iter().filter_map(|id| Some((id, self.state().tasks.get(&id)?)));

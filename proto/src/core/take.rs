@@ -1,4 +1,4 @@
-//! Taking deliveries: one opens a turn, and what comes for the same task joins it (F1).
+//! Taking deliveries: one opens a turn, and later answers for the same task join it (F1).
 
 use super::{Outcome, Step};
 use crate::fact::{Fact, Latched};
@@ -13,6 +13,7 @@ impl Step<'_> {
     pub(super) fn take(&mut self, by: Principal, turn: Option<TurnId>) -> Outcome {
         self.authenticate(by)?;
         let agent = by.agent();
+        // A human has no turns: their inbox is read one message at a time.
         if by.is_human() {
             return Ok(Reply::Delivery(self.take_notice(agent)));
         }
@@ -21,6 +22,7 @@ impl Step<'_> {
         if own.running == Running::Stopped || state.running == Running::Stopped {
             return Err(Code::Stopped.into());
         }
+        // An agent with all its turns open can only continue one of them.
         let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
         if turn.is_some() || full {
             let open = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
@@ -34,6 +36,7 @@ impl Step<'_> {
         let turn = TurnId(self.state().last_turn() + 1);
         let age_max = self.state().limits.delivery_age_ms;
         let waiting = self.state().agents[agent.0 as usize].notices.iter();
+        // Too old to be worth the reader's attention; the turn's end drops them all the same (L3).
         let fresh = waiting.filter(|(_, at)| self.now.since(*at) < age_max || !self.rule(Rule::NoticeAge));
         let notices: alloc::vec::Vec<Seq> = fresh.map(|(seq, _)| *seq).collect();
         self.open_turn(turn, task)?;
@@ -41,14 +44,14 @@ impl Step<'_> {
         Ok(Reply::Delivery(Some(Delivery { turn: Some(self.open_turn_view(turn)), message, notices })))
     }
 
-    /// A human's inbox: what was sent to it, oldest first.
+    /// Takes the oldest message from a human's inbox, which marks it as read.
     fn take_notice(&mut self, human: AgentId) -> Option<Delivery> {
         let (through, _) = *self.state().agents[human.0 as usize].notices.front()?;
         self.record(Fact::Noticed { agent: human, through });
         Some(Delivery { turn: None, message: through, notices: alloc::vec::Vec::new() })
     }
 
-    /// Inside a turn: renews the lease when a part of it is gone, and gives the next answer of its task.
+    /// Inside a turn: renews the lease if a part of it is used up, and returns the next answer of its task.
     fn join(&mut self, id: TurnId) -> Option<Delivery> {
         let lease_until = self.now.plus(self.state().limits.lease_ms);
         let turn = &self.state().turns[&id];
@@ -56,19 +59,21 @@ impl Step<'_> {
         let held = self.state().is_parked(task) || !self.state().may_take(turn.agent);
         let ready = task.ready.first().copied().filter(|_| !held);
         let Some(ready) = ready else {
+            // Renewing at every poll would fill the log; a tenth of the lease is exact enough.
             if lease_until.since(turn.lease_until) * 10 > self.state().limits.lease_ms {
                 self.record(Fact::Renewed { turn: id, lease_until });
             }
             return None;
         };
+        // A join never shortens a lease that an estimate extended.
         let lease_until = lease_until.max(turn.lease_until);
         self.record(Fact::Joined { turn: id, message: ready.message, lease_until });
         let turn = Some(self.open_turn_view(id));
         Some(Delivery { turn, message: ready.message, notices: alloc::vec::Vec::new() })
     }
 
-    /// The turn's last delivery once more: who doesn't name its turn and has nothing to wait for in it has
-    /// lost the answer to its last call, or was started anew (L2). The same delivery has the same id.
+    /// Returns the turn's last delivery once more. An agent that doesn't name its turn and has nothing to wait for in
+    /// it has lost the reply to its last call, or was restarted (L2). The same delivery has the same id.
     fn again(&self, id: TurnId) -> Option<Delivery> {
         let turn = &self.state().turns[&id];
         let lost = self.state().tasks[&turn.task].in_flight() == 0;
@@ -81,8 +86,8 @@ impl Step<'_> {
         OpenTurn { turn: id, task: turn.task, attempt: turn.attempt, lease_until: turn.lease_until }
     }
 
-    /// The first task in the agent's queue that nothing parks. One whose grant has used up its turns is
-    /// parked now (D8).
+    /// Returns the first task in the agent's queue that is not parked. One whose grant has used up its turns is parked
+    /// now (D8).
     fn next_task(&mut self, agent: AgentId) -> Option<TaskId> {
         loop {
             let state = self.state();
@@ -95,6 +100,7 @@ impl Step<'_> {
                 return Some(id);
             }
             let refusal = Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1);
+            // The latch parks the task, so the next round of the loop skips it.
             self.latch(Latched::Grant(grant_id), &refusal);
         }
     }
@@ -114,7 +120,7 @@ impl Step<'_> {
         Ok(turn)
     }
 
-    /// The answer for which a send waited: it is delivered with the send, and opens no turn (Q8).
+    /// Returns the answer that a send waited for, with the send; it opens no turn (Q8).
     pub(super) fn collect(&mut self, by: Principal, request: &RequestId) -> Outcome {
         self.authenticate(by)?;
         let unknown = || Refusal::new(Code::UnknownRequest).about(request);
@@ -142,7 +148,7 @@ impl Step<'_> {
                 None if self.asker_of(task) == crate::state::Asker::Nobody => {
                     self.record(Fact::Collected { task, message: answer });
                 }
-                // The task waits for it without a turn: it opens the next one.
+                // The task waits for the answer without a turn: the answer opens the next one.
                 None => return Ok(Reply::Delivery(None)),
             }
             self.end_idle_root(task);

@@ -1,4 +1,4 @@
-//! Time: what is due is decided here, and the decision is a fact.
+//! Time: handles every timer that is due; each decision is a fact.
 
 use alloc::vec::Vec;
 
@@ -9,11 +9,12 @@ use crate::ids::{AgentId, GrantId, TaskId, TurnId};
 use crate::refusal::{Code, Refusal};
 use crate::state::{GrantDue, Task, Timer};
 
-/// Time-outs after which a task is given up: the first is retried (Q3, F4).
+/// The number of time-outs after which a task is given up; the first is retried (Q3, F4).
 const LOST_MAX: u32 = 2;
 
 impl Step<'_> {
     pub(super) fn tick(&mut self) {
+        // One timer at a time: handling one may remove or set others.
         while let Some((at, timer)) = self.state().timers.first()
             && at <= self.now
         {
@@ -36,7 +37,7 @@ impl Step<'_> {
         }
     }
 
-    /// The clock of a grant, or of its latch (D8).
+    /// Handles the clock of a grant, or of its latch (D8).
     fn grant_due(&mut self, id: GrantId) {
         let known = self.state().grants.get(&id);
         match known.and_then(|grant| self.state().grant_due(grant, self.now)) {
@@ -56,7 +57,7 @@ impl Step<'_> {
         }
     }
 
-    /// The day is over for which an agent's budget was used up.
+    /// Ends an agent's rest, because the day is over whose budget was used up.
     fn rest_over(&mut self, agent: AgentId) {
         self.record(Fact::AgentRested { agent, until: None });
         self.wake(agent);
@@ -80,6 +81,8 @@ impl Step<'_> {
         let turn = &self.state().turns[&id];
         let (task, agent) = (turn.task, turn.agent);
         let opening = self.state().tasks[&task].request.as_ref().map(|r| r.message);
+        // Only a turn that the request opened is run again as a request; a turn opened by an answer just gets the
+        // answer again.
         let opened_it = opening.is_some() && turn.delivered.first().map(|d| d.message) == opening;
         let spend = Spend { tokens: turn.text_bytes.div_ceil(4), cost_microusd: 0 };
         self.record(Fact::TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend });
@@ -98,13 +101,13 @@ impl Step<'_> {
         }
     }
 
-    /// Ends a grant with all that is open in it.
+    /// Ends a grant with everything that is open in it.
     pub(super) fn end_grant(&mut self, id: GrantId, end: GrantEnd, cause: EndReason) {
         if self.state().grants.get(&id).is_none_or(|grant| grant.end.is_some()) {
             return;
         }
         let open: Vec<TaskId> = self.state().open_tasks_of(id).collect();
-        // First the end, so that the last of its tasks doesn't close it as finished.
+        // The end first, so that settling its last task doesn't close it as finished.
         self.record(Fact::GrantClosed { grant: id, end });
         let status = if end == GrantEnd::Expired { AnswerStatus::TimedOut } else { AnswerStatus::Cancelled };
         for task in open {

@@ -1,6 +1,6 @@
-//! What a naive broker does where it lacks a rule: compiled for the tests that take rules out, never shipped.
+//! The behaviour of a naive broker that lacks a rule: compiled for the tests that switch rules off, never shipped.
 //!
-//! Each function is called at the place that its rule decides, and changes nothing while the rule holds.
+//! Each function is called at the place where its rule decides, and changes nothing while the rule holds.
 
 use alloc::format;
 
@@ -24,7 +24,7 @@ impl Step<'_> {
         draft
     }
 
-    /// Without the guard `unknown_recipient`: the broker takes what it can deliver to no agent.
+    /// Without the guard `unknown_recipient`: the broker admits messages that it can deliver to no agent.
     pub(super) fn naive_targets<const N: usize>(
         &self,
         found: Result<Few<AgentId, N>, Refusal>,
@@ -60,7 +60,7 @@ impl Step<'_> {
         }
     }
 
-    /// Without the rule on its age, a grant or an approval never expires.
+    /// Without the rule on its age: a grant or an approval never expires.
     pub(super) fn naive_expiry(&self, rule: Rule, expires_at: Time) -> Time {
         if self.rule(rule) { expires_at } else { self.now.plus(u64::MAX) }
     }
@@ -88,7 +88,7 @@ impl Step<'_> {
         Some(received.iter().map(|(_, depth)| depth.saturating_add(1)).max().unwrap_or(0))
     }
 
-    /// Without `late_answers`: a turn that is over is as good as none named, so that the agent's open turn is meant.
+    /// Without `late_answers`: naming a turn that is over is like naming none, so that the agent's open turn is meant.
     pub(super) fn naive_turn(&self, agent: AgentId, named: Option<TurnId>) -> Option<TurnId> {
         let open = |id: &TurnId| self.state().turns.get(id).is_some_and(|turn| turn.agent == agent && turn.open);
         named.filter(|id| self.rule(Rule::LateAnswers) || open(id))
@@ -103,17 +103,17 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Without `forwarding`: a finish ends the turn and goes nowhere.
+    /// Without `forwarding`: a finish ends the turn and is routed nowhere.
     pub(super) fn naive_finish(&self) -> Option<Reply> {
         (!self.rule(Rule::Forwarding)).then_some(Reply::Finished { answer: None, open: true })
     }
 
-    /// Without `out_of_band`: a stop waits behind the queued messages, and admission doesn't look for it.
+    /// Without `out_of_band`: a stop is queued behind the messages, and admission doesn't check for it.
     pub(super) fn naive_control(&self) -> Option<Reply> {
         (!self.rule(Rule::OutOfBand)).then_some(Reply::Done)
     }
 
-    /// Without `incarnations`: a proof holds for any holder of the name.
+    /// Without `incarnations`: a proof is valid for any holder of the name.
     pub(super) fn naive_proof(&self, by: Principal) -> bool {
         !self.rule(Rule::Incarnations) && self.state().live(self.state().name_of(by.agent())).is_some()
     }

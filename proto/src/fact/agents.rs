@@ -1,4 +1,4 @@
-//! Agents and humans: what each is, may do and is limited to (§1, H7).
+//! Agents and humans: their kind, profile, role and own limits (§1, H7).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -9,43 +9,43 @@ use crate::envelope::words;
 use crate::names::Label;
 
 words! {
-    /// What kind of principal a name is (§1).
+    /// The kind of principal that holds a name (§1).
     Kind {
         /// A program that serves and sends requests.
         Agent = "agent",
-        /// A person, who grants, resumes and decides.
+        /// A human with a role, which allows them to grant, resume and decide.
         Human = "human",
     }
 }
 
 words! {
-    /// What a human may do (H7); each role may do what the one after it may.
+    /// The role of a human (H7). Each role may do all that the next one may.
     Role {
-        /// Everything.
+        /// May do everything.
         Owner = "owner",
-        /// Stop, pause, resume, grant, ask, and what an approver may.
+        /// May stop, pause, resume, grant and ask, and all that an approver may.
         Operator = "operator",
-        /// Answer questions and decide approvals, and look.
+        /// May answer questions and decide approvals, and all that a viewer may.
         Approver = "approver",
-        /// Look.
+        /// May only read.
         Viewer = "viewer",
     }
 }
 
-/// What an agent is and may do; what `POST` and `PATCH /v1/agents` set.
+/// The part of an agent's registration that `POST` and `PATCH /v1/agents` set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Profile {
-    /// Actions that it can serve.
+    /// The actions that it serves; a request to `#action` may be routed to it.
     pub actions: Vec<Label>,
-    /// Groups that it belongs to.
+    /// The groups that it belongs to; a message to `@group` reaches it.
     pub groups: Vec<Label>,
-    /// Open turns that it may have at once; 0 is the workspace's default.
+    /// The number of turns that it may have open at once; 0 means the workspace's default.
     pub turns_max: u64,
 }
 
 macro_rules! agent_limits {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// Limits of one agent in place of the workspace's (§1); 0 is none of its own.
+        /// Limits of one agent in place of the workspace's (§1); 0 means that the workspace's limit applies.
         #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(from = "Vec<(Box<str>, u64)>", into = "Vec<(Box<str>, u64)>")]
         pub struct AgentLimits {
@@ -53,19 +53,19 @@ macro_rules! agent_limits {
         }
 
         impl AgentLimits {
-            /// The names, in the order of the fields.
+            /// The names of the limits, in the order of the fields.
             pub const NAMES: [&'static str; 7] = [$(stringify!($name),)*];
 
-            /// No limit of its own.
+            /// No limits of its own: every limit of the workspace applies.
             pub const NONE: Self = Self { $($name: 0,)* };
 
-            /// The limits by their names.
+            /// Returns each limit with its name.
             #[must_use]
             pub const fn values(&self) -> [(&'static str, u64); 7] {
                 [$((stringify!($name), self.$name),)*]
             }
 
-            /// Sets the limit called `name`; `false` when there is no such limit.
+            /// Sets the limit called `name`. Returns `false` if no limit has that name.
             pub fn set(&mut self, name: &str, value: u64) -> bool {
                 match name { $(stringify!($name) => self.$name = value,)* _ => return false }
                 true
@@ -81,17 +81,17 @@ agent_limits! {
     sender_messages_max,
     /// Roots in any hour (D7).
     roots_per_hour_max,
-    /// Open turns at once (F1).
+    /// Turns open at once (F1).
     agent_turns_max,
     /// Time to acknowledge, in ms (Q2).
     ack_ms,
     /// Tokens in a UTC day (B1).
     agent_day_tokens_max,
-    /// Money in a UTC day, in millionths of a dollar (B1).
+    /// Cost in a UTC day, in millionths of a dollar (B1).
     agent_day_cost_microusd_max,
 }
 
-/// The stored form is by name, so that a limit may join.
+/// The stored form is by name, so that a later version can add a limit.
 impl From<AgentLimits> for Vec<(Box<str>, u64)> {
     fn from(limits: AgentLimits) -> Self {
         limits.values().into_iter().filter(|(_, value)| *value > 0).map(|(name, value)| (name.into(), value)).collect()
@@ -109,7 +109,7 @@ impl From<Vec<(Box<str>, u64)>> for AgentLimits {
 }
 
 words! {
-    /// What an agent writes that is no message (G1, G4).
+    /// The kinds of write besides messages (G1, G4).
     WriteKind {
         /// A post in a room.
         Post = "post",

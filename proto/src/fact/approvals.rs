@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::words;
 
-/// A SHA-256 of a held call: tool, canonical arguments, agent and task (H2).
+/// The SHA-256 of a held call: tool, canonical arguments, agent and task (H2).
 pub type Digest = [u8; 32];
 
 words! {
     /// A decision on an approval (H2).
     Decision {
-        /// The call may be made, once.
+        /// The agent may make the call, once.
         Approve = "approve",
-        /// It may not.
+        /// The agent may not make the call.
         Reject = "reject",
-        /// It may not, and here is what to do instead.
+        /// The agent may not make the call; the comment says what to do instead.
         Respond = "respond",
-        /// It may not, and nobody looks into it.
+        /// The agent may not make the call; the human did not examine it.
         Ignore = "ignore",
-        /// Not this call, but the edited one.
+        /// The agent may make the edited call, once, in place of the one that it asked for.
         Edit = "edit",
-        /// Nobody decided in time.
+        /// No decision was made in time.
         Expire = "expire",
     }
 }

@@ -7,9 +7,9 @@ use crate::envelope::words;
 words! {
     /// How a claim shares its resource (C1).
     ClaimMode {
-        /// Nobody else.
+        /// No other claim may overlap.
         Exclusive = "exclusive",
-        /// Other shared claims.
+        /// Other shared claims may overlap.
         Shared = "shared",
     }
 }

@@ -1,4 +1,4 @@
-//! What a human pauses, resumes and stops (H4).
+//! Pause, resume and stop, and what they apply to (H4).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,22 @@ use crate::ids::{AgentId, ConvId};
 words! {
     /// What a human does to an agent, a conversation or the workspace (H4).
     Control {
-        /// Nothing is taken and nothing sent until it is resumed.
+        /// Delivers and admits nothing until it is resumed.
         Pause = "pause",
         /// Lifts a pause, a stop or a latch.
         Resume = "resume",
-        /// Ends what runs; nothing more is admitted.
+        /// Cancels open work and admits nothing more.
         Stop = "stop",
     }
 }
 
-/// What is paused, resumed or stopped.
+/// The part of the workspace that a control applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Scope {
-    /// Everything.
+    /// All agents and conversations.
     Workspace,
-    /// One agent.
+    /// One agent and the work that it serves.
     Agent(AgentId),
-    /// One conversation.
+    /// One conversation and every conversation below it.
     Conversation(ConvId),
 }

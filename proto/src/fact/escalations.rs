@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::words;
 
 words! {
-    /// Why an escalation is in the human's inbox.
+    /// Why an escalation was opened.
     EscalationCause {
-        /// An agent asked (H1).
+        /// An agent asked a question (H1).
         Asked = "asked",
-        /// A request timed out for good (Q3).
+        /// A request timed out and is not tried again (Q3).
         TimedOut = "timed_out",
     }
 }

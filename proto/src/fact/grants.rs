@@ -1,4 +1,4 @@
-//! What a grant spends, what a human gives more, and how it ends (D8, D9).
+//! What a grant spends, how a human extends it, and how it ends (D8, D9).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,57 +7,57 @@ use crate::envelope::words;
 words! {
     /// Why a grant closed.
     GrantEnd {
-        /// Its root task finished, and no task is open.
+        /// Its root task finished and no other task is open.
         Finished = "finished",
-        /// Its time was over.
+        /// Its time ended.
         Expired = "expired",
         /// A human stopped it.
         Stopped = "stopped",
     }
 }
 
-/// Tokens and money.
+/// An amount of tokens and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spend {
-    /// Input and output tokens.
+    /// Input and output tokens together.
     pub tokens: u64,
-    /// Millionths of a dollar.
+    /// Cost in millionths of a dollar.
     pub cost_microusd: u64,
 }
 
 impl Spend {
-    /// Adds another one to it.
+    /// Adds another amount; saturates.
     pub const fn add(&mut self, more: Self) {
         self.tokens = self.tokens.saturating_add(more.tokens);
         self.cost_microusd = self.cost_microusd.saturating_add(more.cost_microusd);
     }
 }
 
-/// What more a human gives to a grant (D9).
+/// The amounts by which a human extends a grant (D9).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Extension {
-    /// Waking messages.
+    /// Additional waking messages.
     pub messages: u64,
-    /// Turns.
+    /// Additional turns, whichever task they serve.
     pub turns: u64,
-    /// Distinct agents.
+    /// Additional distinct agents.
     pub agents: u64,
-    /// Requests of the grant's root task.
+    /// Additional requests of the grant's root task.
     pub requests: u64,
-    /// Tokens.
+    /// Additional tokens, input and output together.
     pub tokens: u64,
-    /// Money, in millionths of a dollar.
+    /// Additional cost, in millionths of a dollar.
     pub cost_microusd: u64,
-    /// Time, in ms.
+    /// Additional time, in ms.
     pub time_ms: u64,
 }
 
 impl Extension {
-    /// Nothing more.
+    /// An extension by nothing.
     pub const NONE: Self =
         Self { messages: 0, turns: 0, agents: 0, requests: 0, tokens: 0, cost_microusd: 0, time_ms: 0 };
 
-    /// Adds another one to it.
+    /// Adds another extension, amount by amount; saturates.
     pub fn add(&mut self, more: &Self) {
         let pairs = [
             (&mut self.messages, more.messages),

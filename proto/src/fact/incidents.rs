@@ -8,14 +8,14 @@ use crate::ids::{ConvId, GrantId, RoomId};
 /// Where agent messages are counted (R1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
-    /// A conversation.
+    /// Counts the messages of one conversation.
     Conversation(ConvId),
-    /// A room.
+    /// Counts the posts of one room.
     Room(RoomId),
 }
 
 impl Place {
-    /// The conversation, if it is one.
+    /// Returns the conversation; `None` for a room.
     #[must_use]
     pub const fn conversation(self) -> Option<ConvId> {
         match self {
@@ -26,16 +26,16 @@ impl Place {
 }
 
 words! {
-    /// A threshold of the turn tracker (R1).
+    /// A limit of the message count (R1).
     Crossing {
-        /// Warns.
+        /// The broker warns once, and from here on refuses messages.
         Soft = "soft",
-        /// Latches.
+        /// The broker sets a latch.
         Hard = "hard",
     }
 }
 
-/// What a latch holds.
+/// The work that a latch holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Latched {
     /// All work of a grant.

@@ -4,18 +4,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{ConvId, GrantId};
 
-/// A limit that a task met, as its escalation tells it (H6).
+/// A limit that a task met, with the numbers that its escalation shows (H6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Met {
-    /// Which limit.
+    /// The code of the refusal.
     pub code: crate::refusal::Code,
-    /// The limit.
+    /// The limit at the time.
     pub limit: u64,
-    /// The value that would have been.
+    /// The value that the refused message would have reached.
     pub current: u64,
-    /// Where: the conversation, for limits of one.
+    /// The conversation, for a limit that belongs to one; otherwise `None`.
     pub conv: Option<ConvId>,
-    /// The grant that it is about.
+    /// The grant that the task belongs to.
     pub grant: GrantId,
     /// How often a human extended that grant or conversation before.
     pub extended: u64,
@@ -24,22 +24,22 @@ pub struct Met {
 /// One step that lifts a limit (H6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Lift {
-    /// More rounds in the conversation.
+    /// More rounds in the conversation, of two messages each.
     Rounds(u64),
-    /// More waking messages.
+    /// More waking messages in the grant.
     Messages(u64),
-    /// More turns.
+    /// More turns in the grant.
     Turns(u64),
     /// More requests of the task that asks.
     Requests(u64),
-    /// More distinct agents.
+    /// More distinct agents in the grant.
     Agents(u64),
-    /// More tokens.
+    /// More tokens in the grant.
     Tokens(u64),
-    /// More money, in millionths of a dollar.
+    /// More cost in the grant, in millionths of a dollar.
     CostMicroUsd(u64),
-    /// More time, in ms.
+    /// More time for the grant, in ms.
     TimeMs(u64),
-    /// The counters of the conversation begin again.
+    /// Resets the counters of the conversation to 0.
     Rearm,
 }

@@ -1,4 +1,4 @@
-//! Messages, and what each type of them has besides the envelope.
+//! Messages, and the part that each message type adds to the envelope.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -10,57 +10,58 @@ use crate::envelope::{AnswerStatus, JsonText, MessageType, Priority};
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time};
 use crate::names::{Label, RequestId};
 
-/// The broker itself, as a sender.
+/// The broker as a sender.
 pub const SYSTEM: AgentId = AgentId(0);
 
-/// What a message is for, once its address was resolved.
+/// The recipient of a message after its address is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipient {
     /// One agent or human.
     One(AgentId),
-    /// Everybody.
+    /// Every agent and human, for a BROADCAST.
     All,
 }
 
-/// A stored message.
+/// A message as the log stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who sent it; [`SYSTEM`] for the broker's own outcomes.
+    /// The sender; [`SYSTEM`] for outcomes that the broker decides.
     pub from: AgentId,
-    /// Whom it is for.
+    /// The agent, human or group of all that it is addressed to.
     pub to: Recipient,
-    /// Its type.
+    /// One of the six message types (E4).
     pub kind: MessageType,
-    /// Its conversation.
+    /// The conversation that the message belongs to.
     pub conv: ConvId,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// Hops, the delegations from the grant (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
-    /// The grant that caused it.
+    /// The grant that pays for it; `None` for a message that belongs to no grant.
     pub grant: Option<GrantId>,
-    /// The task in which its sender sent it.
+    /// The task in which it was sent; `None` for a human's message.
     pub sender_task: Option<TaskId>,
-    /// The message that opened the turn in which it was sent.
+    /// The message that opened the turn in which it was sent; `None` outside every turn.
     pub cause: Option<Seq>,
-    /// The message that it answers or comments.
+    /// The message that it answers or refers to.
     pub in_reply_to: Option<Seq>,
-    /// The key under which a retry of it is recognised.
+    /// The key by which a retry is recognised; `None` if the sender gave none.
     pub key: Option<Key>,
-    /// The action asked for.
+    /// The action that a REQUEST asks for; `None` if it names an agent instead.
     pub action: Option<Label>,
-    /// Structured content, a JSON text.
+    /// Structured content, as JSON text.
     pub payload: Option<JsonText>,
-    /// Text content.
+    /// Text content; may be empty.
     pub body: Box<str>,
-    /// Unknown members, a JSON object.
+    /// Members that Lastword does not interpret, as a JSON object.
     pub metadata: Option<JsonText>,
-    /// What a REQUEST, an answer or a STATUS has besides.
+    /// The part that only this message type has.
     pub part: Part,
 }
 
 impl Message {
-    /// Whether somebody says something with it: it has content, and is no echo of ours (R4, D10).
+    /// Whether the sender says something with it: it has content and isn't an echo of one of our own messages (R4,
+    /// D10).
     #[must_use]
     pub fn is_said(&self) -> bool {
         (!self.body.is_empty() || self.payload.is_some()) && self.part != Part::Echo
@@ -70,102 +71,102 @@ impl Message {
 /// An idempotency key (Q1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Key {
-    /// The key as the client gave it.
+    /// The key as the client sent it.
     pub id: RequestId,
-    /// The content that it stands for.
+    /// A hash of the content that was sent with the key: the same key with other content is refused.
     pub fingerprint: u64,
 }
 
-/// What was made under an idempotency key (Q1).
+/// The result of a write with an idempotency key (Q1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Made {
-    /// An escalation.
+    /// A question to a human was opened.
     Escalation(EscalationId),
-    /// A held call.
+    /// A tool call was held.
     Approval(crate::ids::ApprovalId),
-    /// A claim.
+    /// A claim was granted.
     Claim(crate::ids::ClaimId),
-    /// A room.
+    /// A room was opened.
     Room(RoomId),
-    /// An agent or human.
+    /// An agent or human was registered.
     Agent(AgentId),
 }
 
-/// What each type of message has besides the envelope.
+/// The part that each message type adds to the envelope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Part {
-    /// INFO, ALERT and BROADCAST.
+    /// INFO, ALERT and BROADCAST add nothing.
     Plain,
-    /// A REQUEST: the task that it creates and its terms.
+    /// A REQUEST adds the task that it creates and its terms.
     Request(Terms),
     /// The one terminal answer to a task's request.
     Answer(Answer),
     /// A human's answer to an escalation, or the outcome of an approval, for a task.
     Reply {
-        /// The task that asked.
+        /// The task that asked the question or the approval.
         task: TaskId,
-        /// The escalation, if it is the answer to one.
+        /// The answered escalation; `None` for the outcome of an approval.
         escalation: Option<EscalationId>,
     },
     /// A STATUS on a task.
     Status {
-        /// The task.
+        /// The task that it reports on.
         task: TaskId,
-        /// The recipient has seen the request.
+        /// Whether the recipient has seen the request.
         acknowledged: bool,
-        /// How long it will take, in ms.
+        /// The estimated time until the answer, in ms.
         eta_ms: Option<u64>,
     },
-    /// What came from outside and was caused by one of ours: no word of a human (D10).
+    /// A message from outside that one of our own messages caused: it does not count as a human's message (D10).
     Echo,
 }
 
 impl Part {
-    /// Whether it is a REQUEST's.
+    /// Whether the message is a REQUEST.
     #[must_use]
     pub const fn is_request(&self) -> bool {
         matches!(self, Self::Request(_))
     }
 }
 
-/// The terms of a REQUEST.
+/// The terms of a REQUEST: its task, its priority and its times.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// The task that it creates.
     pub task: TaskId,
-    /// Its id.
+    /// The id by which the requester and the agent refer to the request.
     pub request: RequestId,
-    /// Order in the recipient's queue.
+    /// Its rank in the recipient's queue.
     pub priority: Priority,
     /// Time to acknowledge, in ms.
     pub ack_ms: u64,
-    /// When the whole request ends.
+    /// The time at which the whole request times out; `None` without a deadline.
     pub deadline: Option<Time>,
-    /// Until when the sender blocks for the answer.
+    /// The time until which the send blocks for the answer; `None` if it does not wait.
     pub wait_until: Option<Time>,
 }
 
-/// The terms of an answer.
+/// The terms of an answer: how the request ended, and why.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answer {
     /// The task that it settles.
     pub task: TaskId,
     /// How the request ended.
     pub status: AnswerStatus,
-    /// Why, where the broker decided it.
+    /// What caused the end: the agent's answer or a decision of the broker.
     pub cause: EndReason,
     /// The reason that the agent gave.
     pub reason: Option<Box<str>>,
-    /// Parts done.
+    /// The parts of the request that the agent completed.
     pub completed: Vec<Box<str>>,
-    /// Parts failed.
+    /// The parts of the request that failed.
     pub failed: Vec<Box<str>>,
-    /// The position of the earlier partial result that belongs before this body.
+    /// The position of an earlier partial result, whose body belongs before this one.
     pub earlier: Option<Seq>,
 }
 
 impl Answer {
-    /// An answer that the broker gives itself.
+    /// Returns an answer that the broker gives in place of the agent.
     #[must_use]
     pub const fn outcome(task: TaskId, status: AnswerStatus, cause: EndReason) -> Self {
         Self { task, status, cause, reason: None, completed: Vec::new(), failed: Vec::new(), earlier: None }

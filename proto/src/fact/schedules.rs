@@ -1,4 +1,4 @@
-//! Work that begins again and again (D13).
+//! Recurring work (D13).
 
 use alloc::boxed::Box;
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::names::Label;
 
-/// A schedule: a request that a human's clock sends (D13).
+/// A schedule: a recurring request in a human's name (D13).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Its name.
+    /// The name, unique in the workspace.
     pub name: Label,
-    /// When it ticks, as a cron expression of five fields; the shell reads it.
+    /// The times of its ticks, as a cron expression of five fields. Only the shell parses it.
     pub cron: Box<str>,
-    /// The time zone of the expression, by its IANA name.
+    /// The IANA name of the time zone in which the expression is read.
     pub time_zone: Box<str>,
-    /// One agent, or an action.
+    /// The recipient of each tick's request: one agent, or an action.
     pub to: crate::envelope::Address,
-    /// What is asked.
+    /// The text of the request.
     pub body: Box<str>,
-    /// The REF of each tick, in which `{date}` and `{n}` are filled in; `NAME-{n}` where there is none.
+    /// The REF of each tick, with `{date}` and `{n}` filled in; `NAME-{n}` when `None`.
     pub reference: Option<Box<str>>,
 }

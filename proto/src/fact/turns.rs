@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use crate::envelope::words;
 
 words! {
-    /// What brought an answer about.
+    /// What caused an answer.
     EndReason {
         /// The agent answered.
         Answered = "answered",
         /// The agent's answer was empty (F4).
         Empty = "empty",
-        /// Nobody acknowledged in time, twice (Q3).
+        /// The request was not acknowledged in time, twice (Q3).
         NotAcknowledged = "not_acknowledged",
         /// The lease was lost, twice (F4).
         LeaseLost = "lease_lost",
@@ -22,9 +22,9 @@ words! {
         Deadline = "deadline",
         /// The grant expired (D8).
         GrantExpired = "grant_expired",
-        /// No agent is left that could do it (Q6).
+        /// No agent is left that serves the action (Q6).
         NobodyLeft = "nobody_left",
-        /// The asker or a human cancelled it (Q9).
+        /// The requester or a human cancelled the request (Q9).
         Cancelled = "cancelled",
         /// The request above it ended (F3, Q9).
         AskerEnded = "asker_ended",
@@ -38,15 +38,15 @@ words! {
 }
 
 words! {
-    /// Why a request is run again on the same task.
+    /// Why a request runs again on the same task.
     Rerun {
-        /// Nobody acknowledged in time (Q3).
+        /// The request was not acknowledged in time (Q3).
         AckTimeout = "ack_timeout",
         /// The lease was lost (F4).
         LeaseLost = "lease_lost",
-        /// Rejected, and another agent serves the action (Q4).
+        /// The agent rejected it, and another agent serves the action (Q4).
         Rejected = "rejected",
-        /// Partly done: the failed parts again (Q5).
+        /// The agent completed a part of it: the failed parts run again (Q5).
         Partial = "partial",
     }
 }
@@ -58,18 +58,18 @@ words! {
         Finished = "finished",
         /// Its lease was lost.
         LeaseLost = "lease_lost",
-        /// Its request was settled otherwise.
+        /// Its request was settled in another way.
         Withdrawn = "withdrawn",
     }
 }
 
-/// What the first run of a partly done request gave.
+/// The result of the first run of a request that was completed in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartialResult {
-    /// Its text.
+    /// The text of the result.
     pub body: Box<str>,
-    /// Parts done.
+    /// The parts of the request that the first run completed.
     pub completed: Vec<Box<str>>,
-    /// Parts to be done again.
+    /// The parts of the request that run again.
     pub failed: Vec<Box<str>>,
 }

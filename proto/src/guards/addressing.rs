@@ -1,15 +1,16 @@
-//! Whom a message can be for, and which types go where (E4, E5, D11, L3).
+//! The recipients that each message type may have (E4, E5, D11, L3).
 
 use super::{SendContext, View};
 use crate::envelope::{Address, MessageType};
 use crate::refusal::{Code, Refusal};
 
-/// A REQUEST to everybody, a list that is too long or empty, or a BROADCAST to somebody.
+/// Refuses a REQUEST to all, a list that is empty or too long, or a BROADCAST to single recipients.
 pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.list_max;
     if view.is_request() && view.to_human() {
         return Some(Refusal::new(Code::Malformed).about("a human is asked by an escalation, one at a time"));
     }
+    // An empty list resolves to no recipient, and without a refusal.
     if view.is_request() && view.to.is_none() && view.unresolved.is_none() && view.draft.to != Address::All {
         return Some(Refusal::new(Code::Malformed).about("`to` is empty"));
     }
@@ -33,19 +34,20 @@ pub(super) fn malformed(view: &View<'_>) -> Option<Refusal> {
     }
 }
 
-/// A REQUEST that came from outside and that one of ours caused: that would be a grant out of itself (D10).
+/// Refuses a REQUEST from outside that a message of this workspace caused: it would be a grant out of itself (D10).
 pub(super) fn caused_by_refused(view: &View<'_>) -> Option<Refusal> {
     let caused = view.draft.caused_by.filter(|_| view.is_request())?;
     Some(Refusal::new(Code::CausedByRefused).about(caused))
 }
 
-/// A name, group or action that stands for nobody here.
+/// Refuses a name, group or action that no live agent or human has.
 pub(super) fn unknown_recipient(view: &View<'_>) -> Option<Refusal> {
     view.unresolved.cloned()
 }
 
-/// A RESPONSE that answers no open request: a reply to a STATUS, INFO, ALERT or BROADCAST.
+/// Refuses a RESPONSE that answers no open request, such as one to a STATUS, INFO, ALERT or BROADCAST.
 pub(super) fn reply_not_expected(view: &View<'_>) -> Option<Refusal> {
+    // `send` routes every RESPONSE to its turn or escalation before the guards; this refuses one that gets here anyway.
     let replies = view.draft.kind == MessageType::Response;
     let stray_status = view.draft.kind == MessageType::Status && view.standing == SendContext::Outside;
     (replies || stray_status).then(|| Refusal::new(Code::ReplyNotExpected))

@@ -1,11 +1,12 @@
-//! D2: the depth of a conversation, and the return path of every answer that is still owed in it.
+//! D2: the depth of a conversation, including the answers that are still owed in it.
 
 use super::View;
 use crate::ids::{ConvId, TaskId};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Asker, State};
 
-/// The message, or for a REQUEST the last of the answers that it makes owed, would be deeper than the cap.
+/// Refuses a message that would be deeper than the limit; for a REQUEST, also if the last of the answers that it makes
+/// owed would be.
 pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     if view.to_human() {
         return None;
@@ -15,18 +16,19 @@ pub(super) fn depth_cap(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.depth_max.saturating_add(more);
     let mut deepest = u64::from(view.line.depth);
     if view.is_request() {
+        // A REQUEST needs its own answer, one deeper, and every answer that is owed above it.
         deepest += 1;
         if let (Some(conv), Some(task)) = (view.conv(), view.standing.task()) {
             deepest += answers_owed(view.state, conv, task);
         }
     }
-    // What a model is told is the depth of its own message, if that is too deep already.
+    // The refusal shows the depth of the message itself if that alone is too deep.
     let own = u64::from(view.line.depth);
     let current = if own > max { own } else { deepest };
     (deepest > max).then(|| Refusal::new(Code::DepthCap).numbers(max, current))
 }
 
-/// Answers that the task and those above it still owe in the conversation.
+/// Returns the number of answers that the task and those above it still owe in the conversation.
 fn answers_owed(state: &State, conv: ConvId, task: TaskId) -> u64 {
     let mut owed = 0;
     let mut next = Some(task);

@@ -1,9 +1,9 @@
-//! D4: how often work is handed on.
+//! D4: how often work is delegated.
 
 use super::View;
 use crate::refusal::{Code, Refusal};
 
-/// One more delegation edge than the cap.
+/// Refuses a delegation beyond the limit.
 pub(super) fn hop_cap(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.hops_max;
     let hop = view.task().map_or(0, |task| u64::from(task.hop)) + 1;

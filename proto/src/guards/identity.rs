@@ -1,15 +1,15 @@
-//! E3: what the broker mints is at most claimed, and a claim that differs is refused.
+//! E3: members that the broker mints may be claimed, and a claim that differs is refused.
 
 use super::View;
 use crate::refusal::{Code, Refusal};
 
-/// FROM is who the token proves.
+/// Refuses a FROM that isn't the sender that the token proves.
 pub(super) fn from_mismatch(view: &View<'_>) -> Option<Refusal> {
     let claim = view.draft.from.as_ref()?;
     (claim.as_str() != view.state.name_of(view.sender)).then(|| Refusal::new(Code::FromMismatch).about(claim))
 }
 
-/// DEPTH is what the sender's task has received.
+/// Refuses a DEPTH that isn't the depth of the message.
 pub(super) fn depth_mismatch(view: &View<'_>) -> Option<Refusal> {
     let claim = view.draft.depth?;
     let (claim, depth) = (u64::from(claim), u64::from(view.line.depth));

@@ -1,7 +1,7 @@
-//! The guards: each a pure predicate over one view of a message about to be sent.
+//! The guards: each is a pure predicate over a view of one message that is about to be sent.
 //!
-//! They are asked in the order of [`GUARDS`] (G5), the first refusal wins, and none is charged before all
-//! have passed (G2). To add one: a file here, a line in [`GUARDS`], a transcript, a row in `docs/rules.md`.
+//! They are asked in the order of [`GUARDS`] (G5). The first refusal wins, and nothing is charged until all have passed
+//! (G2). To add one: a file here, a line in [`GUARDS`], a transcript, a row in `docs/rules.md`.
 
 use crate::envelope::{Draft, MessageType};
 use crate::fact::Place;
@@ -33,19 +33,19 @@ pub(crate) use totals::{overrun, trips_again};
 /// A rule that can refuse a message.
 #[derive(Clone, Copy)]
 pub struct Guard {
-    /// Its name: the code that it gives, or the first of them.
+    /// Its name: the code of its refusals, or the first of several codes.
     pub name: &'static str,
     /// The rule that it enforces.
     pub rule: &'static str,
-    /// Whether it may be put into observation (G7).
+    /// Whether it may be put under observation (G7).
     pub observable: bool,
-    /// Whether it holds for humans too.
+    /// Whether it also applies to humans.
     pub humans: bool,
-    /// The predicate.
+    /// Returns the refusal, if the message breaks the rule.
     pub judge: fn(&View<'_>) -> Option<Refusal>,
 }
 
-/// Every guard, in the order in which they are asked.
+/// All guards, in the order in which they are asked.
 pub const GUARDS: &[Guard] = &[
     always("from_mismatch", "E3", identity::from_mismatch),
     for_all("too_large", "L4", saturation::too_large),
@@ -100,27 +100,27 @@ const fn for_all(name: &'static str, rule: &'static str, judge: Judge) -> Guard 
     Guard { name, rule, observable: false, humans: true, judge }
 }
 
-/// Where a sender stands when it sends (D1, D7).
+/// The context in which a sender sends (D1, D7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendContext {
-    /// A human.
+    /// The sender is a human.
     Human,
-    /// In an open turn.
+    /// In an open turn of an agent.
     Turn(TurnId, TaskId),
-    /// Outside every turn, judged inside one of its tasks in a grant that is still open (D7).
+    /// Outside every turn, but judged inside one of its tasks in a grant that is still open (D7).
     Inside(TaskId),
     /// Outside every turn, starting work of its own.
     Root,
-    /// Outside every turn, with a message that wakes nobody.
+    /// Outside every turn, with a message that wakes no agent.
     Outside,
-    /// In several open turns, naming none.
+    /// With several open turns, naming none.
     Ambiguous,
-    /// In a turn that is over.
+    /// Naming a turn that is over.
     Lost,
 }
 
 impl SendContext {
-    /// The task in which the message is sent.
+    /// Returns the task in which the message is sent.
     #[must_use]
     pub const fn task(self) -> Option<TaskId> {
         match self {
@@ -129,7 +129,7 @@ impl SendContext {
         }
     }
 
-    /// The open turn in which it is sent.
+    /// Returns the open turn in which the message is sent.
     #[must_use]
     pub const fn turn(self) -> Option<TurnId> {
         match self {
@@ -139,82 +139,82 @@ impl SendContext {
     }
 }
 
-/// The conversation in which a message would be (D2, D3).
+/// The conversation that a message would be placed in (D2, D3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// Which one.
+    /// The conversation that exists or would be opened.
     pub plan: Plan,
-    /// What is wrong with its REF.
+    /// The problem with its REF, if there is one.
     pub fault: Option<RefProblem>,
-    /// The depth that the message would have there.
+    /// The depth that the message would have in it.
     pub depth: u8,
 }
 
-/// A conversation that is there or would be opened.
+/// A conversation that exists or would be opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Plan {
-    /// It is there.
+    /// The conversation exists.
     Existing(ConvId),
-    /// It would be opened, with this REF, below this one.
+    /// The conversation would be opened with this REF, below this one.
     Open(Ref, Option<ConvId>),
-    /// None can be told.
+    /// No conversation can be determined.
     None,
 }
 
-/// What is wrong with a REF.
+/// A problem with a REF.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RefProblem {
-    /// There is none, and there has to be.
+    /// The message has no REF, but needs one.
     Required,
-    /// It belongs to a conversation that the sender can't start or join.
+    /// The REF belongs to a conversation that the sender can't start or join.
     InUse(Ref),
     /// The task has another conversation with this agent.
     Conflict(Ref),
 }
 
-/// What the messages of one send that come before this one would charge (D11, G2).
+/// The messages that precede this one in the same send; their charges count already (D11, G2).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Ahead<'a> {
-    /// Their recipients.
+    /// The recipients of those messages.
     pub targets: &'a [AgentId],
 }
 
 impl Ahead<'_> {
-    /// How many they are.
+    /// Returns the number of those messages.
     #[must_use]
     pub const fn count(&self) -> u64 {
         self.targets.len() as u64
     }
 }
 
-/// One message about to be sent, with all that a guard may look at.
+/// One message about to be sent, with everything that a guard may read.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
-    /// Everything that is.
+    /// The state before the send.
     pub state: &'a State,
-    /// Now.
+    /// The time of the send.
     pub now: Time,
-    /// Who sends; proven.
+    /// The authenticated sender.
     pub sender: AgentId,
-    /// What it hands in.
+    /// The message as its sender submitted it.
     pub draft: &'a Draft,
-    /// Where it stands.
+    /// The context in which it is sent.
     pub standing: SendContext,
-    /// Why no recipient was found.
+    /// The reason why no recipient was found.
     pub unresolved: Option<&'a Refusal>,
-    /// The recipient; none where there is none, or where it is everybody.
+    /// The recipient; `None` if there is none or if the message goes to all.
     pub to: Option<AgentId>,
-    /// The conversation.
+    /// The conversation that it would be placed in.
     pub line: &'a Placement,
-    /// Where it was counted, and the count (R1).
+    /// The place where it was counted, and the count (R1).
     pub heard: Option<(Place, u64)>,
-    /// What comes before it in the same send.
+    /// The messages that precede it in the same send.
     pub ahead: Ahead<'a>,
-    /// The records of these.
+    /// The records of sender, recipient, task and grant.
     pub records: Records<'a>,
 }
 
-/// The records that guards look at, found once for all of them.
+/// The records that guards read, looked up once for all of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Records<'a> {
     sender: Option<&'a Agent>,
@@ -224,7 +224,7 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Finds them.
+    /// Looks up the records.
     #[must_use]
     pub fn find(state: &'a State, sender: AgentId, standing: SendContext, to: Option<AgentId>) -> Self {
         let task = standing.task().and_then(|task| state.tasks.get(&task));
@@ -234,31 +234,31 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> View<'a> {
-    /// Whether it is a REQUEST, which is all that ever wakes an agent by itself (E4).
+    /// Whether it is a REQUEST, the only type that wakes an agent without being an answer (E4).
     #[must_use]
     pub fn is_request(&self) -> bool {
         self.draft.kind == MessageType::Request
     }
 
-    /// The task in which it is sent.
+    /// Returns the task in which it is sent.
     #[must_use]
     pub const fn task(&self) -> Option<&'a Task> {
         self.records.task
     }
 
-    /// The grant under which it is sent.
+    /// Returns the grant under which it is sent.
     #[must_use]
     pub const fn grant(&self) -> Option<&'a Grant> {
         self.records.grant
     }
 
-    /// The recipient's record.
+    /// Returns the recipient's record.
     #[must_use]
     pub const fn recipient(&self) -> Option<&'a Agent> {
         self.records.recipient
     }
 
-    /// The sender's record.
+    /// Returns the sender's record.
     #[must_use]
     pub const fn sender(&self) -> Option<&'a Agent> {
         self.records.sender
@@ -270,7 +270,7 @@ impl<'a> View<'a> {
         self.recipient().is_some_and(Agent::is_human)
     }
 
-    /// The conversation, where it is there already.
+    /// Returns the conversation, if it exists already.
     #[must_use]
     pub const fn conv(&self) -> Option<ConvId> {
         match self.line.plan {

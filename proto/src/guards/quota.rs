@@ -1,13 +1,14 @@
-//! D3: the requests of a task's whole life.
+//! D3: the requests of a task in its whole lifetime.
 
 use super::{SendContext, View};
 use crate::refusal::{Code, Refusal};
 
-/// The task has no request left.
+/// Refuses a request if the task has none left.
 pub(super) fn task_requests(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.task_requests_max;
     let left = match view.task() {
         Some(task) => task.quota_left,
+        // The task of a root is created only when its first request is accepted.
         None if view.standing == SendContext::Root => max,
         None => return None,
     };

@@ -1,14 +1,14 @@
-//! D3 and E6: depth can't be reset by starting over, so a REF is one conversation and stays it.
+//! D3 and E6: depth can't be reset by starting over, so a REF always belongs to one conversation.
 
 use super::{RefProblem, View};
 use crate::refusal::{Code, Refusal};
 
-/// A message outside a turn without a REF.
+/// Refuses a message outside a turn without a REF.
 pub(super) fn ref_required(view: &View<'_>) -> Option<Refusal> {
     (view.line.fault == Some(RefProblem::Required)).then(|| Refusal::new(Code::RefRequired))
 }
 
-/// The REF of a conversation that the sender can't start or join.
+/// Refuses the REF of a conversation that the sender can't start or join.
 pub(super) fn ref_in_use(view: &View<'_>) -> Option<Refusal> {
     match &view.line.fault {
         Some(RefProblem::InUse(reference)) => Some(Refusal::new(Code::RefInUse).about(reference)),
@@ -16,7 +16,7 @@ pub(super) fn ref_in_use(view: &View<'_>) -> Option<Refusal> {
     }
 }
 
-/// Another REF for a delegate with whom this task has a conversation.
+/// Refuses another REF for a delegate with which this task has a conversation.
 pub(super) fn ref_conflict(view: &View<'_>) -> Option<Refusal> {
     match &view.line.fault {
         Some(RefProblem::Conflict(reference)) => Some(Refusal::new(Code::RefConflict).about(reference)),

@@ -1,11 +1,12 @@
-//! D7: how much work an agent may start by itself.
+//! D7: how much work an agent may start on its own.
 
 use super::{SendContext, View};
 use crate::ids::{DAY_MS, HOUR_MS, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::{Agent, State};
 
-/// Too many roots this hour, or too many waking messages today by the roots of one agent.
+/// Refuses a root beyond the allowance of the hour, and a request beyond the waking messages that the roots of one
+/// agent may cause in a day.
 pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
     if !view.is_request() {
         return None;
@@ -16,6 +17,7 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         let recent = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).count() as u64;
         let max = agent.roots_per_hour_max(limits);
         if recent >= max {
+            // As many of the oldest as are over the limit have to leave before one more fits.
             let over = recent - max;
             let first = agent.roots.iter().filter(|at| view.now.since(**at) < HOUR_MS).nth(over as usize)?;
             let wait = first.plus(HOUR_MS).since(view.now);
@@ -24,18 +26,20 @@ pub(super) fn root_allowance(view: &View<'_>) -> Option<Refusal> {
         }
         return day_allowance(view.state, agent, view.now, view.ahead.count() + 1);
     }
+    // Work that the root delegated is charged to the day of the root's agent, whichever agent sends it.
     let grant = view.grant().filter(|g| g.own_root)?;
     day_allowance(view.state, view.state.agent(grant.giver)?, view.now, view.ahead.count() + 1)
 }
 
-/// No human has acted for `unattended_ms`: agents start nothing, and what none of them gave comes to its end (D12).
+/// Refuses to start work if no human has acted for `unattended_ms`; work that no human gave may not continue either
+/// (D12).
 pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
     let (since, max) = view.state.unattended(view.now)?;
     let own = view.standing == SendContext::Root || view.grant().is_some_and(|grant| grant.own_root || grant.scheduled);
     (own && view.is_request() && !view.to_human()).then(|| Refusal::new(Code::Unattended).numbers(max, since))
 }
 
-/// Refuses `requests` more requests, two waking messages each, that don't fit into the day of `agent`'s roots.
+/// Refuses `requests` more requests, of two waking messages each, that don't fit into the day of `agent`'s roots.
 fn day_allowance(state: &State, agent: &Agent, now: Time, requests: u64) -> Option<Refusal> {
     let max = state.limits.root_messages_per_day_max;
     let would_be = agent.day.on(now).root_messages + 2 * requests;

@@ -1,24 +1,26 @@
-//! H4 and R3: what a human has paused or stopped, and what a limit has latched.
+//! H4 and R3: work that a human has paused or stopped, or that a limit has latched.
 
 use super::{Plan, View};
 use crate::refusal::{Code, Refusal};
 use crate::state::Running;
 
-/// The workspace, the conversation, the sender or the recipient was stopped.
+/// Refuses a message if the workspace, the conversation, the sender or the recipient was stopped.
 pub(super) fn stopped(view: &View<'_>) -> Option<Refusal> {
     held(view, Running::Stopped, Code::Stopped).or_else(|| {
+        // A paused recipient keeps its queue, but a stopped one would never take the request.
         let to = view.recipient().filter(|to| view.is_request() && to.running == Running::Stopped)?;
         Some(Refusal::new(Code::Stopped).about(to.name()))
     })
 }
 
-/// The workspace, the conversation or the sender was paused.
+/// Refuses a message if the workspace, the conversation or the sender was paused.
 pub(super) fn paused(view: &View<'_>) -> Option<Refusal> {
     held(view, Running::Paused, Code::Paused)
 }
 
-/// The grant or the conversation is latched.
+/// Refuses a message if the grant or the conversation is latched.
 pub(super) fn latched(view: &View<'_>) -> Option<Refusal> {
+    // Both conversations count: a task must not go around its own latch by opening another REF.
     let own = view.task().map(|t| t.conv);
     let id = view.task().map(|t| t.grant);
     let mut convs = [view.conv(), own].into_iter().flatten();
@@ -37,6 +39,7 @@ fn held(view: &View<'_>, running: Running, code: Code) -> Option<Refusal> {
     let held = [view.conv(), own].into_iter().flatten().find(|c| view.state.running_in(*c) == running);
     match (held, &view.line.plan) {
         (Some(conv), _) => {
+            // The REF that a human has to resume may be above the one that the message names.
             let holder = view.state.holder_of(conv, running).or_else(|| view.state.ref_of(conv))?;
             Some(Refusal::new(code).about(holder))
         }

@@ -1,14 +1,14 @@
-//! L4: what is full is refused, never queued without bound.
+//! L4: a full queue refuses; nothing is queued without bound.
 
 use super::View;
 use crate::envelope::nesting;
 use crate::refusal::{Code, Refusal};
 use crate::state::State;
 
-/// Until a full queue has probably moved, in ms.
+/// The time after which a full queue has probably moved, in ms.
 const RETRY_MS: u64 = 1_000;
 
-/// A body or payload longer than `body_bytes_max`, or a payload nested deeper than `payload_depth_max`.
+/// Refuses a body or payload longer than `body_bytes_max`, or a payload nested deeper than `payload_depth_max`.
 pub(super) fn too_large(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.body_bytes_max;
     let payload = view.draft.payload.as_ref().map_or(0, |p| p.len());
@@ -19,13 +19,13 @@ pub(super) fn too_large(view: &View<'_>) -> Option<Refusal> {
     too_deep(view.state, view.draft.payload.as_deref())
 }
 
-/// A payload that is nested deeper than `payload_depth_max`.
+/// Refuses a payload that is nested deeper than `payload_depth_max`.
 fn too_deep(state: &State, payload: Option<&str>) -> Option<Refusal> {
     let (max, depth) = (state.limits.payload_depth_max, nesting(payload?.as_bytes()));
     (depth > max).then(|| Refusal::new(Code::TooLarge).about("nesting of the payload").numbers(max, depth))
 }
 
-/// The recipient's queue holds `inbox_max` requests.
+/// Refuses a request if the recipient's queue holds `inbox_max` requests.
 pub(super) fn saturated(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.inbox_max;
     let recipient = view.recipient().filter(|_| view.is_request())?;

@@ -1,4 +1,4 @@
-//! D8: what one grant can cause in all, whatever the shape of the tree. These always hold (G7).
+//! D8: what one grant can cause in total, whatever the shape of its tree. These guards are always enforced (G7).
 
 use super::View;
 use crate::fact::Extension;
@@ -6,19 +6,21 @@ use crate::ids::Time;
 use crate::refusal::{Code, Refusal};
 use crate::state::{Grant, State};
 
-/// The grant is over.
+/// Refuses a request if the grant has expired.
 pub(super) fn grant_expired(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
+    // While the clock is stopped the end moves on, so it can't be passed.
     let over = grant.end.is_some() || (grant.clock_stopped_at.is_none() && view.now >= grant.expires_at);
     let (whole, age) = (grant.expires_at.since(grant.opened_at), view.now.since(grant.opened_at));
     over.then(|| Refusal::new(Code::GrantExpired).numbers(whole, age))
 }
 
-/// Its waking messages are used up: a request takes two, its own and its answer's (F6).
+/// Refuses a request if the waking messages are used up. A request takes two, its own and its answer's (F6).
 pub(super) fn grant_messages(view: &View<'_>) -> Option<Refusal> {
     let max_base = view.state.limits.grant_messages_max;
     let (used, more) = match grant_of_request(view) {
         Some(grant) => (grant.messages, grant.extension().messages),
+        // A root or a human's request opens its grant only when it is accepted.
         None if view.is_request() && !view.to_human() => (0, 0),
         None => return None,
     };
@@ -27,19 +29,20 @@ pub(super) fn grant_messages(view: &View<'_>) -> Option<Refusal> {
     (would_be > max).then(|| Refusal::new(Code::GrantMessages).numbers(max, would_be))
 }
 
-/// Its turns are used up.
+/// Refuses a request if the turns are used up.
 pub(super) fn grant_turns(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
     let max = view.state.limits.grant_turns_max.saturating_add(grant.extension().turns);
     (grant.turns >= max).then(|| Refusal::new(Code::GrantTurns).numbers(max, grant.turns + 1))
 }
 
-/// It has woken as many agents as it may.
+/// Refuses a request if it would wake one more agent than the grant may.
 pub(super) fn grant_agents(view: &View<'_>) -> Option<Refusal> {
     let grant = grant_of_request(view)?;
     let to = view.to?;
     let max = view.state.limits.grant_agents_max.saturating_add(grant.extension().agents);
     let fresh = |agent| !grant.agents.contains(&agent);
+    // Recipients of the same send count once each, and only those that the grant hasn't woken.
     let mut ahead: alloc::vec::Vec<_> = view.ahead.targets.iter().copied().filter(|t| fresh(*t)).collect();
     ahead.sort_unstable();
     ahead.dedup();
@@ -47,7 +50,7 @@ pub(super) fn grant_agents(view: &View<'_>) -> Option<Refusal> {
     (would_be > max).then(|| Refusal::new(Code::GrantAgents).numbers(max, would_be))
 }
 
-/// Whether a limit that latches a grant is used up, so that lifting its latch would change nothing.
+/// Whether a limit that latches a grant is used up, so that lifting the latch would change nothing.
 pub(crate) fn trips_again(state: &State, grant: &Grant, now: Time) -> bool {
     let (limits, more) = (&state.limits, grant.extension());
     let messages = grant.messages.saturating_add(2) > limits.grant_messages_max.saturating_add(more.messages);
@@ -58,12 +61,13 @@ pub(crate) fn trips_again(state: &State, grant: &Grant, now: Time) -> bool {
         Some(Code::GrantMessages) => messages,
         Some(Code::GrantTurns) => turns,
         Some(Code::GrantExpired) => time,
+        // The grant's budget only: an agent's own day never latches a grant (B1).
         Some(Code::Budget) => super::budget_of_grant(state, grant).is_some(),
         Some(_) | None => false,
     }
 }
 
-/// By how much a grant has passed its limits of tokens, money and time: a turn reports what it spent when it ends.
+/// Returns how far a grant has passed its limits of tokens, cost and time: a turn reports its usage only when it ends.
 pub(crate) fn overrun(state: &State, grant: &Grant, now: Time) -> Extension {
     let (limits, more) = (&state.limits, grant.extension());
     let past =

@@ -1,14 +1,14 @@
-//! R1: how many agent messages there were here since a human spoke. The count has been raised already.
+//! R1: the agent messages in a place since a human last spoke. The count includes this message.
 
 use super::View;
 use crate::refusal::{Code, Refusal};
 
-/// The hard limit is reached or passed.
+/// Refuses a message that reaches or passes the hard limit.
 pub(super) fn turns_hard(view: &View<'_>) -> Option<Refusal> {
     over(view, view.state.limits.turns_hard_max, Code::TurnsHard)
 }
 
-/// The soft limit is reached or passed.
+/// Refuses a message that reaches or passes the soft limit.
 pub(super) fn turns_soft(view: &View<'_>) -> Option<Refusal> {
     over(view, view.state.limits.turns_soft_max, Code::TurnsSoft)
 }

@@ -1,4 +1,4 @@
-//! G1: sliding windows. In every window, wherever it starts, there are at most so many messages.
+//! G1: sliding windows. Any window, wherever it starts, holds at most the allowed number of messages.
 
 use super::View;
 use crate::fact::SYSTEM;
@@ -6,7 +6,7 @@ use crate::ids::{AgentId, Time};
 use crate::refusal::{Code, Refusal};
 use crate::state::Few;
 
-/// From one sender to one recipient.
+/// Refuses a message beyond the rate from one sender to one recipient.
 pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
     let to = view.to.unwrap_or(SYSTEM);
     let ahead = view.ahead.targets.iter().filter(|t| **t == to).count() as u64;
@@ -14,7 +14,7 @@ pub(super) fn pair_rate(view: &View<'_>) -> Option<Refusal> {
     rate(view, max, ahead, Code::PairRate, |target| target == to)
 }
 
-/// From one sender.
+/// Refuses a message beyond the rate from one sender.
 pub(super) fn sender_rate(view: &View<'_>) -> Option<Refusal> {
     let max = view.sender()?.sender_messages_max(&view.state.limits);
     rate(view, max, view.ahead.count(), Code::SenderRate, |_| true)
@@ -28,13 +28,13 @@ fn rate(view: &View<'_>, max: u64, ahead: u64, code: Code, counts: impl Fn(Agent
     if would_be <= max {
         return None;
     }
-    // Free again when so many of the oldest have left the window that this one fits.
+    // The message fits once that many of the oldest ones have left the window.
     let leave = usize::try_from(would_be - max - 1).unwrap_or(usize::MAX).min(inside().count().saturating_sub(1));
     let wait = inside().nth(leave).map_or(window, |(at, _)| at.plus(window).since(view.now));
     Some(Refusal::new(code).numbers(max, would_be).retry_after(wait.max(1)))
 }
 
-/// Distinct recipients; one that is in the window already is free.
+/// Refuses a message to one more distinct recipient than the window allows; one that is in the window already is free.
 pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
     let limits = &view.state.limits;
     let to = view.to?;
@@ -42,6 +42,7 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
     let mut targets: Few<(AgentId, Time), 8> = Few::new();
     for (at, target) in view.sender()?.recent.iter().filter(|(at, _)| view.now.since(*at) < window) {
         match targets.iter_mut().find(|(known, _)| known == target) {
+            // The list is in order of time, so the last entry of a recipient is the one that leaves last.
             Some((_, last)) => *last = *at,
             None => targets.push((*target, *at)),
         }
@@ -51,13 +52,14 @@ pub(super) fn fan_out(view: &View<'_>) -> Option<Refusal> {
             targets.push((*target, view.now));
         }
     }
-    // A post, question, call or claim is for nobody, and stands there as one to its writer.
+    // A post, question, call or claim has no recipient; it is in the list as one to its own author.
     targets.retain(|(target, _)| *target != SYSTEM && *target != view.sender);
     if (targets.len() as u64) < limits.fan_out_targets_max || targets.iter().any(|(known, _)| *known == to) {
         return None;
     }
     let would_be = targets.len() as u64 + 1;
     let refusal = Refusal::new(Code::FanOut).numbers(limits.fan_out_targets_max, would_be);
+    // Waiting can't help: the send alone has more recipients than the limit.
     if view.ahead.count() >= limits.fan_out_targets_max {
         return Some(refusal.about("one send to so many"));
     }

@@ -1,4 +1,4 @@
-//! The numbers of one agent: its limits, its budget of the day, its refusals of late (§1, B1, G2).
+//! The numbers of one agent: its limits, its budget of the day, and its recent refusals (§1, B1, G2).
 
 use thin_vec::ThinVec;
 
@@ -9,7 +9,8 @@ use crate::ids::{AgentId, HOUR_MS, Time};
 use crate::limits::Limits;
 use crate::refusal::Code;
 
-/// Codes of refusals that stay on record while an agent's writes are not judged: they are about authority (G2).
+/// Whether refusals with this code are recorded even while an agent's writes are not judged, because they concern
+/// authority (G2).
 pub(crate) const fn is_about_authority(code: Code) -> bool {
     matches!(code, Code::FromMismatch | Code::ApproverNotAllowed | Code::DigestMismatch)
 }
@@ -17,65 +18,68 @@ pub(crate) const fn is_about_authority(code: Code) -> bool {
 const NO_LIMITS: &AgentLimits = &AgentLimits::NONE;
 
 impl Agent {
-    /// Its own limits; 0 where the workspace's holds.
+    /// Returns its own limits; 0 where the workspace's limit applies.
     #[must_use]
     pub fn own_limits(&self) -> &AgentLimits {
         self.rare.as_deref().map_or(NO_LIMITS, |rare| &rare.limits)
     }
 
-    /// Open turns that it may have at once.
+    /// Returns the number of turns that it may have open at once.
     #[must_use]
     pub fn turns_max(&self, limits: &Limits) -> u64 {
         let own = self.own_limits().agent_turns_max;
+        // A human's limit goes before the profile, and the profile before the workspace's limit.
         let own = if own == 0 { self.profile.turns_max } else { own };
         if own == 0 { limits.agent_turns_max } else { own }
     }
 
-    /// Messages that it may send to one recipient in any window.
+    /// Returns the messages that it may send to one recipient in any window.
     #[must_use]
     pub fn pair_messages_max(&self, limits: &Limits) -> u64 {
         or(self.own_limits().pair_messages_max, limits.pair_messages_max)
     }
 
-    /// Messages that it may send in any window.
+    /// Returns the messages that it may send in any window.
     #[must_use]
     pub fn sender_messages_max(&self, limits: &Limits) -> u64 {
         or(self.own_limits().sender_messages_max, limits.sender_messages_max)
     }
 
-    /// Roots that it may start in any hour.
+    /// Returns the roots that it may start in any hour.
     #[must_use]
     pub fn roots_per_hour_max(&self, limits: &Limits) -> u64 {
         or(self.own_limits().roots_per_hour_max, limits.roots_per_hour_max)
     }
 
-    /// Tokens that it may spend on the day of `now`; 0 is no limit.
+    /// Returns the tokens that it may spend on the day of `now`; 0 means no limit.
     #[must_use]
     pub fn day_tokens_max(&self, limits: &Limits, now: Time) -> u64 {
         let max = or(self.own_limits().agent_day_tokens_max, limits.agent_day_tokens_max);
+        // An extension of no limit is still no limit.
         if max == 0 { 0 } else { max.saturating_add(self.granted(now).tokens) }
     }
 
-    /// Money that it may spend on the day of `now`, in millionths of a dollar; 0 is no limit.
+    /// Returns the cost that it may cause on the day of `now`, in millionths of a dollar; 0 means no limit.
     #[must_use]
     pub fn day_cost_microusd_max(&self, limits: &Limits, now: Time) -> u64 {
         let max = or(self.own_limits().agent_day_cost_microusd_max, limits.agent_day_cost_microusd_max);
         if max == 0 { 0 } else { max.saturating_add(self.granted(now).cost_microusd) }
     }
 
-    /// What humans gave more for the day of `now`.
+    /// Returns what humans granted for the day of `now`.
     fn granted(&self, now: Time) -> Spend {
         let more = self.rare.as_ref().and_then(|rare| rare.more);
         more.filter(|(day, _)| *day == now.day()).map_or_else(Spend::default, |(_, spend)| spend)
     }
 
-    /// Until when it rests, because its budget of the day is used up.
+    /// Returns the end of its rest, if it used up its budget of the day.
     #[must_use]
     pub fn rests_until(&self) -> Option<Time> {
         self.rare.as_ref().and_then(|rare| rare.rests_until.get())
     }
 
-    /// Its refused writes in the window that ends at `now`, and when so few are left in it that one more fits.
+    /// Returns its refused writes in the window that ends at `now`, and the moment at which one more fits; `None` if
+    /// one fits now.
     #[must_use]
     pub(crate) fn refused_too_often(&self, limits: &Limits, now: Time) -> Option<(u64, Time)> {
         let refused = &self.rare.as_ref()?.refused;
@@ -84,24 +88,24 @@ impl Agent {
         (inside >= limits.refused_writes_max).then(|| (inside, first.plus(limits.window_ms)))
     }
 
-    /// Refusals with this code of late that stay on record whatever their number.
+    /// Returns its recent refusals with this code, of those that are recorded whatever their number.
     pub(crate) fn exempt_refusals(&self, code: Code, limits: &Limits, now: Time) -> u64 {
         let exempt = self.rare.iter().flat_map(|rare| &rare.exempt);
         exempt.filter(|(at, known)| *known == code && now.since(*at) < limits.window_ms).count() as u64
     }
 
-    /// The day on which its root allowance ran out last (D7).
+    /// Returns the day on which its root allowance last ran out (D7).
     pub(crate) fn allowance_out(&self) -> Option<u64> {
         self.rare.as_ref()?.allowance_out
     }
 
-    /// ALERTs of the last hour that were put before humans.
+    /// Returns its ALERTs of the last hour that were shown to humans.
     pub(crate) fn alerts_of_late(&self, now: Time) -> u64 {
         let alerts = self.rare.iter().flat_map(|rare| &rare.alerts);
         alerts.filter(|at| now.since(**at) < HOUR_MS).count() as u64
     }
 
-    /// When an incident with this code was noted last.
+    /// Returns the time at which an incident with this code was last noted.
     pub(crate) fn noted_at(&self, code: Code) -> Option<Time> {
         let noted = self.rare.iter().flat_map(|rare| &rare.noted);
         noted.filter(|(known, _)| *known == code).map(|(_, at)| *at).next()
@@ -124,6 +128,7 @@ impl State {
 
     pub(super) fn agent_granted(&mut self, agent: AgentId, day: u64, spend: Spend) {
         let more = &mut self.rare(agent).more;
+        // Extensions of one day add up; one for another day replaces them.
         let mut sum = more.filter(|(known, _)| *known == day).map_or_else(Spend::default, |(_, sum)| sum);
         sum.add(spend);
         *more = Some((day, sum));
@@ -155,20 +160,21 @@ impl State {
             rare.exempt.push_back((at, code));
             return;
         }
+        // Keeps at most one more than the limit, so that an agent can't grow the list by being refused.
         while rare.refused.front().is_some_and(|first| at.since(*first) >= window) || rare.refused.len() as u64 > max {
             rare.refused.pop_front();
         }
         rare.refused.push_back(at);
     }
 
-    /// An ALERT was put before the humans.
+    /// Counts an ALERT that was shown to the humans.
     pub(super) fn alert_pushed(&mut self, at: Time, agent: AgentId) {
         let alerts = &mut self.rare(agent).alerts;
         alerts.retain(|alert| at.since(*alert) < HOUR_MS);
         alerts.push(at);
     }
 
-    /// An incident about an agent that holds nothing.
+    /// Notes an incident about an agent; it holds no work.
     pub(super) fn agent_noted(&mut self, at: Time, agent: AgentId, code: Code) {
         let rare = self.rare(agent);
         let kept: ThinVec<(Code, Time)> = rare.noted.iter().copied().filter(|(known, _)| *known != code).collect();
@@ -176,14 +182,15 @@ impl State {
         rare.noted.push((code, at));
     }
 
-    /// The day on which the agent's root allowance ran out last, as its refusals say (D7).
+    /// Remembers the day on which the agent's root allowance last ran out (D7).
     pub(super) fn allowance_out(&mut self, at: Time, agent: AgentId) {
         self.rare(agent).allowance_out = Some(at.day());
     }
 
-    /// Charges an agent's day with what it says outside every turn (B1).
+    /// Charges an agent's day with a message that it sends outside every turn (B1).
     pub(super) fn charge_day(&mut self, at: Time, agent: AgentId, tokens: u64) {
         let day = &mut self.agents[agent.0 as usize].day;
+        // A new day starts at zero.
         *day = day.on(at);
         day.spend.add(Spend { tokens, cost_microusd: 0 });
     }

@@ -1,4 +1,4 @@
-//! Agents and humans: who is there, and what each has open.
+//! Agents and humans, and the open work of each.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,90 +13,90 @@ use crate::ids::{AgentId, ApprovalId, EscalationId, Seq, TaskId, Time, TurnId};
 use crate::names::{AgentName, SYSTEM_NAME};
 use crate::refusal::Code;
 
-/// Partners in 64 bytes, which is what memory gives at once.
+/// Partners in 64 bytes, which is one cache line.
 const PARTNERS_A_LINE: usize = 64 / size_of::<(AgentId, TaskId)>();
 
-/// Where a list of partners is longer, looking at all of it costs more than waiting.
+/// For a list of partners longer than this, reading all of it costs more than waiting for memory.
 const PARTNERS_LINES_MAX: usize = 16;
 
 /// An agent or a human.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its name; none for the broker.
+    /// The registered name; `None` for the broker.
     pub name: Option<AgentName>,
-    /// What it is.
+    /// Whether a program or a human holds the name.
     pub kind: Kind,
-    /// What it may do, where it is a human (H7).
+    /// The role, if it is a human (H7).
     pub role: Role,
-    /// How often the name was registered.
+    /// The number of times the name was registered.
     pub incarnation: u32,
     /// Whether it is registered now.
     pub live: bool,
-    /// Whether it runs.
+    /// Whether a human paused or stopped it.
     pub running: Running,
-    /// What it may do.
+    /// The actions, groups and number of parallel turns.
     pub profile: Box<Profile>,
-    /// Requests to open and tasks whose answers are ready, in the order in which they are taken.
+    /// Requests that open a turn and tasks whose answers are ready, in the order in which they are taken.
     pub queue: Sorted<(Time, TaskId), 1>,
-    /// Its open turns.
+    /// The numbers of its open turns.
     pub turns: ThinVec<TurnId>,
-    /// What it is to be shown with its next delivery, oldest first.
+    /// The notices for its next delivery, oldest first, each with its time.
     pub notices: VecDeque<(Seq, Time)>,
-    /// Its recent messages: when, and to whom (`SYSTEM` for everybody).
+    /// Its recent messages: the time and the recipient of each (`SYSTEM` for all).
     pub recent: VecDeque<(Time, AgentId)>,
-    /// Its recent roots.
+    /// The times of its recent roots (D7).
     pub roots: ThinVec<Time>,
-    /// What it used up today.
+    /// Its use of the current UTC day's limits.
     pub day: DayUse,
-    /// Its tasks in grants that are open, closed tasks included: each once for everybody who asked for it or serves a
-    /// request of it, in their order.
+    /// Its tasks in open grants, closed tasks included: one entry for each agent above the task and for each agent that
+    /// the task asked, in order.
     pub partners: Sorted<(AgentId, TaskId), 1>,
-    /// Its open escalations.
+    /// The number of its open escalations.
     pub escalations_open: u64,
-    /// Its undecided approvals.
+    /// The number of its undecided approvals.
     pub approvals_open: u64,
-    /// Its claims.
+    /// The number of claims that it holds.
     pub claims: u64,
-    /// What only few agents have.
+    /// Fields that only few agents need.
     pub(crate) rare: Option<Box<AgentRare>>,
     pub(crate) credential: Box<Credential>,
     pub(crate) ack: AckClock,
 }
 
-/// What only few agents have: limits of their own, refusals of late, a rest.
+/// Fields that only few agents need: own limits, recent refusals, a rest. Boxed to keep [`Agent`] small.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct AgentRare {
     /// Limits of its own (§1).
     pub(crate) limits: AgentLimits,
-    /// What a human gave more for a day (B1).
+    /// What humans granted for one day (B1).
     pub(crate) more: Option<(u64, Spend)>,
-    /// Until when it rests (B1).
+    /// The end of its rest; none while it doesn't rest (B1).
     pub(crate) rests_until: Opt<Time>,
-    /// Its refused writes of late (G2).
+    /// The times of its recently refused writes (G2).
     pub(crate) refused: VecDeque<Time>,
-    /// Its refusals of late that are recorded whatever their number, up to a limit for each code (G2).
+    /// Its recent refusals of the kinds that are recorded whatever their number, up to a limit for each code (G2).
     pub(crate) exempt: VecDeque<(Time, Code)>,
-    /// Its ALERTs of late that were put before humans (E4).
+    /// The times of its recent ALERTs that were shown to humans (E4).
     pub(crate) alerts: ThinVec<Time>,
-    /// The day on which its root allowance ran out last (D7).
+    /// The day on which its root allowance last ran out (D7).
     pub(crate) allowance_out: Option<u64>,
-    /// When an incident about it was noted last, by its code.
+    /// The time of the last incident about it, for each code.
     pub(crate) noted: ThinVec<(Code, Time)>,
 }
 
-/// What an agent used up in one UTC day.
+/// An agent's use of one UTC day's limits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DayUse {
-    /// Which day.
+    /// The day, counted in days since the Unix epoch.
     pub day: u64,
-    /// Waking messages that its own roots caused.
+    /// The waking messages that its own roots caused.
     pub root_messages: u64,
-    /// What it spent.
+    /// The tokens and the cost of its turns and messages.
     pub spend: Spend,
 }
 
 impl DayUse {
-    /// The use of the day of `now`: zero once the day is over.
+    /// Returns the use on the day of `now`, which is zero once the day is over.
     #[must_use]
     pub fn on(self, now: Time) -> Self {
         if self.day == now.day() { self } else { Self { day: now.day(), ..Self::default() } }
@@ -129,7 +129,7 @@ impl Agent {
         }
     }
 
-    /// Reads a little of each list that a send looks at or adds to, for the reason of [`super::State::touch`].
+    /// Reads a little of each list that a send reads or extends, for the reason given at [`super::State::touch`].
     pub(crate) fn touch(&self) {
         let queue = self.queue.last().map_or(0, |(at, _)| at.0);
         let due = self.ack.due.last().map_or(0, |(due, _)| *due);
@@ -138,13 +138,13 @@ impl Agent {
         core::hint::black_box(partners.fold(queue ^ due ^ recent, |sum, (_, task)| sum ^ task.0));
     }
 
-    /// Its name; `system` for the broker itself.
+    /// Returns its name; `system` for the broker.
     #[must_use]
     pub fn name(&self) -> &str {
         self.name.as_ref().map_or(SYSTEM_NAME, AgentName::as_str)
     }
 
-    /// Its tasks in grants that are open, closed tasks included, in their order.
+    /// Returns its tasks in open grants, closed tasks included, in order.
     #[must_use]
     pub fn grant_tasks(&self) -> Vec<TaskId> {
         let mut tasks: Vec<TaskId> = self.partners.iter().map(|(_, task)| *task).collect();
@@ -153,25 +153,25 @@ impl Agent {
         tasks
     }
 
-    /// Where among its notices a fact is.
+    /// Returns the place of a fact among its notices.
     pub(crate) fn notice(&self, seq: Seq) -> Option<usize> {
         self.notices.binary_search_by_key(&seq, |(notice, _)| *notice).ok()
     }
 
-    /// Its newest task that `partner` asked for or serves a request of, and that is still its own.
+    /// Returns its newest task that has `partner` as a partner and for which `own` holds.
     #[must_use]
     pub fn task_with(&self, partner: AgentId, own: impl Fn(TaskId) -> bool) -> Option<TaskId> {
         let with = self.partners.within(&(partner, TaskId(0)), &(partner, TaskId(u64::MAX)));
         with.iter().rev().map(|(_, task)| *task).find(|task| own(*task))
     }
 
-    /// Whether it is a human who may do everything (H7).
+    /// Whether it is a human with the role of owner (H7).
     #[must_use]
     pub const fn is_owner(&self) -> bool {
         self.is_human() && matches!(self.role, Role::Owner)
     }
 
-    /// Whether it is a human whose words reset and lift (H7, R4).
+    /// Whether it is a human whose messages reset counters and lift latches (H7, R4).
     #[must_use]
     pub const fn is_heard(&self) -> bool {
         self.is_human() && !matches!(self.role, Role::Viewer)
@@ -185,20 +185,20 @@ impl Agent {
 }
 
 impl State {
-    /// An agent or human by number.
+    /// Returns an agent or human by number.
     #[must_use]
     pub fn agent(&self, agent: AgentId) -> Option<&Agent> {
         self.agents.get(agent.0 as usize)
     }
 
-    /// A live agent or human by name.
+    /// Returns a live agent or human by name.
     #[must_use]
     pub fn live(&self, name: &str) -> Option<AgentId> {
         let id = self.agent_of(name)?;
         self.agent(id)?.live.then_some(id)
     }
 
-    /// The live agents and humans, in the order of their names.
+    /// Returns the live agents and humans, in the order of their names.
     #[must_use]
     pub fn live_by_name(&self) -> Vec<AgentId> {
         let live = self.agents.iter().enumerate().filter(|(_, agent)| agent.live);
@@ -208,20 +208,20 @@ impl State {
         found.into_iter().map(|(_, id)| id).collect()
     }
 
-    /// The name of an agent or human; `system` for the broker.
+    /// Returns the name of an agent or human; `system` for the broker.
     #[must_use]
     pub fn name_of(&self, agent: AgentId) -> &str {
         self.agent(agent).map_or(SYSTEM_NAME, Agent::name)
     }
 
-    /// Any live human, the one with the lowest number; the broker's own number where there is none.
+    /// Returns the live human with the lowest number; [`SYSTEM`] if there is none.
     #[must_use]
     pub fn any_human(&self) -> AgentId {
         let found = self.agents.iter().position(|a| a.live && a.is_human());
         found.and_then(|i| u32::try_from(i).ok()).map_or(SYSTEM, AgentId)
     }
 
-    /// The human who gave the task's grant, else any human (§1).
+    /// Returns the human who gave the task's grant, otherwise any human (§1).
     #[must_use]
     pub fn human_for(&self, task: Option<TaskId>) -> AgentId {
         let giver = task.and_then(|t| self.tasks.get(&t)).and_then(|t| self.grants.get(&t.grant)).map(|g| g.giver);
@@ -229,15 +229,16 @@ impl State {
         giver.filter(live).unwrap_or_else(|| self.any_human())
     }
 
-    /// Whether an agent may take something at all: it and the workspace run.
+    /// Whether an agent may take a delivery at all: it and the workspace run, and it doesn't rest.
     #[must_use]
     pub fn may_take(&self, agent: AgentId) -> bool {
         self.running == Running::Active
             && self.agent(agent).is_some_and(|a| a.live && a.running == Running::Active && a.rests_until().is_none())
     }
 
-    /// Gives a number its name; a name that is used again has its newest number.
+    /// Maps a name to a number; a name that is used again maps to its newest number.
     pub(super) fn name_agent(&mut self, id: AgentId, name: &AgentName, kind: Kind, credential: &Credential) {
+        // An old log may register a known number again; this program always mints a new one.
         if id.0 as usize == self.agents.len() {
             self.agents.push(Agent::new(Some(name.clone()), kind, *credential));
         }
@@ -246,6 +247,7 @@ impl State {
         match self.agent_of(name.as_str()) {
             Some(before) if before == id => {}
             Some(before) => {
+                // The predecessor keeps its record, for what it sent before, but can't be found by name any more.
                 self.agents_by_name.remove(name.as_str(), before.0);
                 self.agents_by_name.insert(name.as_str(), id.0);
             }
@@ -281,6 +283,7 @@ impl State {
 
     pub(super) fn rekeyed(&mut self, id: AgentId, credential: Credential) {
         let old = core::mem::replace(&mut *self.agents[id.0 as usize].credential, credential);
+        // Remove first: a token that is replaced with the same token stays valid.
         self.credentials.remove(&old);
         self.credentials.insert(credential, id);
     }
@@ -305,6 +308,7 @@ impl State {
                 } else {
                     members.remove(&id);
                 }
+                // A label without members is removed, so that an address with it is an unknown recipient.
                 if members.is_empty() {
                     index.remove(label);
                 }
@@ -312,7 +316,8 @@ impl State {
         }
     }
 
-    /// What an agent asked for ends with it: nothing of it reaches a successor of the same name (§1).
+    /// Ends the open questions and approvals of an agent, so that none of them reaches a successor of the same name
+    /// (§1).
     pub(super) fn leave_nothing_behind(&mut self, at: Time, agent: AgentId) {
         let asked: Vec<EscalationId> =
             self.escalations.iter().filter(|(_, e)| e.agent == agent).map(|(id, _)| *id).collect();
@@ -323,6 +328,7 @@ impl State {
             self.approvals.iter().filter(|(_, a)| a.agent == agent).map(|(id, _)| *id).collect();
         for id in held {
             self.end_approval(at, id, ApprovalState::Expired);
+            // An approved call that was not made yet must not become usable for a successor.
             if let Some(approval) = self.approvals.get_mut(&id).filter(|a| a.state == ApprovalState::Approved) {
                 approval.state = ApprovalState::Expired;
             }

@@ -11,20 +11,20 @@ use crate::fact::{Decision, Digest, SYSTEM};
 use crate::ids::{AgentId, ApprovalId, TaskId, Time};
 use crate::policy::ApprovalRule;
 
-/// Where an approval stands (H2).
+/// The state of an approval (H2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalState {
-    /// It waits for a decision.
+    /// It awaits a decision.
     Pending,
-    /// The call may be made once.
+    /// The call was approved and may be made once.
     Approved,
-    /// It may not.
+    /// The call was denied.
     Rejected,
-    /// Nobody looked into it.
+    /// The call was denied without being examined.
     Ignored,
-    /// Nobody decided in time.
+    /// No decision was made in time, or its task ended.
     Expired,
     /// The call was made.
     Used,
@@ -33,37 +33,37 @@ pub enum ApprovalState {
 /// A held tool call (H2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Approval {
-    /// The task in which it would be made.
+    /// The task in which the call would be made; `None` outside every turn.
     pub task: Option<TaskId>,
-    /// Who would make it.
+    /// The agent that would make the call.
     pub agent: AgentId,
-    /// The tool.
+    /// The name of the tool.
     pub tool: Box<str>,
-    /// The arguments that may be used: as asked, or as edited.
+    /// The arguments that may be used: as requested, or as edited.
     pub arguments: JsonText,
-    /// Why it is needed.
+    /// The agent's reason for the call.
     pub reason: Option<Box<str>>,
     /// The digest of the call that may be made.
     pub digest: Digest,
-    /// Where it stands.
+    /// Whether it is pending, and how it was decided or used.
     pub state: ApprovalState,
-    /// When it was asked.
+    /// The time at which the call was held.
     pub at: Time,
-    /// When it is denied by itself.
+    /// The time at which the call is denied if no decision is made.
     pub expires_at: Time,
-    /// When it was decided.
+    /// The time of the decision.
     pub decided_at: Opt<Time>,
-    /// The decision.
+    /// The decision, once there is one.
     pub decision: Option<Decision>,
-    /// By whom.
+    /// The human or agent who decided, or [`SYSTEM`] for a rule of the policy.
     pub by: Option<AgentId>,
-    /// In which words.
+    /// The comment of the human or agent who decided.
     pub comment: Option<Box<str>>,
-    /// The rule that the policy has for it.
+    /// The policy rule that applied when the call was held.
     pub rule: Option<Box<ApprovalRule>>,
 }
 
-/// The call for which an approval is asked.
+/// The call for which an approval is requested.
 pub(super) struct AskedCall {
     pub(super) tool: Box<str>,
     pub(super) arguments: JsonText,
@@ -98,20 +98,21 @@ impl Approval {
 }
 
 impl State {
-    /// Whether the policy lets an agent decide an approval: never who asked for it, nor one whose work that
-    /// one caused (H3). A human always may, and is not asked about here.
+    /// Whether the policy lets an agent decide an approval: never the agent that makes the call, nor an agent that
+    /// works for it (H3). Not for humans, whose role decides.
     #[must_use]
     pub fn may_decide(&self, agent: AgentId, approval: &Approval) -> bool {
         let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
         let policy = ruled.unwrap_or(&self.limits.approvers);
         let asker = approval.task.and_then(|t| self.tasks.get(&t)).and_then(|t| t.asker.agent());
         let named = policy.agents.iter().any(|name| self.live(name.as_str()) == Some(agent));
+        // An agent that works for the caller could be asked by it to approve.
         let mut tasks = self.agent(agent).into_iter().flat_map(Agent::grant_tasks);
         let works_for_it = tasks.any(|task| self.ancestors(task).any(|above| above == approval.agent));
         agent != approval.agent && !works_for_it && (named || (policy.asker && asker == Some(agent)))
     }
 
-    /// The agents that the policy names as deciders of an approval, whether or not they may decide this one.
+    /// Returns the agents that the policy names as deciders of an approval, whether or not they may decide this one.
     #[must_use]
     pub fn deciders(&self, approval: &Approval) -> Vec<AgentId> {
         let ruled = approval.rule.as_ref().and_then(|rule| rule.who.as_ref());
@@ -136,6 +137,7 @@ impl State {
         self.minted.approval = id.0;
         self.timers.insert(expires_at, Timer::Approval(id));
         self.agents[agent.0 as usize].approvals_open += 1;
+        // A held call is a write, so it counts in the agent's windows (G1).
         self.charge_sender(at, agent, agent);
         self.approvals.insert(id, Approval::asked(task, agent, call, (at, expires_at)));
         if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
@@ -168,15 +170,17 @@ impl State {
         approval.by = by;
         approval.comment = comment.map(Box::from);
         if let Some((arguments, digest)) = edited {
+            // The edited call replaces the requested one: only its digest can be used.
             approval.arguments.clone_from(arguments);
             approval.digest = *digest;
         }
         if by == Some(SYSTEM) {
-            // The policy decided, and the reply to the asking says so.
+            // The policy decided, and the reply to the agent's call says so already.
             return;
         }
         let (agent, task) = (approval.agent, approval.task);
         let turn = task.and_then(|t| self.tasks.get(&t)).and_then(Task::turn);
+        // If the agent finishes as `waiting` without having read this decision, the finish finds it here.
         let seq = self.seq;
         if let Some(turn) = turn.and_then(|t| self.turns.get_mut(&t)) {
             turn.decided = seq.into();
@@ -202,6 +206,7 @@ impl State {
         approval.state = state;
         self.timers.remove(approval.expires_at, Timer::Approval(id));
         let (agent, task) = (approval.agent, approval.task);
+        // Saturating: a counter that is off must not stop the fold of a log.
         let open = &mut self.agents[agent.0 as usize].approvals_open;
         *open = open.saturating_sub(1);
         if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {

@@ -10,15 +10,15 @@ use crate::names::Resource;
 /// A lease on a resource (C1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claim {
-    /// Who holds it.
+    /// The agent or human that holds the claim.
     pub agent: AgentId,
-    /// For which task.
+    /// The task for which it is held; `None` outside every turn.
     pub task: Option<TaskId>,
-    /// The resource.
+    /// The name of the claimed resource.
     pub resource: Resource,
-    /// How it is shared.
+    /// Whether other claims may share the resource.
     pub mode: ClaimMode,
-    /// When it ends.
+    /// The time at which the claim expires.
     pub expires_at: Time,
 }
 

@@ -1,7 +1,7 @@
-//! The fold of a stretch in which the broker didn't run: what is measured in seconds or minutes stood still (L6).
+//! Folds a period in which the broker didn't run: times that are measured in seconds or minutes stood still (L6).
 //!
-//! What is measured in hours or days isn't named here, and so counts the stretch: grants, roots an hour, days, deadlines,
-//! the age of notices, retention.
+//! Times that are measured in hours or days are not named here, and so include the period: grants, roots an hour, days,
+//! deadlines, the age of notices, retention.
 
 use alloc::vec::Vec;
 
@@ -9,7 +9,7 @@ use super::{ApprovalState, Opt, State, Timer};
 use crate::ids::{AgentId, ApprovalId, ClaimId, TaskId, Time, TurnId};
 
 impl State {
-    /// Moves every short time on by `ms`, so that what was left of it is left.
+    /// Moves every short time forward by `ms`, so that its remainder stays the same.
     pub(super) fn idled(&mut self, ms: u64) {
         self.idled_agents(ms);
         self.idled_turns(ms);
@@ -18,7 +18,7 @@ impl State {
         self.idled_claims(ms);
     }
 
-    /// Windows (G1), and time to acknowledge (Q2).
+    /// Moves the windows (G1) and the times to acknowledge (Q2).
     fn idled_agents(&mut self, ms: u64) {
         for id in (0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX)).map(AgentId) {
             let agent = &mut self.agents[id.0 as usize];
@@ -30,12 +30,14 @@ impl State {
                 rare.refused.iter_mut().for_each(|at| *at = at.plus(ms));
                 rare.exempt.iter_mut().for_each(|(at, _)| *at = at.plus(ms));
             }
+            // The free time so far is unchanged, but the moment at which it reaches the limit moves.
             self.reset_ack_timer(id);
         }
     }
 
-    /// Leases (F1), and the pace of progress (R1).
+    /// Moves the leases (F1) and the intervals between progress reports (R1).
     fn idled_turns(&mut self, ms: u64) {
+        // Found through the agents: the table of turns also has all remembered closed ones.
         let open: Vec<TurnId> = self.agents.iter().flat_map(|agent| agent.turns.iter().copied()).collect();
         for id in open {
             let Some(turn) = self.turns.get_mut(&id) else { continue };
@@ -45,7 +47,7 @@ impl State {
         }
     }
 
-    /// The pace of progress (R1), and senders that block (Q8).
+    /// Moves the intervals between progress reports (R1) and the ends of blocking sends (Q8).
     fn idled_tasks(&mut self, ms: u64) {
         let open: Vec<TaskId> = self.tasks.iter().filter(|(_, task)| !task.is_closed()).map(|(id, _)| id).collect();
         for id in open {
@@ -57,7 +59,7 @@ impl State {
         }
     }
 
-    /// Time to decide (H2).
+    /// Moves the times to decide (H2).
     fn idled_approvals(&mut self, ms: u64) {
         let pending = self.approvals.iter().filter(|(_, approval)| approval.state == ApprovalState::Pending);
         for id in pending.map(|(id, _)| *id).collect::<Vec<ApprovalId>>() {
@@ -68,7 +70,7 @@ impl State {
         }
     }
 
-    /// Leases on resources (C1).
+    /// Moves the ends of claims (C1).
     fn idled_claims(&mut self, ms: u64) {
         for id in self.claims.keys().copied().collect::<Vec<ClaimId>>() {
             let Some(claim) = self.claims.get_mut(&id) else { continue };
@@ -79,7 +81,7 @@ impl State {
     }
 }
 
-/// Moves a moment on, if there is one.
+/// Moves a moment forward, if there is one.
 fn later(moment: &mut Opt<Time>, ms: u64) {
     if let Some(at) = moment.get() {
         *moment = at.plus(ms).into();

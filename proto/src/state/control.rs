@@ -1,4 +1,4 @@
-//! What humans pause, resume and stop (H4).
+//! The fold of pause, resume and stop (H4).
 
 use alloc::collections::BTreeSet;
 
@@ -15,6 +15,7 @@ impl State {
         };
         match scope {
             Scope::Workspace => {
+                // A pause of the workspace stops the free time of all agents and the clocks of all grants.
                 self.running = running;
                 for id in 0..u32::try_from(self.agents.len()).unwrap_or(u32::MAX) {
                     self.refresh_clock(at, AgentId(id));
@@ -34,12 +35,13 @@ impl State {
         }
     }
 
-    /// A human paused or resumed a conversation, and so everything below it.
+    /// Updates everything below a conversation that a human paused or resumed.
     fn conversation_changed(&mut self, at: Time, conv: ConvId) {
         let below = self.lineage_below(conv);
         let open = below.iter().filter_map(|id| self.conversations.get(id)).flat_map(|conv| &conv.open_tasks);
         let tasks: BTreeSet<TaskId> = open.copied().collect();
         self.rearm_all(at, tasks);
+        // Grants aren't indexed by conversation, and a pause is rare enough to refresh all open ones.
         for grant in self.open_grants() {
             self.refresh_grant(at, grant);
         }

@@ -1,4 +1,4 @@
-//! Conversations: where messages are, one a REF (D2).
+//! Conversations, each with one REF (D2).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,55 +7,55 @@ use crate::fact::Place;
 use crate::ids::{AgentId, ConvId, GrantId, TaskId, Time};
 use crate::names::Ref;
 
-/// A conversation: one REF (D2).
+/// A conversation: the messages under one REF (D2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// Its REF.
+    /// The REF that names it.
     pub reference: Ref,
     /// The conversation from which it was opened.
     pub parent: Option<ConvId>,
-    /// Who opened it.
+    /// The agent or human that opened it.
     pub opener: AgentId,
-    /// The agent whose own root it is, and that root's task and depth (D3).
+    /// The agent that rooted it itself, with the task and depth of that root (D3).
     pub root: Option<RootLine>,
-    /// Who sent or received something in it, in order of their numbers.
+    /// The agents and humans that sent or received something in it, by number.
     pub participants: Few<AgentId, 4>,
-    /// Agent messages since a human spoke (R1).
+    /// Agent messages since a human last spoke (R1).
     pub agent_messages: u64,
-    /// Messages in it.
+    /// All messages in it.
     pub messages: u64,
-    /// Deepest of them.
+    /// The depth of the deepest message.
     pub deepest: u8,
-    /// How much deeper than the limit humans let it go (D2).
+    /// The depth by which humans extended the limit (D2).
     pub depth_more: u8,
-    /// How often humans did so.
+    /// The number of those extensions.
     pub depth_extensions: u8,
-    /// Whether it runs.
+    /// Whether a human paused or stopped it.
     pub running: Running,
-    /// Whether the hard limit holds it (R3).
+    /// Whether a latch of the hard limit holds it (R3).
     pub latched: bool,
-    /// Conversations that were opened from it, those that are forgotten included.
+    /// The number of conversations opened from it, including forgotten ones; the next child's number follows from it.
     pub children: u32,
-    /// Open tasks whose requests came in it.
+    /// The open tasks whose requests arrived in it.
     pub open_tasks: TaskSet,
-    /// Tasks of open grants that were asked, or ask, in it: it isn't forgotten before they are over.
+    /// The tasks of open grants that were asked or that ask in it. It isn't forgotten before those grants close.
     pub(crate) users: u32,
     /// The grant of its last request.
     pub grant: Opt<GrantId>,
-    /// When something happened last.
+    /// The time of its last message.
     pub last_at: Time,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub opened_at: Time,
 }
 
-/// The root task of a conversation that an agent started by itself.
+/// The last root that an agent started in a conversation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RootLine {
-    /// Who started it.
+    /// The agent that started the root.
     pub agent: AgentId,
-    /// Its last root task.
+    /// The task of the last root.
     pub task: TaskId,
-    /// The deepest message that the root received in it.
+    /// The depth of the deepest message that the root received in it.
     pub received: Option<u8>,
 }
 
@@ -91,7 +91,7 @@ impl Conversation {
 }
 
 impl State {
-    /// The REF of a conversation.
+    /// Returns the REF of a conversation.
     #[must_use]
     pub fn ref_of(&self, conv: ConvId) -> Option<&Ref> {
         self.conversations.get(&conv).map(|c| &c.reference)
@@ -106,15 +106,17 @@ impl State {
         opener: AgentId,
     ) {
         self.minted.conv = id.0;
+        // Never counted down, so that the REF of a forgotten child is not minted again.
         if let Some(parent) = parent.and_then(|p| self.conversations.get_mut(&p)) {
             parent.children += 1;
         }
-        // What had this REF before and is still remembered keeps its records, and loses the name.
+        // A conversation that had this REF before keeps its records, but loses the name.
         if let Some(before) = self.conv_of(reference.as_str()) {
             self.unname(reference, before);
         }
         self.refs.insert(reference.as_str(), id.0);
         self.count_prefixes(reference.as_str(), true);
+        // Queued at its opening: `forget` queues it again until it has been idle long enough.
         self.closed.push_back((at, Closed::Conversation(id)));
         self.conversations.insert(id, Conversation::new(at, reference.clone(), parent, opener));
     }
@@ -134,7 +136,7 @@ impl State {
         }
     }
 
-    /// Counts who depends on a conversation.
+    /// Changes the count of tasks that depend on a conversation.
     pub(super) fn uses(&mut self, conv: ConvId, change: i32) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
             conv.users = conv.users.saturating_add_signed(change);

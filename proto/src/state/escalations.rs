@@ -9,16 +9,16 @@ use super::{Closed, Few, Known, Opt, State, Timer};
 use crate::fact::{EscalationCause, Key, Lift, Met};
 use crate::ids::{AgentId, ConvId, EscalationId, Seq, TaskId, Time};
 
-/// Where an escalation stands.
+/// The state of an escalation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum EscalationState {
-    /// It waits for a human.
+    /// It awaits a human's answer.
     Open,
-    /// It was answered.
+    /// A human answered it.
     Answered,
-    /// The task that asked has ended.
+    /// The task or the agent that asked has ended.
     Withdrawn,
     /// No human answered it in time.
     Expired,
@@ -27,38 +27,38 @@ pub enum EscalationState {
 /// A question to a human (H1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Escalation {
-    /// The task that waits.
+    /// The task that asked, or whose request timed out.
     pub task: Option<TaskId>,
-    /// Whose it is.
+    /// The agent that asked, or the sender of the request that timed out.
     pub agent: AgentId,
-    /// The conversation.
+    /// The conversation that the question is about.
     pub conv: ConvId,
-    /// Why it is there.
+    /// Whether an agent asked, or a request that timed out caused it.
     pub cause: EscalationCause,
-    /// Where the question stands in the log.
+    /// The position of the question in the log.
     pub asked: Seq,
-    /// When.
+    /// The time at which it was opened.
     pub at: Time,
-    /// Where it stands.
+    /// Whether it is open, and how it ended.
     pub state: EscalationState,
-    /// By whom it was answered.
+    /// The human who answered.
     pub by: Option<AgentId>,
-    /// Where the answer stands in the log.
+    /// The position of the answer in the log.
     pub answer: Option<Seq>,
-    /// When nobody's answer is waited for any longer.
+    /// The time at which it expires; none if it doesn't.
     pub expires_at: Opt<Time>,
-    /// The limit that caused it, and what lifts it (H6).
+    /// The limit that caused it, and the steps that lift it (H6).
     pub lifts: Option<Box<Lifts>>,
 }
 
 /// The limit that caused an escalation, and the steps that lift it (H6).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Lifts {
-    /// Which limit.
+    /// The limit that the task met.
     pub met: Met,
-    /// The steps; a step's number is its place, from 1.
+    /// The steps. The number of a step is its place in the list, from 1.
     pub lifts: Vec<Lift>,
-    /// The number of the one that a human chose.
+    /// The number of the step that a human chose.
     pub chosen: Option<u32>,
 }
 
@@ -90,10 +90,11 @@ impl State {
         self.arm_escalation(id);
         let human = self.human_for(task);
         self.notice(at, human);
+        // No task waits for the answer to a time-out, so only its age decides when it is forgotten (L7).
         if cause == EscalationCause::TimedOut {
             self.closed.push_back((at, Closed::Escalation(id)));
         }
-        // What the broker tells of by itself is nothing that an agent wrote (G1).
+        // A time-out is the broker's own question; it must not count as a write of the agent (G1).
         if cause == EscalationCause::Asked {
             self.charge_sender(at, agent, agent);
             self.agents[agent.0 as usize].escalations_open += 1;
@@ -109,6 +110,7 @@ impl State {
 
     pub(super) fn escalation_keyed(&mut self, at: Time, id: EscalationId, sender: AgentId, key: &Key) {
         let fingerprint = Some(key.fingerprint);
+        // No message is stored for a question, so the key leads to the escalation itself.
         let known = Known { sender, fingerprint, messages: Few::new(), task: None, escalation: Some(id) };
         self.keys.choose(key.id.clone(), known);
         self.closed.push_back((at, Closed::Key(Box::new(key.id.clone()))));
@@ -133,7 +135,7 @@ impl State {
         }
     }
 
-    /// Sets the time after which nobody's answer to an escalation of an agent is waited for (H1).
+    /// Sets the timer after which an agent's question expires (H1).
     fn arm_escalation(&mut self, id: EscalationId) {
         let Some(escalation) = self.escalations.get_mut(&id) else { return };
         if escalation.cause == EscalationCause::Asked && self.limits.escalation_ms > 0 {
@@ -143,7 +145,7 @@ impl State {
         }
     }
 
-    /// Ends an escalation, if it is open; gives whose it was.
+    /// Ends an escalation, if it is open. Returns the agent that it belongs to.
     pub(super) fn end_escalation(
         &mut self,
         at: Time,

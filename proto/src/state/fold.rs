@@ -1,4 +1,4 @@
-//! The fold: the one place where the state changes. Needs neither clock nor configuration.
+//! The fold: the only place where the state changes. Needs neither clock nor configuration.
 
 use super::{AskedCall, Claim, EscalationState, MadeOnce, State};
 use crate::fact::{EndReason, Fact, Key, Latched, Made, Place};
@@ -8,18 +8,19 @@ use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    /// Folds one fact that happened at `at`; gives the grant that it belongs to, and that grant's Φ after it.
+    /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it.
     pub(crate) fn apply(&mut self, at: Time, fact: &Fact) -> Option<(GrantId, u64)> {
         self.seq.0 += 1;
         self.at = self.at.max(at);
         self.change(at, fact);
+        // After the change, because a human whom this fact registers is unknown before it.
         self.attend(at, fact);
         let id = self.grant_of(fact)?;
         self.grants.get(&id).map(|grant| (id, grant.phi(&self.limits)))
     }
 
-    /// Hands each fact to the concept that it is about.
-    #[expect(clippy::too_many_lines, reason = "the one match over all facts, an arm each")]
+    /// Passes each fact to the concept that it is about.
+    #[expect(clippy::too_many_lines, reason = "one match over all facts, with an arm for each")]
     fn change(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
@@ -124,7 +125,7 @@ impl State {
         }
     }
 
-    #[expect(clippy::too_many_lines, reason = "each fact is named, so that a new one is asked for its grant")]
+    #[expect(clippy::too_many_lines, reason = "every fact is named, so that a new one must state its grant")]
     fn grant_of(&self, fact: &Fact) -> Option<GrantId> {
         let of_task = |task| self.tasks.get(&task).map(|t| t.grant);
         let of_turn = |turn| self.turns.get(&turn).and_then(|t| of_task(t.task));
@@ -203,6 +204,7 @@ impl State {
 
     fn configured(&mut self, limits: &Limits) {
         self.limits = limits.clone();
+        // Φ depends on the limits: every open grant is computed again, which may raise it.
         for id in self.open_grants() {
             let tasks = self.open_tasks_of(id);
             let structure = tasks.fold(0, |sum: u64, t| sum.saturating_add(self.structure_of(t)));
@@ -220,7 +222,7 @@ impl State {
         self.remember_made(at, agent, &key.id);
     }
 
-    /// A refusal counts against its turn, unless time alone cures it (F5), and among those of late (G2).
+    /// Counts a refusal against its turn, unless a retry may succeed (F5), and among the recent ones (G2).
     fn refused(&mut self, at: Time, agent: AgentId, turn: Option<TurnId>, reference: Option<&Ref>, refusal: &Refusal) {
         self.write_refused(at, agent, refusal.code);
         if refusal.code == Code::RootAllowance {

@@ -1,28 +1,30 @@
-//! The clock of a grant: it runs while a turn of the grant is open, stands still while something in it waits, and ends
-//! in a latch (D8).
+//! The clock of a grant. It runs while a turn of the grant is open, stops while something in the grant waits, and its
+//! end sets a latch (D8).
 
 use super::{Grant, Opt, Running, State, Timer};
 use crate::ids::{GrantId, TaskId, Time};
 
-/// What is due for a grant.
+/// A step of a grant's clock that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantDue {
-    /// Its giver is told that its time nears its end: the part that is over, in percent.
+    /// Its giver is warned that its time nears the end, with the used share in percent.
     Warning(u64),
-    /// Its time is over: it latches.
+    /// Its time has ended: its latch is set.
     Latch,
-    /// Nobody lifted its latch, or it is as old as a grant may be: it closes.
+    /// Its latch was not lifted in time, or it is as old as a grant may be: it closes.
     Close,
 }
 
 impl State {
-    /// What is due for a grant at `now`.
+    /// Returns the step that is due for a grant at `now`.
     pub(crate) fn grant_due(&self, grant: &Grant, now: Time) -> Option<GrantDue> {
         let limits = &self.limits;
         let unlifted = grant.held_since.get().is_some_and(|since| now.since(since) >= limits.latch_ms);
+        // Tested first: these ends hold even for a grant whose clock is stopped.
         if unlifted || now.since(grant.opened_at) >= limits.grant_life_ms {
             return Some(GrantDue::Close);
         }
+        // A latch has reported the end of time or of another total already.
         if grant.clock_stopped_at.is_some() || grant.latched.is_some() {
             return None;
         }
@@ -33,19 +35,21 @@ impl State {
         warned_at.map(|_| GrantDue::Warning(limits.grant_clock_warning_percent))
     }
 
-    /// When the giver of a grant is told that its time nears its end.
+    /// Returns the time at which the giver of a grant is warned that its time nears the end.
     fn clock_warning_at(&self, grant: &Grant) -> Option<Time> {
+        // The remainder is a share of at most one unextended lifetime, so that a long extension isn't warned about days
+        // ahead.
         let whole = grant.expires_at.since(grant.opened_at).min(self.limits.grant_age_ms);
         let left = whole / 100 * 100_u64.saturating_sub(self.limits.grant_clock_warning_percent);
         let expires = grant.expires_at.0;
         (!grant.clock_warned && expires < u64::MAX).then(|| Time(expires.saturating_sub(left)))
     }
 
-    /// Sets the one timer of a grant to what is due first.
+    /// Sets the one timer of a grant to whatever is due first.
     pub(super) fn arm_grant(&mut self, id: GrantId) {
         let Some(grant) = self.grants.get(&id) else { return };
         let limits = &self.limits;
-        // A grant that is latched has no other end of its time.
+        // Time doesn't end, nor is it warned about, while the clock is stopped or a latch holds the grant.
         let runs = grant.clock_stopped_at.is_none() && grant.latched.is_none();
         let ends = [
             grant.held_since.get().map(|since| since.plus(limits.latch_ms)),
@@ -67,11 +71,12 @@ impl State {
         }
     }
 
-    /// Stops or starts a grant's clock, after anything that it depends on has changed.
+    /// Stops or starts a grant's clock, after any of its conditions has changed.
     pub(super) fn refresh_grant(&mut self, at: Time, id: GrantId) {
         let Some(grant) = self.grants.get(&id).filter(|g| g.end.is_none()) else { return };
         let conv = grant.conv;
         let paused = self.running.max(self.running_in(conv)) != Running::Active;
+        // A latch of the conversation in which the grant started holds the grant as well.
         let latched = self.conversations.get(&conv).is_some_and(|c| c.latched);
         let Some(grant) = self.grants.get_mut(&id) else { return };
         let held = latched || grant.latched.is_some();
@@ -79,11 +84,13 @@ impl State {
             grant.held_since = held.then_some(at).into();
         }
         let waits = paused || held || grant.human_waits > 0 || grant.slow > 0;
+        // An open turn is work, so the clock runs even while another part of the grant waits.
         let stands = waits && grant.open_turns == 0;
         match (grant.clock_stopped_at.get(), stands) {
             (None, true) => grant.clock_stopped_at = at.into(),
             (Some(since), false) => {
                 grant.clock_stopped_at = Opt::none();
+                // The end moves by the time for which the clock was stopped.
                 grant.expires_at = grant.expires_at.plus(at.since(since));
             }
             (None, false) | (Some(_), true) => {}
@@ -91,19 +98,19 @@ impl State {
         self.arm_grant(id);
     }
 
-    /// A turn of a grant opened or ended.
+    /// Counts an open turn of a grant that opened or ended.
     pub(super) fn grant_turn(&mut self, at: Time, task: TaskId, opened: bool) {
         let Some(id) = self.tasks.get(&task).map(|task| task.grant) else { return };
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.open_turns = if opened { grant.open_turns + 1 } else { grant.open_turns.saturating_sub(1) };
-        // Only where something else would let the clock stand does a turn change anything.
+        // A turn matters only where something else would stop the clock; skipping the rest keeps most turns cheap.
         let edge = grant.open_turns == u32::from(opened);
         if edge && (grant.human_waits > 0 || grant.slow > 0 || grant.held_since.is_some() || self.held_convs > 0) {
             self.refresh_grant(at, id);
         }
     }
 
-    /// A request begins or ceases to wait for an agent with a time to acknowledge of its own.
+    /// Counts a request that starts or stops waiting for an agent with its own time to acknowledge.
     pub(super) fn slow_request(&mut self, at: Time, id: GrantId, waits: bool) {
         if let Some(grant) = self.grants.get_mut(&id) {
             grant.slow = if waits { grant.slow + 1 } else { grant.slow.saturating_sub(1) };

@@ -1,4 +1,4 @@
-//! Grants: what work starts from, and what it may still cause (§0, D8).
+//! Grants: sources of work, and everything charged to them (§0, D8).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -15,55 +15,55 @@ use crate::limits::Limits;
 pub struct Grant {
     /// The human who gave it, or the agent whose own root it is.
     pub giver: AgentId,
-    /// Whether it is an agent's own root.
+    /// Whether an agent gave it to itself by starting a root (D7).
     pub own_root: bool,
-    /// Whether it is of a tick of a schedule (D13).
+    /// Whether a tick of a schedule opened it (D13).
     pub scheduled: bool,
-    /// Where it started.
+    /// The conversation in which it started.
     pub conv: ConvId,
-    /// When it was given.
+    /// The time at which it was opened.
     pub opened_at: Time,
-    /// When it ends, if its clock doesn't stand still any longer.
+    /// The end of its time, if its clock is not stopped again.
     pub expires_at: Time,
-    /// Since when its clock stands still.
+    /// The moment since which its clock is stopped; none while it runs.
     pub clock_stopped_at: Opt<Time>,
-    /// Waking messages, those reserved for answers included.
+    /// Its waking messages, including those reserved for answers.
     pub messages: u64,
-    /// Answers reserved and not yet sent.
+    /// Answers that are reserved but not sent yet.
     pub owed: u64,
-    /// Turns.
+    /// The turns opened under it.
     pub turns: u64,
-    /// Distinct agents woken.
+    /// The distinct agents that it woke.
     pub agents: Few<AgentId, 4>,
-    /// What was spent.
+    /// The tokens and the cost charged to it.
     pub spend: Spend,
-    /// Whether its agent was told that the budget nears its end.
+    /// Whether an agent was warned that the budget nears its end (B1).
     pub budget_warned: bool,
-    /// Whether its giver was told that its time nears its end (D8).
+    /// Whether its giver was warned that its time nears the end (D8).
     pub clock_warned: bool,
-    /// Its open turns: while there is one its clock runs (D8).
+    /// The number of its open turns; its clock runs while there is one (D8).
     pub(crate) open_turns: u32,
-    /// Its requests that wait for an agent with a time to acknowledge of its own (D8).
+    /// The number of its requests that wait for an agent with its own time to acknowledge (D8).
     pub(crate) slow: u32,
-    /// Since when a latch holds it, or the conversation where it started.
+    /// The moment since which a latch holds it or the conversation in which it started.
     pub(crate) held_since: Opt<Time>,
     /// The moment of the timer that is set.
     pub(crate) timer: Opt<Time>,
-    /// What humans gave besides, where they did.
+    /// The sum of humans' extensions; `None` if there was none.
     pub(crate) extended: Option<Box<Extension>>,
-    /// How often humans gave more.
+    /// The number of humans' extensions.
     pub extensions: u32,
-    /// All tasks, in order; the first is its root task.
+    /// All its tasks, in order; the first is its root task.
     pub tasks: Few<TaskId, 2>,
-    /// How many of them are open.
+    /// The number of its open tasks.
     pub open_tasks: u32,
-    /// Escalations and approvals that are waited for.
+    /// The escalations and approvals that its tasks wait for.
     pub human_waits: u64,
-    /// What holds it.
+    /// The incident whose latch holds it.
     pub latched: Opt<IncidentId>,
-    /// How it ended.
+    /// How it ended; `None` while it is open.
     pub end: Option<GrantEnd>,
-    /// The structural part of Φ: what its open tasks can still cause (reliability).
+    /// The structural part of Φ: what its open tasks can still cause (docs/reliability.md).
     pub(crate) structure: u64,
 }
 
@@ -105,20 +105,20 @@ impl Grant {
         }
     }
 
-    /// The task with which it started, once there is one.
+    /// Returns its first task, once there is one.
     #[must_use]
     pub fn root_task(&self) -> Option<TaskId> {
         self.tasks.first().copied()
     }
 
-    /// What humans gave besides.
+    /// Returns the sum of humans' extensions.
     #[must_use]
     pub fn extension(&self) -> &Extension {
         const NONE: &Extension = &Extension::NONE;
         self.extended.as_deref().unwrap_or(NONE)
     }
 
-    /// Φ: the waking messages that the grant can still cause. Each one lowers it, and nothing but a
+    /// Returns Φ: an upper bound of the waking messages that the grant can still cause. Each one lowers it, and only a
     /// human's extension or a new configuration raises it.
     #[must_use]
     pub fn phi(&self, limits: &Limits) -> u64 {
@@ -127,19 +127,20 @@ impl Grant {
         }
         let total = limits.grant_messages_max.saturating_add(self.extension().messages);
         let by_total = total.saturating_sub(self.messages).saturating_add(self.owed);
+        // Under observation these guards don't bound the structure of a grant; only the total does.
         if limits.observed.observes("hop_cap") || limits.observed.observes("task_requests") {
             return by_total;
         }
         by_total.min(self.structure)
     }
 
-    /// Counts a task that began.
+    /// Adds a task that began.
     pub(super) fn begin(&mut self, task: TaskId) {
         self.tasks.push(task);
         self.open_tasks += 1;
     }
 
-    /// Counts an agent among those that the grant woke.
+    /// Adds an agent to those that the grant woke.
     pub(super) fn wake(&mut self, agent: AgentId) {
         if !self.agents.contains(&agent) {
             self.agents.push(agent);
@@ -148,8 +149,8 @@ impl Grant {
 }
 
 impl State {
-    /// The open grants of a conversation, oldest first: those that started in it, those of which a task is open in
-    /// it, and the one of its last request. Looks through all grants.
+    /// Returns the open grants of a conversation, oldest first: those that started in it, those with an open task in
+    /// it, and the grant of its last request. Scans all grants.
     #[must_use]
     pub fn open_grants_of(&self, conv: ConvId) -> Vec<GrantId> {
         let Some(known) = self.conversations.get(&conv) else { return Vec::new() };
@@ -161,19 +162,19 @@ impl State {
         found
     }
 
-    /// The grants of what is open in a conversation, of its root, and of its last request; some more than once.
+    /// Returns the grants of a conversation's open tasks, of its root, and of its last request; some more than once.
     pub fn at_work_in<'a>(&'a self, conv: &'a Conversation) -> impl Iterator<Item = GrantId> + 'a {
         let tasks = conv.open_tasks.iter().copied().chain(conv.root.map(|root| root.task));
         conv.grant.get().into_iter().chain(tasks.filter_map(|task| Some(self.tasks.get(&task)?.grant)))
     }
 
-    /// The open tasks of a grant, in order.
+    /// Returns the open tasks of a grant, in order.
     pub fn open_tasks_of(&self, grant: GrantId) -> impl Iterator<Item = TaskId> + '_ {
         let tasks = self.grants.get(&grant).filter(|grant| grant.open_tasks > 0).into_iter().flat_map(|g| &g.tasks);
         tasks.copied().filter(|task| self.tasks.get(task).is_some_and(|task| !task.is_closed()))
     }
 
-    /// The share of its budget that a grant has used, in percent: the larger of tokens and money.
+    /// Returns the used share of a grant's budget, in percent: the larger of tokens and cost.
     #[must_use]
     pub fn budget_percent(&self, grant: &Grant) -> u64 {
         let share = |used: u64, base: u64, more: u64| {
@@ -203,8 +204,10 @@ impl State {
         grant.extended.get_or_insert_default().add(more);
         grant.budget_warned = false;
         grant.extensions += 1;
+        // Only more time is a reason to warn about the time again.
         grant.clock_warned = grant.clock_warned && more.time_ms == 0;
         grant.expires_at = grant.expires_at.plus(more.time_ms);
+        // A closed root can't send requests, so more of them would raise Φ for nothing.
         let root = grant.root_task().and_then(|t| self.tasks.get_mut(&t)).filter(|t| !t.is_closed());
         if let Some(root) = root {
             root.quota_left = root.quota_left.saturating_add(more.requests);
@@ -216,6 +219,7 @@ impl State {
         let Some(grant) = self.grants.get_mut(&id) else { return };
         grant.clock_warned = true;
         let giver = grant.giver;
+        // An agent that gave its own root can't extend it; only a human can act on the warning.
         let human = if self.agents[giver.0 as usize].is_human() { giver } else { self.any_human() };
         self.arm_grant(id);
         self.notice(at, human);
@@ -234,6 +238,7 @@ impl State {
         if let Some(timer) = grant.timer.take() {
             self.timers.remove(timer, Timer::Grant(id));
         }
+        // A closed grant holds no work, so its latch must not wait for a human any longer.
         let latch = grant.latched.take();
         let tasks = grant.tasks.clone();
         let mut used = Vec::new();
@@ -241,6 +246,7 @@ impl State {
             let Some(known) = self.tasks.get(task) else { continue };
             used.push(known.conv);
             used.extend(known.delegates.iter().map(|d| d.conv));
+            // The entries of every agent that ever had the task, as `charge_grant` and `requeued` made them.
             let above: Few<AgentId, 4> = self.ancestors(*task).collect();
             for agent in known.tried() {
                 let agent = &mut self.agents[agent.0 as usize];
@@ -273,13 +279,17 @@ impl State {
     pub(super) fn charge_grant(&mut self, at: Time, id: GrantId, to: AgentId, asker: Asker, task: TaskId) {
         let above: Few<AgentId, 4> = self.ancestors(task).collect();
         let Some(grant) = self.grants.get_mut(&id) else { return };
+        // A request reserves the message of its answer, so that no total can refuse the answer (F6).
         grant.messages += 2;
         grant.owed += 1;
         grant.begin(task);
+        // Agents are counted once per grant; a second request to one is free (D8).
         grant.wake(to);
         for partner in above {
             self.agents[to.0 as usize].partners.insert((partner, task));
         }
+        // Sending moves one request's share of Φ from the requester's quota to the new task; only the request itself is
+        // spent. The first task has its share since the grant was opened.
         if asker.is_task() {
             grant.structure = grant.structure.saturating_sub(1);
         }

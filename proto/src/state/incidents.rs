@@ -1,4 +1,4 @@
-//! Latches that hold work, and what else a human has to know (R3, D7, G2, B1).
+//! Latches that hold work, and incidents that only inform humans (R3, D7, G2, B1).
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;
@@ -10,29 +10,29 @@ use crate::fact::{Latched, Place};
 use crate::ids::{AgentId, ConvId, IncidentId, TaskId, Time};
 use crate::refusal::Code;
 
-/// What an incident is about.
+/// The subject of an incident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum IncidentOn {
-    /// What a latch holds, until a human lifts it (R3).
+    /// The scope that a latch holds until a human lifts it (R3).
     Latch(Latched),
-    /// An agent; nothing is held (D7, G2, B1).
+    /// An agent; no work is held (D7, G2, B1).
     Agent(AgentId),
 }
 
-/// A latch that tripped, or something else that a human has to know.
+/// The record of a limit that tripped.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Incident {
-    /// What it is about.
+    /// The subject of the incident.
     pub on: IncidentOn,
-    /// Which limit.
+    /// The code of the limit that tripped.
     pub code: Code,
-    /// The limit.
+    /// The limit at the time.
     pub limit: u64,
-    /// The value.
+    /// The value that reached or passed the limit.
     pub current: u64,
-    /// When.
+    /// The time at which the limit tripped.
     pub at: Time,
-    /// When it was lifted, and by whom.
+    /// The time at which the latch was lifted, and the human who lifted it.
     pub lifted: Option<(Time, AgentId)>,
 }
 
@@ -74,6 +74,7 @@ impl State {
         self.minted.incident = id.0;
         let noted = Incident { on: IncidentOn::Agent(agent), code, limit, current, at, lifted: None };
         self.incidents.insert(id, noted);
+        // Nothing is held, so only its age decides when it is forgotten.
         self.closed.push_back((at, Closed::Incident(id)));
         self.agent_noted(at, agent, code);
         self.notice_humans(at);
@@ -88,6 +89,7 @@ impl State {
             }
             Latched::Place(Place::Conversation(conv)) => self.hold(conv, |conv| {
                 conv.latched = held.is_some();
+                // Lifting resets the count, or the next message would be refused again.
                 conv.agent_messages = if held.is_some() { conv.agent_messages } else { 0 };
             }),
             Latched::Place(Place::Room(room)) => {
@@ -111,7 +113,8 @@ impl State {
         }
     }
 
-    /// A latch holds one conversation alone, and an agent can trip it: nothing here may grow with the workspace.
+    /// Updates a conversation whose latch was set or lifted. A latch holds one conversation alone and an agent can trip
+    /// it, so the cost must not grow with the workspace.
     fn latch_changed(&mut self, at: Time, conv: ConvId) {
         let Some(held) = self.conversations.get(&conv) else { return };
         let (tasks, mut grants) = (held.open_tasks.clone(), BTreeSet::from_iter(held.grant.get()));

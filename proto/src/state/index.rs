@@ -1,5 +1,5 @@
-//! Conversations by REF and agents by name: hash tables of their numbers. The names themselves stand in the records, so
-//! that a place here takes 8 bytes whatever its name is.
+//! Hash tables that find conversations by REF and agents by name. The names themselves are in the records, so that an
+//! entry takes 8 bytes whatever the length of its name.
 
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
@@ -10,15 +10,15 @@ use crate::envelope::{Address, Draft};
 use crate::fact::Credential;
 use crate::ids::{AgentId, ConvId};
 
-/// Places of the smallest table.
+/// The number of places in the smallest table.
 const PLACES_MIN: usize = 8;
 
-/// Numbers by the hash of a name, each at the first free place from the one that the hash says.
+/// Numbers by the hash of a name, each in the first free place from the one that its hash selects.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Index {
-    /// Makes the hash one that no agent can foretell, or it could choose names that all want the same place.
+    /// Makes the hash unpredictable for agents, which could otherwise choose names that all collide.
     seed: u64,
-    /// A power of two, of which a quarter is free at least.
+    /// The table; its length is a power of two, and at least a quarter of it is free.
     places: Vec<Option<Known>>,
     len: usize,
 }
@@ -30,27 +30,28 @@ struct Known {
 }
 
 impl Index {
-    /// Takes the seed from the hash of a token, before there is any name.
+    /// Takes the seed from the hash of a token, before any name is inserted.
     pub(super) fn seed(&mut self, credential: &Credential) {
+        // Only before the first name: another seed would lose every entry. The first token is a human's.
         if self.seed == 0 && self.len == 0 {
             let words = credential.chunks_exact(8).filter_map(|word| word.try_into().ok());
             self.seed = words.fold(1, |seed, word| mix(seed, u64::from_le_bytes(word)));
         }
     }
 
-    /// Those whose name may be this one; whoever asks compares.
+    /// Returns the numbers whose name may be this one; the caller compares the names.
     fn candidates(&self, name: &str) -> impl Iterator<Item = u32> + '_ {
         let hash = self.hash(name);
         let known = self.from(hash).map_while(|place| self.places[place]);
         known.filter(move |known| known.hash == hash).map(|known| known.number.get())
     }
 
-    /// Reads the place at which the search for a name begins, so that it is there when it is searched.
+    /// Reads the place where the search for a name begins, so that it is cached when the search runs.
     fn touch(&self, name: &str) {
         core::hint::black_box(self.places.get(self.home(self.hash(name))).copied());
     }
 
-    /// Puts one in that isn't there; 0 is no number.
+    /// Inserts a number that isn't in the table; 0 is ignored.
     pub(super) fn insert(&mut self, name: &str, number: u32) {
         let Some(number) = NonZeroU32::new(number) else { return };
         if (self.len + 1) * 4 > self.places.len() * 3 {
@@ -60,25 +61,27 @@ impl Index {
         self.put(Known { hash: self.hash(name), number });
     }
 
-    /// Takes one out.
+    /// Removes a number, if it is in the table.
     pub(super) fn remove(&mut self, name: &str, number: u32) {
         let (hash, number) = (self.hash(name), NonZeroU32::new(number));
         let mut known = self.from(hash).take_while(|place| self.places[*place].is_some());
         let Some(place) = known.find(|place| self.places[*place].map(|known| known.number) == number) else { return };
         self.len -= 1;
         self.close(place);
+        // Far below the load at which the table grows, so that no sequence of changes resizes it each time.
         if self.places.len() > PLACES_MIN && self.len * 8 < self.places.len() {
             self.resize(self.places.len() / 2);
         }
     }
 
-    /// Frees a place: who stands behind it only because it was taken moves up.
+    /// Frees a place and moves up the entries that were displaced by it.
     fn close(&mut self, place: usize) {
         let last = self.places.len() - 1;
         let mut free = place;
         for next in (1..=last).map(|step| (place + step) & last) {
             let Some(known) = self.places[next] else { break };
             let moved = next.wrapping_sub(self.home(known.hash)) & last;
+            // Moves an entry only if the free place is not before its home, where no search would find it.
             if moved >= next.wrapping_sub(free) & last {
                 self.places[free] = Some(known);
                 free = next;
@@ -101,18 +104,18 @@ impl Index {
         }
     }
 
-    /// All places, from the one that a hash says.
+    /// Returns all places, starting at the one that a hash selects.
     fn from(&self, hash: u32) -> impl Iterator<Item = usize> + use<> {
         let (count, home) = (self.places.len(), self.home(hash));
         (0..count).map(move |step| (home + step) & (count - 1))
     }
 
-    /// The place that a hash says: its upper bits.
+    /// Returns the place that a hash selects by its upper bits.
     const fn home(&self, hash: u32) -> usize {
         ((hash as u64 * self.places.len() as u64) >> u32::BITS) as usize
     }
 
-    /// The hash of a text, for what else is found by it.
+    /// Returns the hash of a text, for other tables that use the same seed.
     pub(super) fn hash_of(&self, text: &str) -> u32 {
         self.hash(text)
     }
@@ -124,28 +127,28 @@ impl Index {
         if rest.is_empty() {
             return (hash >> u32::BITS) as u32;
         }
-        // The rest as a word, byte by byte: a copy of unknown length is a call.
+        // Builds the last word byte by byte: copying an unknown length would be a call.
         let last = rest.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
         (mix(hash ^ self.seed, last) >> u32::BITS) as u32
     }
 }
 
-/// Mixes two words so that each bit of the result depends on all of theirs.
+/// Mixes two words so that each bit of the result depends on all of their bits.
 const fn mix(a: u64, b: u64) -> u64 {
     let product = (a ^ 0x9e37_79b9_7f4a_7c15) as u128 * (b ^ 0xd6e8_feb8_6659_fd93) as u128;
     (product as u64) ^ (product >> u64::BITS) as u64
 }
 
 impl State {
-    /// The conversation with this REF.
+    /// Returns the conversation with this REF.
     #[must_use]
     pub fn conv_of(&self, reference: &str) -> Option<ConvId> {
         let same = |conv: &ConvId| self.ref_of(*conv).is_some_and(|known| known.as_str() == reference);
         self.refs.candidates(reference).map(ConvId).find(same)
     }
 
-    /// Reads a little of everything that a send begins with. Most of it was last touched long ago: asked for together, it
-    /// is waited for once and not one after the other.
+    /// Reads a little of everything that a send reads first. Most of it is not cached: requested together, the cache
+    /// misses overlap instead of adding up.
     pub(crate) fn touch(&self, sender: AgentId, draft: &Draft) {
         if let Some(reference) = &draft.reference {
             self.refs.touch(reference.as_str());
@@ -158,7 +161,7 @@ impl State {
         }
     }
 
-    /// The agent or human with this name, live or not.
+    /// Returns the agent or human with this name, live or not.
     #[must_use]
     pub fn agent_of(&self, name: &str) -> Option<AgentId> {
         let same = |agent: &AgentId| self.name_of(*agent) == name;
@@ -205,7 +208,7 @@ mod tests {
     fn names_that_are_alike_want_other_places() {
         let index = Index { seed: 7, places: alloc::vec![None; 1 << 16], len: 0 };
         let homes: BTreeSet<usize> = (0..1 << 15).map(|n| index.home(index.hash(&name(n)))).collect();
-        // By chance, 1 - 1 / sqrt(e) of the places would be wanted: 25,786.
+        // By chance, 1 - 1 / sqrt(e) of the places would be selected: 25,786.
         assert!((25_000..26_500).contains(&homes.len()), "{}", homes.len());
     }
 }

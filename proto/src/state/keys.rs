@@ -1,4 +1,4 @@
-//! Idempotency keys and request ids (Q1): those that clients chose by text, those that the core minted by number.
+//! Idempotency keys and request ids (Q1): those that clients chose, by text, and those that the core minted, by number.
 
 use alloc::collections::BTreeMap;
 use core::num::NonZeroU64;
@@ -11,25 +11,25 @@ use super::table::{Number, Table};
 use crate::ids::{AgentId, EscalationId, Seq, TaskId};
 use crate::names::RequestId;
 
-/// What minted ids begin with.
+/// The prefix of minted ids.
 const MINTED: &str = "req-";
 
 /// A key that was used (Q1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Known {
-    /// By whom.
+    /// The agent or human that used it.
     pub sender: AgentId,
-    /// For which content; none for a minted request id.
+    /// The hash of the content that it was used with; `None` for a minted request id.
     pub fingerprint: Option<u64>,
-    /// The messages sent under it.
+    /// The positions of the messages sent with it.
     pub messages: Few<Seq, 2>,
     /// The task of the request with this id.
     pub task: Option<TaskId>,
-    /// The question to a human that was sent under it.
+    /// The question to a human that was sent with it.
     pub escalation: Option<EscalationId>,
 }
 
-/// The keys in use. An id that nobody chose needs no record but the number of its task, which is never 0.
+/// The keys in use. A minted id needs only the number of its task, which is never 0.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Keys {
     chosen: BTreeMap<RequestId, Known>,
@@ -51,14 +51,15 @@ impl Number for RequestNumber {
 }
 
 impl RequestNumber {
-    /// The id with this number: `req-0001`, `req-0002`, …
+    /// Returns the id with this number: `req-0001`, `req-0002`, …
     pub(crate) fn id(number: u64) -> Option<RequestId> {
         RequestId::new(&format_smolstr!("{MINTED}{number:04}")).ok()
     }
 
-    /// The number of an id as the core writes it, and of no other.
+    /// Returns the number of an id in exactly the form that the core mints; `None` for any other.
     fn of(id: &str) -> Option<Self> {
         let digits = id.strip_prefix(MINTED)?;
+        // `req-7` and `req-00007` are keys of a client and must not be taken for `req-0007`.
         let canonical = digits.len() >= 4 && digits.bytes().all(|b| b.is_ascii_digit());
         let padded = digits.len() == 4 || !digits.starts_with('0');
         digits.parse().ok().filter(|_| canonical && padded).map(Self)
@@ -72,31 +73,32 @@ impl Keys {
         self.minted(id).is_some() || self.chosen.contains_key(id)
     }
 
-    /// What is known of a key that a client chose.
+    /// Returns the record of a key that a client chose.
     #[must_use]
     pub fn chosen(&self, id: &str) -> Option<&Known> {
         self.chosen.get(id)
     }
 
-    /// The task of the request with this id.
+    /// Returns the task of the request with this id.
     #[must_use]
     pub fn task(&self, id: &str) -> Option<TaskId> {
+        // The two never overlap: `serve` puts an id into only one of them.
         self.minted(id).or_else(|| self.chosen.get(id)?.task)
     }
 
-    /// How many there are.
+    /// Returns the number of keys in use.
     #[must_use]
     pub fn len(&self) -> usize {
         self.chosen.len() + self.minted.len()
     }
 
-    /// Whether there is none.
+    /// Whether no key is in use.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// All of them.
+    /// Returns all keys in use.
     pub fn ids(&self) -> impl Iterator<Item = RequestId> {
         let minted = self.minted.keys().filter_map(|number| RequestNumber::id(number.value()));
         self.chosen.keys().cloned().chain(minted)
@@ -114,8 +116,9 @@ impl Keys {
         self.chosen.insert(id, known);
     }
 
-    /// A request got this id.
+    /// Remembers the task of the request with this id.
     pub(super) fn serve(&mut self, id: &RequestId, sender: AgentId, message: Seq, task: TaskId) {
+        // A key that the client chose has a record already, even if it looks like a minted id.
         if let Some(known) = self.chosen.get_mut(id.as_str()) {
             known.task = Some(task);
         } else if let Some((number, task)) = RequestNumber::of(id.as_str()).zip(NonZeroU64::new(task.0)) {
@@ -132,7 +135,7 @@ impl Keys {
         self.chosen.remove(id);
     }
 
-    /// Forgets the id of a task's request, where the core minted it.
+    /// Forgets the id of a task's request, if the core minted it.
     pub(super) fn remove_minted(&mut self, id: &str, task: TaskId) {
         if self.minted(id) == Some(task)
             && let Some(number) = RequestNumber::of(id)

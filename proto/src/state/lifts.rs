@@ -1,4 +1,4 @@
-//! What a human gives more, and the limits that a task met (D2, H6).
+//! Extensions by humans, and the limits that a task met (D2, H6).
 
 use super::State;
 use crate::fact::{Extension, Met};
@@ -7,16 +7,17 @@ use crate::names::Ref;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    /// More rounds: the conversation may go deeper, and the grant has the messages, turns and requests for it (D2).
+    /// Adds rounds: the conversation may go deeper, and the grant gets the messages, turns and requests for them (D2).
     pub(super) fn rounds(&mut self, at: Time, id: GrantId, task: Option<TaskId>, conv: ConvId, rounds: u64) {
         if let Some(conv) = self.conversations.get_mut(&conv) {
+            // A round is a request and its answer, each one deeper (D2).
             let deeper = u8::try_from(rounds.saturating_mul(2)).unwrap_or(u8::MAX);
             conv.depth_more = conv.depth_more.saturating_add(deeper);
             conv.depth_extensions = conv.depth_extensions.saturating_add(1);
         }
         let more = Extension::for_rounds(rounds);
         if let Some(grant) = self.grants.get_mut(&id) {
-            // The requests are the asking task's, wherever in the grant it is.
+            // The requests go to the task that asks, which isn't always the grant's root.
             grant.extended.get_or_insert_default().add(&Extension { requests: 0, ..more });
             grant.extensions += 1;
         }
@@ -26,18 +27,19 @@ impl State {
         self.refresh_grant(at, id);
     }
 
-    /// More requests for an open task; each raises Φ by what it can cause (D9).
+    /// Adds requests to an open task; each raises Φ by what it can cause (D9).
     pub(super) fn more_requests(&mut self, id: TaskId, requests: u64) {
         let Some(task) = self.tasks.get_mut(&id).filter(|task| !task.is_closed()) else { return };
         task.quota_left = task.quota_left.saturating_add(requests);
         let (hop, grant) = (u64::from(task.hop), task.grant);
         let each = self.limits.potential(hop + 1).saturating_add(1);
+        // A task at the last hop can't delegate, so more requests cause nothing.
         if let Some(grant) = self.grants.get_mut(&grant).filter(|_| hop < self.limits.hops_max) {
             grant.structure = grant.structure.saturating_add(requests.saturating_mul(each));
         }
     }
 
-    /// Keeps the last limit that a task met and that a human can lift, for the escalation that it leads to (H6).
+    /// Keeps the last limit that a task met and that a human can lift, for the escalation that follows (H6).
     pub(super) fn met(&mut self, id: TaskId, reference: Option<&Ref>, refusal: &Refusal) {
         if !refusal.code.can_be_lifted() {
             return;
@@ -48,10 +50,11 @@ impl State {
         let of_conv = self.conversations.get(&conv).map_or(0, |conv| u64::from(conv.depth_extensions));
         let of_grant = self.grants.get(&grant).map_or(0, |grant| u64::from(grant.extensions));
         let of_one = refusal.code == Code::DepthCap;
-        // A latch holds for the limit that tripped it.
+        // A refusal by a latch is reported as the limit that set the latch.
         let tripped = self.grants.get(&grant).and_then(|grant| self.incidents.get(&grant.latched.get()?));
         let (code, limit, current) = match tripped.filter(|_| refusal.code == Code::Latched) {
             Some(incident) => (incident.code, incident.limit, incident.current),
+            // No latch of the grant holds, so the hard limit of the conversation does.
             None if refusal.code == Code::Latched => (Code::TurnsHard, self.limits.turns_hard_max, 0),
             None => (refusal.code, refusal.limit.unwrap_or(0), refusal.current.unwrap_or(0)),
         };
@@ -64,7 +67,8 @@ impl State {
 }
 
 impl Extension {
-    /// What so many rounds need besides depth: a request and its answer each, and a turn for either.
+    /// Returns what this number of rounds needs besides depth: a request and its answer for each, and a turn for both
+    /// of them.
     #[must_use]
     pub fn for_rounds(rounds: u64) -> Self {
         let messages = rounds.saturating_mul(2);

@@ -1,4 +1,4 @@
-//! Messages that were admitted: counted, charged and shown to their recipients.
+//! Admitted messages: counts and charges them, and shows them to their recipients.
 
 use alloc::boxed::Box;
 
@@ -24,6 +24,7 @@ impl State {
             Part::Answer(answer) => self.answered(at, message, answer),
             Part::Reply { task, escalation } => {
                 if let Some(id) = escalation {
+                    // First the end of the question, so that the task is not waiting for it when the answer is ready.
                     self.end_escalation(at, *id, EscalationState::Answered, Some((message.from, self.seq)));
                 }
                 let bytes = message.body.len() as u64;
@@ -45,6 +46,7 @@ impl State {
     }
 
     fn count_message(&mut self, at: Time, message: &Message) {
+        // A tick's request is sent in a human's name, but isn't a human's message: it resets no counter.
         let ticks = message.grant.and_then(|grant| self.grants.get(&grant)).is_some_and(|grant| grant.scheduled);
         let human = self.agents[message.from.0 as usize].is_heard() && (!ticks || !message.part.is_request());
         let bytes = message.body.len() as u64;
@@ -52,6 +54,7 @@ impl State {
             conv.messages += 1;
             conv.deepest = conv.deepest.max(message.depth);
             conv.last_at = at;
+            // Only `Heard` raises the count; here a human's message resets it (R4).
             conv.agent_messages = if human && message.is_said() { 0 } else { conv.agent_messages };
             let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
             for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
@@ -81,7 +84,7 @@ impl State {
         }
     }
 
-    /// Of the reports on a task its asker is shown the newest alone (L3).
+    /// Keeps only the newest STATUS on a task among its requester's notices (L3).
     fn only_newest(&mut self, id: TaskId) {
         let seq = self.seq;
         let Some(task) = self.tasks.get_mut(&id) else { return };
@@ -99,12 +102,14 @@ impl State {
         }
     }
 
-    /// What is said outside every turn is charged to the day of who says it (B1): as much as its readers are shown.
+    /// Charges a message outside every turn to its sender's day (B1), by the text that its readers are shown.
     fn charge_notice(&mut self, at: Time, message: &Message) {
+        // Inside a turn the text is part of the turn's own charge.
         let in_turn = message.sender_task.and_then(|t| self.tasks.get(&t)).is_some_and(|task| task.turn().is_some());
         if in_turn || message.from == SYSTEM || self.agents[message.from.0 as usize].is_human() {
             return;
         }
+        // A notice is cut to this length, so a reader never pays for more.
         let shown = (message.body.len() as u64).min(self.limits.notice_bytes_max);
         let readers = match message.to {
             Recipient::One(_) => 1,
@@ -118,8 +123,9 @@ impl State {
         self.charge_sender(at, message.from, to);
     }
 
-    /// Counts one thing that an agent writes in its windows; what is for nobody, as one to itself (G1).
+    /// Counts one write of an agent in its windows; a write without a recipient counts as one to itself (G1).
     pub(super) fn charge_sender(&mut self, at: Time, from: AgentId, to: AgentId) {
+        // One list serves both windows, so it covers the longer one.
         let window = self.limits.window_ms.max(self.limits.fan_out_window_ms);
         let sender = &mut self.agents[from.0 as usize];
         if sender.is_human() || from == SYSTEM {
@@ -144,12 +150,12 @@ impl State {
         }
     }
 
-    /// Puts the fact that is being folded among what an agent or human is shown next.
+    /// Adds the fact that is being folded to the notices of an agent or human.
     pub(super) fn notice(&mut self, at: Time, agent: AgentId) {
         let (age, max) = (self.limits.delivery_age_ms, self.limits.inbox_max);
         let seq = self.seq;
         let Some(agent) = self.agents.get_mut(agent.0 as usize).filter(|a| a.live) else { return };
-        // What is for a human may be the answer to a grant, and is never dropped (F6).
+        // A human's notice may be the answer to a grant, so it is never dropped (F6).
         while !agent.is_human()
             && (agent.notices.front().is_some_and(|(_, since)| at.since(*since) >= age)
                 || agent.notices.len() as u64 >= max)

@@ -1,4 +1,4 @@
-//! Requests: each makes a task, and tells who asked whom in it (Q1, D3).
+//! Requests: each creates a task, and records which agent asked which in it (Q1, D3).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -18,46 +18,46 @@ use crate::names::{Label, RequestId};
 /// The request that a task serves.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Request {
-    /// Its id.
+    /// Its id, minted or chosen by its sender.
     pub id: RequestId,
-    /// The message.
+    /// The position of the REQUEST.
     pub message: Seq,
     /// Its depth in the task's conversation.
     pub depth: u8,
-    /// Length of its body, in bytes.
+    /// The length of its body, in bytes.
     pub bytes: u64,
-    /// The action asked for.
+    /// The action that it asks for.
     pub action: Option<Box<Label>>,
-    /// Order in a queue.
+    /// Its rank in a queue.
     pub priority: Priority,
     /// Time to acknowledge, in ms.
     pub ack_ms: u64,
-    /// When it ends.
+    /// The time at which it times out.
     pub deadline: Opt<Time>,
-    /// Until when its sender blocks for the answer.
+    /// The time until which its sender blocks for the answer.
     pub wait_until: Opt<Time>,
-    /// Its state (Q1).
+    /// Its state in the request's state machine (Q1).
     pub state: RequestState,
     /// Runs begun or queued, at most `runs_max`.
     pub runs: u32,
-    /// Times that it went to another agent.
+    /// The number of times it went to another agent.
     pub reassigned: u32,
-    /// Who had it before the agent that serves it now, in order.
+    /// The agents that had it before the one that serves it now, in order.
     pub(crate) earlier: ThinVec<AgentId>,
-    /// What its first run did of it, where that was not all (Q5).
+    /// The result of its first run, if that completed only a part (Q5).
     pub partial: Option<Box<Partial>>,
-    /// The answer, once there is one.
+    /// The position of the answer, once there is one.
     pub answer: Opt<Seq>,
 }
 
-/// What the first run of a request did of it (Q5).
+/// The result of the first run of a request that completed only a part (Q5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partial {
-    /// Where its result is.
+    /// The position of the fact that has the result.
     pub result: Seq,
-    /// The parts that it did.
+    /// The parts that the run completed.
     pub completed: Vec<Box<str>>,
-    /// The parts that it failed.
+    /// The parts that the run failed.
     pub failed: Vec<Box<str>>,
 }
 
@@ -93,6 +93,7 @@ impl State {
         };
         let seq = self.seq;
         let request = Request::new(message, terms, seq);
+        // A human's request adds no depth: the task's first message starts at 0 (D2).
         let received = asker.is_task().then_some((message.conv, message.depth)).into_iter().collect();
         let quota = self.limits.task_requests_max;
         let incarnation = self.agents[to.0 as usize].incarnation;
@@ -121,9 +122,11 @@ impl State {
     fn delegated(&mut self, asker: TaskId, delegate: Delegate) {
         let Some(task) = self.tasks.get_mut(&asker) else { return };
         task.quota_left = task.quota_left.saturating_sub(1);
+        // Taken before the new task joins, to compare it only with requests beside it.
         let in_flight = task.children.clone();
         append(&mut task.children, delegate.task);
         self.agents[task.agent.0 as usize].partners.insert((delegate.agent, asker));
+        // One entry for each agent and conversation, the newest last, which is where `delegate` looks first.
         let before = task.delegates.iter().position(|d| d.agent == delegate.agent && d.conv == delegate.conv);
         let left = before.map(|place| task.delegates.remove(place).conv);
         append(&mut task.delegates, delegate);
@@ -134,7 +137,8 @@ impl State {
         self.mark_siblings(in_flight, delegate);
     }
 
-    /// Requests of one task to one delegate that are in flight together are a fan-out, not a ping-pong (R1).
+    /// Marks requests of one task to one delegate that are in flight together: they are a fan-out, not a ping-pong
+    /// (R1).
     fn mark_siblings(&mut self, in_flight: ThinVec<TaskId>, delegate: Delegate) {
         let mut beside = false;
         for id in in_flight {
@@ -148,7 +152,7 @@ impl State {
         }
     }
 
-    /// Keeps the REFs that a request names; an agent's can name only what its own request named (D3).
+    /// Keeps the REFs that a request names. An agent's request can name only REFs that its own request named (D3).
     fn name_refs(&mut self, id: TaskId, message: &Message, asker: Asker) {
         let above = match asker {
             Asker::Nobody => return,
@@ -177,6 +181,7 @@ impl State {
         ack_ms: u64,
         result: Option<&PartialResult>,
     ) {
+        // Out of the old agent's queue, before the task changes hands.
         self.dequeue(at, id);
         let seq = self.seq;
         let incarnation = self.agents[agent.0 as usize].incarnation;
@@ -184,7 +189,7 @@ impl State {
         let before = core::mem::replace(&mut task.agent, agent);
         task.incarnation = incarnation;
         task.phase = Phase::Queued;
-        // A lost lease began the next attempt already, so that its token was fenced at once.
+        // A lost lease began the next attempt already, to fence the token of the old one at once.
         task.attempt += u32::from(why != Rerun::LeaseLost);
         task.lost += u32::from(why == Rerun::AckTimeout);
         let (grant, conv) = (task.grant, task.conv);
@@ -200,10 +205,13 @@ impl State {
                 request.partial = Some(Box::new(Partial { result: seq, completed, failed }));
             }
         }
+        // The core has cancelled the old run's requests, so its answers and questions go too. After a time-out they are
+        // still awaited.
         if matches!(why, Rerun::Rejected | Rerun::Partial) {
             self.withdraw(at, id);
         }
         self.step(id, RequestEvent::Requeued);
+        // The new agent needs an entry for each agent above and each that was asked, to be tied to them (D7).
         let above = self.ancestors(id).collect::<Few<AgentId, 4>>();
         let asked = self.tasks[&id].delegates.iter().map(|d| d.agent);
         let partners: Few<AgentId, 4> = above.into_iter().chain(asked).collect();
@@ -212,6 +220,7 @@ impl State {
             runner.partners.insert((partner, id));
         }
         if let Some(grant) = self.grants.get_mut(&grant) {
+            // The core checked that the grant may wake this agent (D8).
             grant.wake(agent);
         }
         if let Some(conv) = self.conversations.get_mut(&conv)
@@ -222,7 +231,7 @@ impl State {
         self.enqueue(at, id);
     }
 
-    /// Moves a task's request through the FSM; an event that has no place leaves it as it is.
+    /// Moves a task's request through its state machine. An event without a transition changes nothing.
     pub(super) fn step(&mut self, id: TaskId, event: RequestEvent) {
         let request = self.tasks.get_mut(&id).and_then(|t| t.request.as_mut());
         if let Some(request) = request

@@ -13,15 +13,15 @@ use crate::names::Ref;
 /// A room (§1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Room {
-    /// Its name.
+    /// The name of the room.
     pub name: Ref,
-    /// Who takes part.
+    /// The members, as a human set them last.
     pub members: Vec<AgentId>,
-    /// Agent messages without an envelope since a human spoke (R1).
+    /// Agent posts since a human last spoke (R1).
     pub agent_messages: u64,
-    /// Whether the hard limit holds it.
+    /// Whether a latch of the hard limit holds it.
     pub latched: bool,
-    /// Posts in it.
+    /// The number of posts in it.
     pub messages: u64,
 }
 
@@ -29,6 +29,7 @@ impl State {
     pub(super) fn room_opened(&mut self, id: RoomId, name: &Ref, members: &[AgentId]) {
         self.minted.room = self.minted.room.max(id.0);
         self.room_names.insert(name.clone(), id);
+        // Changing the members keeps the counters, or it would be a way around the limits (R1).
         let old = self.rooms.remove(&id);
         let (agent_messages, latched, messages) =
             old.map_or((0, false, 0), |r| (r.agent_messages, r.latched, r.messages));
@@ -46,7 +47,7 @@ impl State {
     }
 
     pub(super) fn post_keyed(&mut self, at: Time, sender: AgentId, key: &Key, admitted: bool) {
-        // The post is the fact after this one.
+        // An admitted post is the fact after this one.
         let post = admitted.then(|| Seq(self.seq.0 + 1));
         let (fingerprint, messages) = (Some(key.fingerprint), Few::from_slice(post.as_slice()));
         let known = Known { sender, fingerprint, messages, task: None, escalation: None };

@@ -1,4 +1,4 @@
-//! Schedules as they stand (D13).
+//! Schedules and the results of their ticks (D13).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,23 @@ use crate::ids::{AgentId, GrantId, Time};
 use crate::names::Label;
 use crate::refusal::Code;
 
-/// A schedule, and what came of it.
+/// A schedule and the result of its last ticks.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scheduled {
-    /// What, when and for whom.
+    /// The schedule as a human set it.
     pub schedule: Schedule,
-    /// Who set it.
+    /// The human who set it, in whose name its ticks send.
     pub by: AgentId,
-    /// When it ticks next.
+    /// The time of the next tick.
     pub next_at: Time,
-    /// Ticks that made a grant.
+    /// The number of ticks that opened a grant.
     pub ticks: u64,
-    /// When it made a grant last.
+    /// The time of the last tick that opened a grant.
     pub last_at: Opt<Time>,
     /// The grant of the last tick.
     pub grant: Opt<GrantId>,
-    /// When its last tick made none, and what refused it; none where the grant before was still open.
+    /// The time of the last tick if that opened no grant, with the code of the refusal; no code if the grant before was
+    /// still open.
     pub skipped: Option<(Time, Option<Code>)>,
 }
 
@@ -34,6 +35,7 @@ impl State {
             schedule: schedule.clone(),
             by,
             next_at,
+            // A changed schedule keeps its history: its number fills `{n}`, and its open grant blocks the next tick.
             ticks: before.as_ref().map_or(0, |known| known.ticks),
             last_at: before.as_ref().map_or_else(Opt::none, |known| known.last_at),
             grant: before.as_ref().map_or_else(Opt::none, |known| known.grant),
@@ -58,6 +60,7 @@ impl State {
             known.skipped = None;
         }
         if let Some(grant) = self.grants.get_mut(&grant) {
+            // A run by hand has no next tick; it is the human's own request.
             grant.scheduled = next_at.is_some();
         }
     }

@@ -1,4 +1,5 @@
-//! Small things of which a record has many: lists that mostly hold one or two, and numbers that may be missing.
+//! Small containers for records that exist in large numbers: lists that mostly hold one or two items, and numbers that
+//! may be missing.
 
 use core::fmt;
 
@@ -9,10 +10,10 @@ use thin_vec::ThinVec;
 use super::Number;
 use crate::ids::TaskId;
 
-/// A list that holds up to `N` without an allocation.
+/// A list that holds up to `N` items without an allocation.
 pub type Few<T, const N: usize> = SmallVec<[T; N]>;
 
-/// Puts a thing behind the others of a list that mostly gets no second one: there is room for one at first.
+/// Appends to a list that rarely gets a second item: the first allocation has room for one.
 pub(super) fn append<T>(list: &mut ThinVec<T>, item: T) {
     if list.capacity() == 0 {
         list.reserve_exact(1);
@@ -23,42 +24,42 @@ pub(super) fn append<T>(list: &mut ThinVec<T>, item: T) {
 /// The largest `u64` that [`Opt`] can keep.
 pub(super) const LAST: u64 = u64::MAX - 1;
 
-/// A number that may be missing, in the bytes of a number; `Option` takes twice as many. The largest one of all stands for
-/// none, and is kept as the one before it.
+/// A number that may be missing, in the size of the number; `Option` takes twice as much. The largest value represents
+/// none, so a number with that value is kept as the one before it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Opt<T>(T);
 
 impl<T: Number> Opt<T> {
-    /// None.
+    /// Returns the value that holds no number.
     #[must_use]
     pub fn none() -> Self {
         Self(T::from_value(u64::MAX))
     }
 
-    /// What stands for none.
+    /// Returns the value that represents none.
     fn largest() -> u64 {
         Self::none().0.value()
     }
 
-    /// The number, if there is one.
+    /// Returns the number, if there is one.
     #[must_use]
     pub fn get(self) -> Option<T> {
         self.is_some().then_some(self.0)
     }
 
-    /// Whether there is one.
+    /// Whether there is a number.
     #[must_use]
     pub fn is_some(self) -> bool {
         !self.is_none()
     }
 
-    /// Whether there is none.
+    /// Whether the number is missing.
     #[must_use]
     pub fn is_none(self) -> bool {
         self.0.value() == Self::largest()
     }
 
-    /// Takes it out.
+    /// Returns the number and leaves none.
     pub(crate) fn take(&mut self) -> Option<T> {
         core::mem::take(self).get()
     }
@@ -100,8 +101,8 @@ impl<'de, T: Number + Deserialize<'de>> Deserialize<'de> for Opt<T> {
     }
 }
 
-/// Things in order, each once, in one piece of memory: for sets that mostly hold a few, and never more than a limit
-/// lets them. What is put in tends to come last, which is where it looks first.
+/// A sorted set in one piece of memory, for sets that mostly hold a few items and are bounded by a limit. New items
+/// tend to come last, so insertion tries that place first.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent, bound(serialize = "T: Serialize", deserialize = "T: Deserialize<'de>"))]
 pub struct Sorted<T, const N: usize>(Few<T, N>);
@@ -116,7 +117,7 @@ impl<T, const N: usize> Default for Sorted<T, N> {
 }
 
 impl<T: Ord, const N: usize> Sorted<T, N> {
-    /// Puts one in.
+    /// Inserts an item, if it isn't in the set.
     pub(crate) fn insert(&mut self, item: T) {
         if self.0.last().is_none_or(|last| *last < item) {
             self.0.push(item);
@@ -125,46 +126,47 @@ impl<T: Ord, const N: usize> Sorted<T, N> {
         }
     }
 
-    /// Takes one out.
+    /// Removes an item, if it is in the set.
     pub(crate) fn remove(&mut self, item: &T) {
         if let Ok(place) = self.0.binary_search(item) {
             self.0.remove(place);
         }
+        // A set that was large once would otherwise keep its memory for the life of the record.
         if self.0.is_empty() {
             self.0.shrink_to_fit();
         }
     }
 
-    /// Those that are not before `from` and not behind `through`.
+    /// Returns the items from `from` to `through`, both included.
     pub(crate) fn within(&self, from: &T, through: &T) -> &[T] {
         let (begin, end) = (self.0.partition_point(|item| item < from), self.0.partition_point(|item| item <= through));
         self.0.get(begin..end).unwrap_or_default()
     }
 
-    /// The first.
+    /// Returns the first item.
     #[must_use]
     pub fn first(&self) -> Option<&T> {
         self.0.first()
     }
 
-    /// The last.
+    /// Returns the last item.
     #[must_use]
     pub fn last(&self) -> Option<&T> {
         self.0.last()
     }
 
-    /// Them, in order.
+    /// Returns the items in order.
     pub fn iter(&self) -> core::slice::Iter<'_, T> {
         self.0.iter()
     }
 
-    /// How many there are.
+    /// Returns the number of items.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether the set has no items.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,8 +1,8 @@
-//! A map by minted number: what was minted together lies together, and each record has a place of its own.
+//! A map by minted number: records with neighbouring numbers are neighbours in memory, and each has its own place.
 //!
-//! Numbers only grow and old records are forgotten roughly in their order. Small pages suit that: the records stand
-//! in them, so that one step finds the page and the next one the record; a few old ones that stay keep a page each,
-//! and 16 bytes for every page that came after them.
+//! Numbers only grow, and old records are forgotten roughly in order. Small pages suit that. The records are in the
+//! pages themselves: one step finds the page and the next one the record. A few old records that stay cost one page
+//! each, and 16 bytes for every page after them.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -15,67 +15,67 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::ids::{ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 
-/// Length of a page, in bytes, or a little less.
+/// The size of a page, in bytes, or slightly less.
 const PAGE_BYTES: usize = 2_048;
 
-/// A number that names something, or a moment.
+/// A number that identifies something, or a moment.
 pub trait Number: Copy + Ord {
-    /// From its value.
+    /// Returns the number with this value.
     fn from_value(value: u64) -> Self;
-    /// Its value.
+    /// Returns its value.
     fn value(self) -> u64;
 }
 
-/// Records by minted number, in its order.
+/// Records by minted number, in order.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Table<K, T> {
     /// The number of the first page.
     first: usize,
-    /// From the first one in use to the last one.
+    /// The pages from the first one in use to the last one.
     pages: VecDeque<Page<T>>,
     len: usize,
     key: PhantomData<K>,
 }
 
-/// Places for [`Table::PER_PAGE`] records; none where none of them is in use.
+/// Places for [`Table::PER_PAGE`] records; empty if none of them is in use.
 type Page<T> = Box<[Option<T>]>;
 
 impl<K: Number, T> Table<K, T> {
-    /// Places on a page.
+    /// The number of places on a page.
     const PER_PAGE: usize = if size_of::<Option<T>>() < PAGE_BYTES { PAGE_BYTES / size_of::<Option<T>>() } else { 1 };
 
-    /// The page of a number, and the place on it.
+    /// Returns the page of a number, and its place on the page.
     const fn place(value: u64) -> (usize, usize) {
         let value = value as usize;
         (value / Self::PER_PAGE, value % Self::PER_PAGE)
     }
 
-    /// An empty one.
+    /// Returns an empty table.
     #[must_use]
     pub const fn new() -> Self {
         Self { first: 0, pages: VecDeque::new(), len: 0, key: PhantomData }
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the table has no records.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The record with this number.
+    /// Returns the record with this number.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<&T> {
         let (page, slot) = Self::place(key.value());
         self.pages.get(page.checked_sub(self.first)?)?.get(slot)?.as_ref()
     }
 
-    /// The record with this number, to be changed.
+    /// Returns the record with this number for changes.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
         let (page, slot) = Self::place(key.value());
         self.pages.get_mut(page.checked_sub(self.first)?)?.get_mut(slot)?.as_mut()
@@ -87,7 +87,7 @@ impl<K: Number, T> Table<K, T> {
         self.get(key).is_some()
     }
 
-    /// Puts a record in, or in the place of the one with its number.
+    /// Inserts a record, or replaces the one with its number.
     #[inline]
     pub fn insert(&mut self, key: K, record: T) {
         let (page, slot) = Self::place(key.value());
@@ -97,7 +97,7 @@ impl<K: Number, T> Table<K, T> {
         self.len += added;
     }
 
-    /// Takes a record out.
+    /// Removes and returns a record.
     pub fn remove(&mut self, key: &K) -> Option<T> {
         let (at, slot) = Self::place(key.value());
         let page = self.pages.get_mut(at.checked_sub(self.first)?)?;
@@ -110,11 +110,12 @@ impl<K: Number, T> Table<K, T> {
         Some(old)
     }
 
-    /// The page with this number, made where it isn't there.
+    /// Returns the page with this number; makes it if it doesn't exist.
     fn page(&mut self, number: usize) -> &mut Page<T> {
         if self.pages.is_empty() {
             self.first = number;
         }
+        // Rare: minted numbers only grow, so pages are usually added at the end.
         while number < self.first {
             self.pages.push_front(Page::default());
             self.first -= 1;
@@ -130,7 +131,7 @@ impl<K: Number, T> Table<K, T> {
         page
     }
 
-    /// Forgets empty pages at both ends.
+    /// Removes empty pages at both ends.
     fn trim(&mut self) {
         while self.pages.front().is_some_and(|page| page.is_empty()) {
             self.pages.pop_front();
@@ -140,17 +141,17 @@ impl<K: Number, T> Table<K, T> {
             self.pages.pop_back();
         }
         if self.pages.is_empty() {
-            // Like a new one, also to whom they are compared.
+            // An emptied table equals a new one.
             self.first = 0;
         }
     }
 
-    /// The records, in the order of their numbers.
+    /// Returns the records, in the order of their numbers.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = (K, &T)> {
         self.range(..)
     }
 
-    /// The records whose numbers are in `range`, in their order.
+    /// Returns the records with numbers in `range`, in order.
     pub fn range(&self, range: impl RangeBounds<K>) -> impl DoubleEndedIterator<Item = (K, &T)> {
         let first = match range.start_bound() {
             Bound::Included(key) => key.value(),
@@ -175,12 +176,12 @@ impl<K: Number, T> Table<K, T> {
         inside.map(|(value, record)| (K::from_value(value), record))
     }
 
-    /// The records.
+    /// Returns the records without their numbers.
     pub fn values(&self) -> impl DoubleEndedIterator<Item = &T> {
         self.iter().map(|(_, record)| record)
     }
 
-    /// Their numbers.
+    /// Returns the numbers of the records.
     pub fn keys(&self) -> impl DoubleEndedIterator<Item = K> {
         self.iter().map(|(key, _)| key)
     }
@@ -222,7 +223,7 @@ impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Deserialize<'de> fo
     }
 }
 
-/// Reads what [`Table`] wrote.
+/// Reads the form that [`Table`] writes.
 struct Records<K, T>(PhantomData<(K, T)>);
 
 impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Records<K, T> {
@@ -284,7 +285,7 @@ mod tests {
     use alloc::vec::Vec;
     use proptest::prelude::*;
 
-    /// Long enough that the numbers below have some pages.
+    /// Large enough that the numbers below fill some pages.
     type Record = [u64; 4];
 
     #[derive(Clone, Debug)]

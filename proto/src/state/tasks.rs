@@ -1,4 +1,4 @@
-//! Tasks: made, queued, answered and closed.
+//! Tasks: opened, queued, answered and closed.
 
 use alloc::boxed::Box;
 
@@ -13,30 +13,30 @@ use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, HOUR_MS, Seq, TaskId, Time, TurnId};
 use crate::names::Ref;
 
-/// Who waits for a task's answer.
+/// The requester of a task, to which its answer is routed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Asker {
-    /// Nobody: the root task of an agent that started by itself.
+    /// The root task of an agent that started work of its own; its answer is routed to none.
     Nobody,
-    /// A human.
+    /// A human, whose answer becomes a notice in their inbox.
     Human(AgentId),
-    /// An agent's task.
+    /// A task of an agent.
     Task {
-        /// The agent.
+        /// The agent that sent the request.
         agent: AgentId,
-        /// Its task.
+        /// The task in which it sent the request.
         task: TaskId,
     },
 }
 
 impl Asker {
-    /// Whether a task of an agent asks.
+    /// Whether the requester is a task of an agent.
     #[must_use]
     pub const fn is_task(self) -> bool {
         matches!(self, Self::Task { .. })
     }
 
-    /// The agent or human, if somebody waits.
+    /// Returns the requesting agent or human; `None` for a root task.
     #[must_use]
     pub const fn agent(self) -> Option<AgentId> {
         match self {
@@ -46,91 +46,91 @@ impl Asker {
     }
 }
 
-/// Where a task stands.
+/// The phase of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// Its request waits in the recipient's queue.
+    /// Its request is in the recipient's queue.
     Queued,
     /// A turn serves it.
     Open(TurnId),
-    /// It waits for answers to its own requests (F3).
+    /// It waits for answers to its own requests, escalations or approvals (F3).
     Waiting,
-    /// It ended.
+    /// It ended, with this status and cause.
     Closed(AnswerStatus, EndReason),
 }
 
 /// A task: a REQUEST being served, over all its turns and attempts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Task {
-    /// Who serves it now.
+    /// The agent that serves it now.
     pub agent: AgentId,
-    /// The incarnation of that agent for which it is meant.
+    /// The incarnation of that agent that the task is meant for.
     pub incarnation: u32,
-    /// Who waits for its answer.
+    /// The requester of the task.
     pub asker: Asker,
-    /// Its request; none for a root task.
+    /// The request that it serves; `None` for a root task.
     pub request: Option<Box<Request>>,
-    /// The conversation in which its request came.
+    /// The conversation in which its request arrived.
     pub conv: ConvId,
-    /// Delegation edges from the grant.
+    /// The hops: delegations from the grant to this task (D4).
     pub hop: u8,
-    /// What caused it.
+    /// The grant that pays for it.
     pub grant: GrantId,
-    /// Requests that it may still send (D3).
+    /// The requests that it may still send (D3).
     pub quota_left: u64,
-    /// The deepest waking message that it received in each conversation (D2).
+    /// The depth of the deepest waking message that it received in each conversation (D2).
     pub received: ThinVec<(ConvId, u8)>,
-    /// Whom it asked, in which conversation, and the task of the last request.
+    /// The agents that it asked, each with the conversation and the task of the last request.
     pub delegates: ThinVec<Delegate>,
-    /// Its requests that are not settled.
+    /// Its own requests that are not settled.
     pub children: ThinVec<TaskId>,
     /// Answers that are ready for it, oldest first.
     pub ready: ThinVec<Ready>,
-    /// Escalations for which it waits.
+    /// The escalations that it waits for.
     pub escalations: ThinVec<EscalationId>,
-    /// Approvals for which it waits.
+    /// The approvals that it waits for.
     pub approvals: ThinVec<ApprovalId>,
-    /// Where it stands.
+    /// Whether it is queued, open, waiting or closed.
     pub phase: Phase,
-    /// Attempts begun or queued, from 1.
+    /// The number of attempts begun or queued, from 1.
     pub attempt: u32,
-    /// Attempts lost to a time-out, of acknowledgement or lease.
+    /// The attempts lost to a time-out, of acknowledgement or lease.
     pub lost: u32,
     /// Its turns, oldest first.
     pub turns: ThinVec<TurnId>,
-    /// When it was made.
+    /// The time at which it was created.
     pub created_at: Time,
-    /// When its agent last reported on it.
+    /// The time of its agent's last STATUS.
     pub status_at: Opt<Time>,
     pub(crate) queue_key: Opt<Time>,
     pub(crate) ack_due: Opt<u64>,
-    /// Whether its asker had another request to the same agent in flight beside this one (R1).
+    /// Whether the requester had another request to the same agent in flight beside this one (R1).
     pub sibling: bool,
-    /// Whether its request waits within a time to acknowledge of the recipient's own (D8).
+    /// Whether its request waits within the recipient's own time to acknowledge (D8).
     pub(crate) slow: bool,
-    /// What only few tasks have.
+    /// Fields that only few tasks need.
     pub(crate) rare: Option<Box<TaskRare>>,
 }
 
-/// What only few tasks have.
+/// Fields that only few tasks need. Boxed to keep [`Task`] small.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TaskRare {
-    /// Marks of the REFs that its request names (D3).
+    /// The hashes of the REFs that its request names (D3).
     pub(crate) named: ThinVec<u64>,
-    /// Escalations and held calls in its life (H1).
+    /// The number of escalations and held calls in its lifetime (H1).
     pub(crate) questions: u64,
     /// The last limit that it met and that a human can lift (H6).
     pub(crate) met: Option<Met>,
-    /// Its last STATUS, where its asker was not shown it yet (L3).
+    /// The last STATUS on it, which the requester may not have been shown yet (L3).
     pub(crate) status: Opt<Seq>,
 }
 
-/// Somebody whom a task asked.
+/// An agent that a task asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delegate {
-    /// Whom.
+    /// The agent that was asked.
     pub agent: AgentId,
-    /// In which conversation.
+    /// The conversation in which it was asked.
     pub conv: ConvId,
     /// The task of the last request to it.
     pub task: TaskId,
@@ -139,13 +139,13 @@ pub struct Delegate {
 /// A message that is ready to be delivered to a task, or was delivered in one of its turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ready {
-    /// The message.
+    /// The position of the message.
     pub message: Seq,
-    /// Where, and how deep it is; none for what comes from a human, which adds no depth (D2).
+    /// The conversation and depth of the message; `None` for a human's message, which adds no depth (D2).
     pub depth: Option<(ConvId, u8)>,
-    /// The settled task whose answer it is.
+    /// The settled task that the message is the answer of.
     pub child: Opt<TaskId>,
-    /// Length of its body, in bytes.
+    /// The length of its body, in bytes.
     pub bytes: u64,
 }
 
@@ -180,7 +180,7 @@ impl Task {
         }
     }
 
-    /// Its open turn.
+    /// Returns its open turn.
     #[must_use]
     pub const fn turn(&self) -> Option<TurnId> {
         match self.phase {
@@ -189,7 +189,7 @@ impl Task {
         }
     }
 
-    /// What it still waits for: requests, undelivered answers, escalations and approvals (F3).
+    /// Returns the number of things that it waits for: requests, undelivered answers, escalations and approvals (F3).
     #[must_use]
     pub fn in_flight(&self) -> usize {
         self.children.len() + self.ready.len() + self.escalations.len() + self.approvals.len()
@@ -201,24 +201,24 @@ impl Task {
         matches!(self.phase, Phase::Closed(..))
     }
 
-    /// The depth that a message of this task has in `conv` (D2).
+    /// Returns the depth that a message of this task has in `conv` (D2).
     #[must_use]
     pub fn depth_in(&self, conv: ConvId) -> u8 {
         self.received.iter().find(|(c, _)| *c == conv).map_or(0, |(_, d)| d.saturating_add(1))
     }
 
-    /// Who asked for it, and whom it asked.
+    /// Returns its requester and the agents that it asked.
     pub fn partners(&self) -> impl Iterator<Item = AgentId> + '_ {
         self.asker.agent().into_iter().chain(self.delegates.iter().map(|d| d.agent))
     }
 
-    /// Who had its request, in order; who serves it now is the last.
+    /// Returns the agents that had its request, in order; the last one serves it now.
     pub fn tried(&self) -> impl Iterator<Item = AgentId> + '_ {
         let earlier = self.request.iter().flat_map(|request| &request.earlier);
         earlier.copied().chain([self.agent])
     }
 
-    /// Whom it asked, by the agent's number: the last request to it.
+    /// Returns the last request to an agent that it asked.
     #[must_use]
     pub fn delegate(&self, agent: AgentId) -> Option<&Delegate> {
         self.delegates.iter().rev().find(|d| d.agent == agent)
@@ -232,13 +232,13 @@ impl Task {
         named.into_iter().any(|known| *known == mark)
     }
 
-    /// Escalations and held calls in its life so far (H1).
+    /// Returns the number of escalations and held calls in its lifetime (H1).
     #[must_use]
     pub fn questions(&self) -> u64 {
         self.rare.as_ref().map_or(0, |rare| rare.questions)
     }
 
-    /// The last limit that it met and that a human can lift (H6).
+    /// Returns the last limit that it met and that a human can lift (H6).
     #[must_use]
     pub fn met(&self) -> Option<&Met> {
         self.rare.as_ref()?.met.as_ref()
@@ -246,7 +246,7 @@ impl Task {
 }
 
 impl EndReason {
-    /// Whether who serves the request must be told that it ended without its answer (Q9).
+    /// Whether the agent that serves the request has to learn that it ended without its answer (Q9).
     #[must_use]
     pub const fn concerns_server(self) -> bool {
         match self {
@@ -267,14 +267,14 @@ impl EndReason {
 }
 
 impl State {
-    /// The task that serves the request with this id.
+    /// Returns the task that serves the request with this id.
     #[must_use]
     pub fn task_of(&self, request: &str) -> Option<(TaskId, &Task)> {
         let task = self.keys.task(request)?;
         Some((task, self.tasks.get(&task)?))
     }
 
-    /// The agents that caused a task: its asker, that one's asker, and so on to the grant (D5).
+    /// Returns the agents that caused a task: its requester, the requester's requester, and so on to the grant (D5).
     pub fn ancestors(&self, task: TaskId) -> impl Iterator<Item = AgentId> + '_ {
         let mut next = self.tasks.get(&task).map(|t| t.asker);
         core::iter::from_fn(move || {
@@ -304,6 +304,7 @@ impl State {
     ) {
         self.minted.task = task.0;
         let roots = &mut self.agents[agent.0 as usize].roots;
+        // The list is in order of time; roots older than the hour of the limit are dropped.
         let over = roots.partition_point(|root| at.since(*root) >= HOUR_MS);
         roots.drain(..over);
         roots.push(at);
@@ -357,13 +358,14 @@ impl State {
                 self.ready(at, parent, Ready { message: seq, depth, child: answer.task.into(), bytes });
             }
         }
+        // The agent still works on it, or may take it later, and has to learn that it is over.
         if answer.cause.concerns_server() {
             let server = self.tasks[&answer.task].agent;
             self.notice(at, server);
         }
     }
 
-    /// Makes a message ready for a task; a waiting task takes its place in the queue. A closed one gets nothing.
+    /// Makes a message ready for a task and queues the task if it waits. Does nothing for a closed task.
     pub(super) fn ready(&mut self, at: Time, id: TaskId, ready: Ready) {
         let Some(task) = self.tasks.get_mut(&id).filter(|t| !t.is_closed()) else { return };
         task.ready.push(ready);
@@ -372,11 +374,13 @@ impl State {
         }
     }
 
-    /// Puts a task into its agent's queue, where it isn't yet, and starts the time to acknowledge.
+    /// Puts a task into its agent's queue, unless it is there, and starts the time to acknowledge.
     pub(super) fn enqueue(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         if task.queue_key.is_none() {
             let rank = task.request.as_ref().map_or(Priority::Normal, |r| r.priority) as u64;
+            // A lower priority counts as a later arrival, so that a request that has waited long enough goes before
+            // newer urgent ones (Q2).
             let key = at.plus(rank.saturating_mul(self.limits.ageing_ms)).min(Time(LAST));
             task.queue_key = key.into();
             self.agents[task.agent.0 as usize].queue.insert((key, id));
@@ -392,9 +396,10 @@ impl State {
         self.disarm_ack(at, id);
     }
 
-    /// Ends a task: nothing is queued, timed, waited for or held for it any longer.
+    /// Ends a task: nothing stays queued, timed, awaited or held for it.
     pub(super) fn close_task(&mut self, at: Time, id: TaskId, status: AnswerStatus, cause: EndReason) {
         self.dequeue(at, id);
+        // A closed task has no share of Φ, so read the share before the phase changes.
         let structure = self.structure_of(id);
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let open = u32::from(!task.is_closed());
@@ -414,12 +419,13 @@ impl State {
         }
         self.closed.push_back((at, Closed::Task(id)));
         let request = self.tasks[&id].request.as_ref().map(|r| r.id.clone());
+        // A chosen key has a record of its own; a minted id goes with the task.
         if let Some(chosen) = request.filter(|id| self.keys.chosen(id.as_str()).is_some()) {
             self.closed.push_back((at, Closed::Key(Box::new(chosen))));
         }
     }
 
-    /// Takes back what a run waited for: it ended, and what comes now is for nobody.
+    /// Withdraws what a run waited for. What still arrives is dropped.
     pub(super) fn withdraw(&mut self, at: Time, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         task.ready.clear();
@@ -433,7 +439,7 @@ impl State {
         }
     }
 
-    /// A root that is continued later goes on at its depth (D3).
+    /// Keeps the depth of a root, so that a later root in the same conversation continues at it (D3).
     fn keep_root_depth(&mut self, id: TaskId, agent: AgentId, conv: ConvId) {
         let received = self.tasks.get(&id).and_then(|t| t.received.iter().find(|(c, _)| *c == conv).map(|(_, d)| *d));
         let line = self.conversations.get_mut(&conv).and_then(|c| c.root.as_mut());
@@ -442,10 +448,12 @@ impl State {
         }
     }
 
-    /// What an open task can still cause: its answer, and for each request left that request and its task (Φ).
+    /// Returns what an open task can still cause: its answer, and for each request that it may send, that request and
+    /// its task (Φ).
     pub(super) fn structure_of(&self, id: TaskId) -> u64 {
         self.tasks.get(&id).filter(|t| !t.is_closed()).map_or(0, |task| {
             let hop = u64::from(task.hop);
+            // At the last hop only its own answer is left.
             if hop >= self.limits.hops_max {
                 return 1;
             }

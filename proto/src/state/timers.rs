@@ -1,35 +1,35 @@
-//! What is due when.
+//! All timers of the state, in the order in which they are due.
 
 use alloc::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, ApprovalId, ClaimId, EscalationId, GrantId, TaskId, Time, TurnId};
 
-/// A timer; the sentence of each is [`Timer::why`].
+/// A timer; [`Timer::why`] says what each is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Timer {
     /// The earliest unacknowledged request of an agent (Q2).
     Ack(AgentId),
-    /// A turn's lease (F1).
+    /// The end of a turn's lease (F1).
     Lease(TurnId),
     /// A request's deadline (Q2).
     Deadline(TaskId),
-    /// A grant's end (D8).
+    /// The end of a grant's time, its warning, or the end of its latch (D8).
     Grant(GrantId),
-    /// An approval's end (H2).
+    /// The end of the time to decide an approval (H2).
     Approval(ApprovalId),
-    /// A claim's end (C1).
+    /// The end of a claim (C1).
     Claim(ClaimId),
-    /// An escalation that nobody answered (H1).
+    /// The end of the time to answer an escalation (H1).
     Escalation(EscalationId),
     /// The end of an agent's rest (B1).
     Rest(AgentId),
-    /// The next part of the time without an act of a human (D12).
+    /// The next warning that no human has acted (D12).
     Unattended,
 }
 
 impl Timer {
-    /// Why the core wants to be called then.
+    /// Returns the reason why the core has to be called at that time.
     #[must_use]
     pub const fn why(self) -> &'static str {
         match self {
@@ -46,17 +46,17 @@ impl Timer {
     }
 }
 
-/// What is due, the first first; at the same moment in the order of [`Timer`].
+/// The timers, earliest first; at the same moment in the order of [`Timer`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timers(BTreeSet<(Time, Packed)>);
 
-/// A timer in 8 bytes, in the same order: which kind in the upper bits, of what in the others.
+/// A timer in 8 bytes, in the same order: its kind in the upper bits, its subject in the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 struct Packed(u64);
 
 impl Packed {
     const KIND_SHIFT: u32 = 61;
-    /// In place of an agent's number, which has 32 bits.
+    /// Used in place of an agent's number, which has 32 bits.
     const UNATTENDED: u64 = 1 << 32;
 
     const fn new(timer: Timer) -> Self {
@@ -69,6 +69,7 @@ impl Packed {
             Timer::Claim(claim) => (5, claim.0),
             Timer::Escalation(escalation) => (6, escalation.0),
             Timer::Rest(agent) => (7, agent.0 as u64),
+            // Three bits hold eight kinds, so this ninth one shares the last kind.
             Timer::Unattended => (7, Self::UNATTENDED),
         };
         debug_assert!(number >> Self::KIND_SHIFT == 0, "a number is minted one by one");
@@ -100,19 +101,19 @@ impl Timers {
         self.0.remove(&(at, Packed::new(timer)));
     }
 
-    /// What is due first.
+    /// Returns the timer that is due first.
     #[must_use]
     pub fn first(&self) -> Option<(Time, Timer)> {
         self.0.first().map(|(at, timer)| (*at, timer.timer()))
     }
 
-    /// How many there are.
+    /// Returns the number of timers.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether no timer is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

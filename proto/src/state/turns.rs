@@ -1,4 +1,4 @@
-//! Turns: runs of an agent, from a delivery to their end (F1).
+//! Turns: runs of an agent, from a delivery to the finish (F1).
 
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
@@ -9,38 +9,38 @@ use crate::fact::{Spend, TurnEnd};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, Seq, TaskId, Time, TurnId};
 
-/// A turn: one run of an agent (F1).
+/// A turn of an agent (F1).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Whose.
+    /// The agent that the turn belongs to.
     pub agent: AgentId,
-    /// Its task.
+    /// The task that it serves.
     pub task: TaskId,
-    /// The attempt at the task.
+    /// The attempt at the task, from 1.
     pub attempt: u32,
     /// The message that opened it, then the answers that joined.
     pub delivered: ThinVec<Ready>,
-    /// When its lease ends.
+    /// The end of its lease.
     pub lease_until: Time,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub opened_at: Time,
-    /// Refusals in it (F5).
+    /// The refusals in it that count (F5).
     pub refusals: u64,
-    /// Length of what was delivered and sent in it, in bytes; for the estimate of tokens (B1).
+    /// The length of everything delivered and sent in it, in bytes, to estimate its tokens (B1).
     pub text_bytes: u64,
-    /// Notices shown in it go up to here.
+    /// The position of the last notice shown in it.
     pub notices_through: Opt<Seq>,
-    /// When it last reported progress.
+    /// The time of its last progress report.
     pub progress_at: Opt<Time>,
     /// Whether it is open.
     pub open: bool,
-    /// How it ended.
+    /// How it ended; `None` while it is open.
     pub end: Option<TurnEnd>,
-    /// Fingerprint of the finish that ended it (F6).
+    /// The fingerprint of the finish that ended it, 0 if none did (F6).
     pub said: u64,
-    /// Whether a late finish of it was recorded; the first is enough.
+    /// Whether a late finish of it was recorded. Only the first one is.
     pub late: bool,
-    /// A decision on an approval that came while it was open.
+    /// The decision on an approval that was made while it was open.
     pub decided: Opt<Seq>,
 }
 
@@ -59,6 +59,7 @@ impl State {
             opened_at: at,
             refusals: 0,
             text_bytes: 0,
+            // Notices that arrive during the turn are not in this delivery and must survive its end.
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
             progress_at: Opt::none(),
             open: true,
@@ -67,6 +68,7 @@ impl State {
             late: false,
             decided: Opt::none(),
         };
+        // A waiting task is opened by an answer, not by its request.
         let opens = served.phase == Phase::Queued;
         served.phase = Phase::Open(id);
         append(&mut served.turns, id);
@@ -103,7 +105,7 @@ impl State {
         }
     }
 
-    /// Delivers a ready message to a task: from now on its depth counts (D2).
+    /// Delivers a ready message to a task. From now on its depth counts (D2).
     pub(super) fn deliver(&mut self, at: Time, id: TaskId, message: Seq, turn: Option<TurnId>) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
         let Some(place) = task.ready.iter().position(|r| r.message == message) else { return };
@@ -120,6 +122,7 @@ impl State {
         }
         match turn {
             Some(turn) => self.hand_over(turn, ready),
+            // Nothing else is ready, so the task has nothing to be queued for.
             None if idle => self.dequeue(at, id),
             None => {}
         }
@@ -134,6 +137,7 @@ impl State {
 
     pub(super) fn renew(&mut self, id: TurnId, lease_until: Time) {
         let Some(turn) = self.turns.get_mut(&id) else { return };
+        // The timer is found by its time, so it is removed before the time changes.
         self.timers.remove(turn.lease_until, Timer::Lease(id));
         turn.lease_until = lease_until;
         self.timers.insert(lease_until, Timer::Lease(id));
@@ -159,6 +163,7 @@ impl State {
         let delivered = if end == TurnEnd::LeaseLost { core::mem::take(&mut turn.delivered) } else { ThinVec::new() };
         self.timers.remove(lease, Timer::Lease(id));
         self.agents[agent.0 as usize].turns.retain(|t| *t != id);
+        // Only a finish proves that the agent saw the notices; otherwise they are shown again.
         if let (TurnEnd::Finished, Some(through)) = (end, through) {
             self.drop_notices(agent, through);
         }
@@ -168,6 +173,7 @@ impl State {
             if end == TurnEnd::LeaseLost {
                 task.lost += 1;
                 task.attempt += 1;
+                // The core requeues the request itself. The answers go back to the front, in their order.
                 let opening = task.request.as_ref().map(|r| r.message);
                 for answer in delivered.into_iter().rev().filter(|d| Some(d.message) != opening) {
                     task.ready.insert(0, answer);

@@ -1,4 +1,4 @@
-//! Agents: what registers and changes one, and what it looks like.
+//! Agents: the forms that register and change one, and its view.
 
 use alloc::collections::BTreeMap;
 use alloc::string::String;
@@ -15,113 +15,113 @@ const fn agent() -> Kind {
     Kind::Agent
 }
 
-/// An agent or human to register; `POST /v1/agents`.
+/// Registers an agent or human; `POST /v1/agents`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewAgent {
-    /// Its name.
+    /// The name, unique among live agents and humans.
     pub name: String,
-    /// Actions that it can serve.
+    /// The actions that it serves; a request to `#action` may be routed to it.
     #[serde(default)]
     pub actions: Vec<String>,
-    /// Groups that it belongs to.
+    /// The groups that it belongs to; a message to `@group` reaches it.
     #[serde(default)]
     pub groups: Vec<String>,
     /// `agent` or `human`; `agent` by default.
     #[serde(default = "agent")]
     pub kind: Kind,
-    /// Open turns that it may have at once; the workspace's default where it is left out.
+    /// The number of turns that it may have open at once; the workspace's default if omitted.
     #[serde(default)]
     pub turns_max: u64,
-    /// What a human may do; everything where it is left out (H7).
+    /// The role of a human; `owner` if omitted (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
-    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
 }
 
-/// What to change of an agent; `PATCH /v1/agents/{name}`.
+/// The members of an agent to change; `PATCH /v1/agents/{name}`. Omitted members keep their value.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct AgentPatch {
-    /// Actions that it can serve.
+    /// The actions that it serves; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actions: Option<Vec<String>>,
-    /// Groups that it belongs to.
+    /// The groups that it belongs to; replaces the list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub groups: Option<Vec<String>>,
-    /// Open turns that it may have at once.
+    /// The number of turns that it may have open at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turns_max: Option<u64>,
-    /// Limits of its own in place of the workspace's, by name; 0 takes one away (§1).
+    /// Limits of its own in place of the workspace's, by name; 0 removes one (§1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limits: Option<BTreeMap<String, u64>>,
 }
 
-/// A token, shown this once.
+/// A new token. It is shown only once.
 #[derive(Clone, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AgentToken {
-    /// Whose.
+    /// The agent or human that the token authenticates.
     pub name: String,
-    /// The token.
+    /// The bearer token, for the header `Authorization`.
     pub token: String,
-    /// How often the name was registered.
+    /// The number of times the name was registered.
     pub incarnation: u32,
 }
 
-/// An agent or human, as it stands.
+/// An agent or human and its current state.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct AgentView {
-    /// Its name.
+    /// The registered name.
     pub name: String,
-    /// What it is.
+    /// `agent` or `human`.
     pub kind: Kind,
-    /// Actions that it can serve.
+    /// The actions that it serves.
     pub actions: Vec<String>,
-    /// Groups that it belongs to.
+    /// The groups that it belongs to.
     pub groups: Vec<String>,
-    /// How often the name was registered.
+    /// The number of times the name was registered.
     pub incarnation: u32,
-    /// Whether it runs.
+    /// Whether a human paused or stopped it.
     pub state: Running,
-    /// Whether it has a connection open, and so is woken rather than polling (Q2).
+    /// Whether it has a connection open, and so is woken instead of polling (Q2).
     pub connected: bool,
-    /// Open turns that it may have at once.
+    /// The number of turns that it may have open at once.
     pub turns_max: u64,
-    /// Its open turns.
+    /// The ids of its open turns.
     pub turns: Vec<String>,
-    /// Deliveries that wait for it.
+    /// The number of deliveries queued for it.
     pub queued: u64,
-    /// Notices that wait for it.
+    /// The number of notices queued for it.
     pub notices: u64,
-    /// Tokens that it spent today.
+    /// The tokens that it spent in the current UTC day.
     pub tokens_today: u64,
-    /// Until when it rests, because its budget of the day is used up (B1).
+    /// The end of its rest, if it used up its budget of the day (B1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_until: Option<String>,
-    /// What it may do, where it is a human (H7).
+    /// The role of a human (H7).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<Role>,
     /// Limits of its own in place of the workspace's, by name (§1).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, u64>,
-    /// How far it is to the limits of its sliding windows (G1) and of the work that it may start itself (D7).
+    /// The distance to the limits of its sliding windows (G1) and of the work that it may start itself (D7).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Distance>,
 }
 
-/// More for an agent, for today; `POST /v1/agents/{name}/grant` (B1).
+/// Extends an agent's budget for the current UTC day; `POST /v1/agents/{name}/grant` (B1).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(default, deny_unknown_fields)]
 pub struct AgentGrant {
-    /// Tokens.
+    /// Tokens to add, input and output together.
     pub tokens: u64,
-    /// Money, in dollars.
+    /// Cost to add, in dollars.
     pub cost_usd: f64,
 }

@@ -9,96 +9,96 @@ use crate::fact::Decision;
 use crate::names::RequestId;
 use crate::state::ApprovalState;
 
-/// A tool call to be held; `POST /v1/approvals`.
+/// Holds a tool call for a decision; `POST /v1/approvals`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct HeldCall {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call, any JSON.
     #[serde(default)]
     pub arguments: Value,
-    /// Why it is needed.
+    /// The reason for the call, shown for the decision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
 }
 
-/// A decision; `POST /v1/approvals/{id}/decision`.
+/// Decides a held call; `POST /v1/approvals/{id}/decision`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct DecideApproval {
     /// `approve`, `reject`, `respond`, `ignore` or `edit`.
     pub decision: Decision,
-    /// In which words.
+    /// A comment for the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
     /// For `edit`: the arguments to use instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input: Option<Value>,
-    /// The digest of the call that was looked at, in hexadecimal; required to approve.
+    /// The digest of the call that was shown, in hexadecimal; required to approve.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub digest: Option<String>,
 }
 
-/// The call for which an approval is used up; `POST /v1/approvals/{id}/use`.
+/// The call that uses up an approval; `POST /v1/approvals/{id}/use`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct UseApproval {
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// The arguments of the call; must match the approved ones.
     #[serde(default)]
     pub arguments: Value,
 }
 
-/// A held call, as it stands.
+/// A held call and its current state.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ApprovalView {
-    /// Its id, `apr-1`.
+    /// The id, such as `apr-1`.
     pub id: String,
     /// The digest of the call that may be made, in hexadecimal.
     pub digest: String,
-    /// Where it stands.
+    /// Whether the call awaits a decision, and how it was decided or used.
     pub state: ApprovalState,
-    /// When it is denied by itself.
+    /// The time at which the call is denied if no decision is made.
     pub expires_at: String,
-    /// Who would make the call.
+    /// The agent that would make the call.
     pub agent: String,
-    /// The tool.
+    /// The name of the tool.
     pub tool: String,
-    /// The arguments that may be used.
+    /// The arguments that may be used: as requested, or as edited.
     pub arguments: Value,
-    /// Why it is needed.
+    /// The agent's reason for the call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The conversation of the task in which it would be made.
+    /// The conversation of the task in which the call would be made.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The request of that task.
+    /// The request that the task serves.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// When it was asked.
+    /// The time at which the call was held.
     pub created_at: String,
-    /// The decision.
+    /// The decision, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Decision>,
-    /// Who decided; `policy` where a rule of it did.
+    /// The human or agent who decided; `policy` if a rule of the policy did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
-    /// The rule of the policy that is about the call, such as `Bash(rm *)`.
+    /// The rule of the policy that applies to the call, such as `Bash(rm *)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
     /// The tier of that rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// In which words.
+    /// The comment of the human or agent who decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub comment: Option<String>,
 }

@@ -1,5 +1,5 @@
-//! The arguments of a held call as the people who decide about it are shown them: what the call is about first, each
-//! part as what it is, then the rest. Nothing is left out, and nothing in the texts steers or hides.
+//! Splits the arguments of a held call into parts, for the humans who decide on it: first what the call acts on, each
+//! part in its own form, then the rest. Nothing is left out, and no text can steer a terminal or hide.
 
 use alloc::borrow::ToOwned as _;
 use alloc::format;
@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::visible::{escape, escape_json, escape_mixed};
 
-/// What a part of a call's arguments is.
+/// The form in which a part of a call's arguments is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArgumentKind {
     /// A command for a shell.
@@ -20,15 +20,15 @@ pub enum ArgumentKind {
     Path,
     /// The address of something on a network.
     Address,
-    /// A query of a database or a search.
+    /// A database or search expression.
     Query,
     /// A text of several lines, such as the content of a file.
     Text,
-    /// All that has no part of its own, as JSON.
+    /// Everything that has no part of its own, as JSON.
     Rest,
 }
 
-/// The members that say what a call is about, as the tools of agents name them, in the order in which they are shown.
+/// The members that say what a call acts on, by the names that agents' tools use, in the order in which they are shown.
 pub const SUBJECTS: [(&str, ArgumentKind); 8] = [
     ("command", ArgumentKind::Command),
     ("cmd", ArgumentKind::Command),
@@ -40,22 +40,22 @@ pub const SUBJECTS: [(&str, ArgumentKind); 8] = [
     ("query", ArgumentKind::Query),
 ];
 
-/// The member in which the runner of an ACP agent holds the tool's own arguments.
+/// The member in which the runner of an ACP agent puts the tool's own arguments.
 pub const INPUT: &str = "input";
 
-/// A part of a call's arguments.
+/// One part of a call's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// Its member's name, `input.command` for one of the tool's own arguments; escaped, on one line.
+    /// The name of the member, such as `input.command` for one of the tool's own arguments; escaped, on one line.
     pub name: String,
-    /// What it is.
+    /// The form in which the part is shown.
     pub kind: ArgumentKind,
-    /// All of it, escaped; line ends and tabs stay.
+    /// The complete text, escaped; line ends and tabs stay.
     pub text: String,
 }
 
 impl Argument {
-    /// Whether the call is about it.
+    /// Whether the call acts on this part.
     #[must_use]
     pub const fn is_subject(&self) -> bool {
         match self.kind {
@@ -65,7 +65,7 @@ impl Argument {
     }
 }
 
-/// All parts of a call's arguments, in the order in which they are shown. There is at least one.
+/// Splits a call's arguments into parts, in the order in which they are shown. Returns at least one.
 #[must_use]
 pub fn arguments(value: &Value) -> Vec<Argument> {
     let mut rest = value.clone();
@@ -84,7 +84,7 @@ pub fn arguments(value: &Value) -> Vec<Argument> {
     parts
 }
 
-/// JSON with sorted members, on several lines; what can't be seen is written as JSON writes it.
+/// Formats JSON on several lines with sorted members. Characters that can't be seen are written as JSON escapes.
 #[must_use]
 pub fn json(value: &Value) -> String {
     let mut sorted = value.clone();
@@ -105,7 +105,7 @@ fn subjects(value: &mut Value, within: &str) -> Vec<Argument> {
     found
 }
 
-/// The texts of several lines, which JSON would put on one.
+/// Removes the texts of several lines and returns them as parts; as JSON they would be on one line.
 fn texts(value: &mut Value) -> Vec<Argument> {
     let Value::Object(members) = value else { return vec![] };
     let long = |value: &Value| value.as_str().is_some_and(|text| text.trim_end().contains('\n'));

@@ -11,41 +11,42 @@ const fn exclusive() -> ClaimMode {
     ClaimMode::Exclusive
 }
 
-/// A lease on a resource to be had; `POST /v1/claims` (C1).
+/// Claims a resource; `POST /v1/claims` (C1).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewClaim {
-    /// The resource: `repo:src/auth/*`.
+    /// The name of the resource, such as `repo:src/auth/*`; a trailing `*` covers every name that begins with the text
+    /// before it.
     pub resource: String,
     /// `exclusive` (the default) or `shared`.
     #[serde(default = "exclusive")]
     pub mode: ClaimMode,
-    /// How long, in ms; the longest that is allowed where it is left out.
+    /// The length of the lease, in ms; the longest that is allowed if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ttl_ms: Option<u64>,
-    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
 }
 
-/// A lease on a resource.
+/// A claim: a lease on a resource.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ClaimView {
-    /// Its id.
+    /// The id, such as `clm-1`.
     pub id: String,
-    /// A number that only grows: who holds a higher one came later.
+    /// A number that only grows: a higher fence belongs to a later claim.
     pub fence: u64,
-    /// The resource.
+    /// The name of the claimed resource.
     pub resource: String,
-    /// How it is shared.
+    /// Whether other claims may share the resource.
     pub mode: ClaimMode,
-    /// Who holds it.
+    /// The agent or human that holds the claim.
     pub agent: String,
-    /// For which request.
+    /// The request of the task that it is held for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// When it ends.
+    /// The time at which the lease expires.
     pub expires_at: String,
 }

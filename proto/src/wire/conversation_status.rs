@@ -1,28 +1,29 @@
-//! How a conversation stands, in one word that is the same on every surface.
+//! The status of a conversation in one word, the same on every surface.
 
 use super::ConversationSummary;
 use crate::state::Running;
 
-/// How a conversation stands, in one word.
+/// The status of a conversation in one word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConversationStatus {
     /// A human stopped it.
     Stopped,
-    /// A limit holds it, or a grant that is open in it, until a human lifts it.
+    /// A limit holds it, or a grant that is open in it, until a human lifts the latch.
     Latched,
     /// A human paused it.
     Paused,
     /// A request is open in it.
     Active,
-    /// Nothing is to be done in it.
+    /// No request is open in it.
     Idle,
 }
 
 impl ConversationStatus {
-    /// All of them, what wants a human's eye first.
+    /// All statuses, those that need a human's attention first.
     pub const ALL: [Self; 5] = [Self::Latched, Self::Active, Self::Paused, Self::Stopped, Self::Idle];
 
-    /// How something stands that runs so, is latched or not, and has open requests or not.
+    /// Returns the status from the state that a human set, from whether a latch holds it, and from whether a request is
+    /// open.
     #[must_use]
     pub const fn of(state: Running, latched: bool, open: bool) -> Self {
         match (state, latched, open) {
@@ -34,7 +35,7 @@ impl ConversationStatus {
         }
     }
 
-    /// The word for it.
+    /// Returns the word that every surface shows.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl ConversationStatus {
 }
 
 impl ConversationSummary {
-    /// How it stands.
+    /// Returns the status of the conversation.
     #[must_use]
     pub const fn standing(&self) -> ConversationStatus {
         ConversationStatus::of(self.state, self.latched, self.counters.open_tasks > 0)

@@ -1,4 +1,4 @@
-//! Conversations: their counters, their tree, and how near each is to its limits.
+//! Conversations: their counters, their tree, and the distance to their limits.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -12,14 +12,14 @@ use crate::state::Running;
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Counters {
-    /// Messages in it.
+    /// All messages in it.
     pub messages: u64,
-    /// Agent messages since a human spoke (R1).
+    /// Agent messages since a human last spoke (R1).
     #[serde(alias = "turns")]
     pub agent_messages: u64,
-    /// Depth of the deepest message.
+    /// The depth of the deepest message.
     pub deepest: u8,
-    /// Open tasks.
+    /// The number of open tasks.
     pub open_tasks: u64,
 }
 
@@ -27,67 +27,67 @@ pub struct Counters {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ConversationSummary {
-    /// Its REF.
+    /// The REF that names it.
     #[serde(rename = "ref")]
     pub reference: String,
     /// The conversation from which it was opened.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parent_ref: Option<String>,
-    /// Who opened it.
+    /// The agent or human that opened it.
     pub opener: String,
-    /// Whether it runs.
+    /// Whether a human paused or stopped it.
     pub state: Running,
-    /// Whether a limit holds it until a human lifts it.
+    /// Whether a latch holds it until a human lifts it.
     pub latched: bool,
-    /// Its counters.
+    /// Its message and task counters.
     pub counters: Counters,
-    /// When it was opened.
+    /// The time at which it was opened.
     pub opened_at: String,
-    /// When something happened last.
+    /// The time of its last message.
     pub last_at: String,
-    /// The limit that it is nearest to: one of its own, or of its grant while that is open.
+    /// The limit that it is nearest to: one of its own, or one of its grant while that is open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nearest: Option<Distance>,
 }
 
-/// How far it is to a limit.
+/// The distance to a limit.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Distance {
     /// The limit's name, as in `GET /v1/limits`.
     pub name: String,
-    /// The limit.
+    /// The value of the limit.
     pub limit: u64,
-    /// The value now.
+    /// The current value.
     pub current: u64,
-    /// What is left.
+    /// The difference between limit and current value, at least 0.
     pub left: u64,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 const fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// A message and those that it caused.
+/// A message and the messages that it caused.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TreeNode {
-    /// The message.
+    /// The message at this node.
     pub message: StoredMessage,
     /// The messages sent in the turn that it opened, and its answer, oldest first.
     #[cfg_attr(feature = "schema", schema(no_recursion))]
     pub children: Vec<Self>,
-    /// A REQUEST: the turns that served it.
+    /// REQUEST: the number of turns that served it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns: u64,
-    /// A REQUEST: the tokens that those turns spent, once they ended.
+    /// REQUEST: the tokens that those turns spent, counted when a turn ends.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
-    /// A REQUEST that was answered: how long that took, in ms.
+    /// REQUEST that was answered: the time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,
-    /// A REQUEST: the messages that were refused to who serves it.
+    /// REQUEST: the refused messages of the agent that serves it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
 }
@@ -96,24 +96,24 @@ pub struct TreeNode {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ConversationView {
-    /// What the list shows.
+    /// The members that the list shows.
     #[serde(flatten)]
     pub summary: ConversationSummary,
-    /// Who takes part.
+    /// The agents and humans that sent or received something in it.
     pub participants: Vec<String>,
-    /// How far it is to each of its own limits.
+    /// The distance to each of its own limits.
     pub limits: Vec<Distance>,
-    /// The grants that are open in it, the newest first; where none is, the one of its last request.
+    /// The grants that are open in it, newest first; if none is open, the grant of its last request.
     pub grants: Vec<GrantView>,
-    /// Its messages, each under its cause; child conversations included.
+    /// Its messages, each under its cause; includes child conversations.
     pub tree: Vec<TreeNode>,
-    /// Messages refused here that were sent outside every turn.
+    /// Refused messages that were sent here outside every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
 }
 
 impl ConversationView {
-    /// The newest grant that is open in it, or the one of its last request.
+    /// Returns the newest grant that is open in it, or the grant of its last request.
     #[must_use]
     pub fn grant(&self) -> Option<&GrantView> {
         self.grants.first()

@@ -1,4 +1,4 @@
-//! The JSON envelope (E2), and how it becomes a [`Draft`].
+//! The JSON envelope (E2), and its conversion to a [`Draft`].
 
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};
@@ -11,70 +11,70 @@ use crate::envelope::{Address, Draft, FinishStatus, JsonText, MessageType, Prior
 use crate::ids::Seq;
 use crate::names::{AgentName, Label, NameError, Ref, RequestId};
 
-/// What the broker says of a message, and no sender (E3).
+/// Members that only the broker sets; a message that has one is refused (E3).
 const MINTED: [&str; 4] = ["hops", "cause", "grant", "conversation"];
 
-/// A message as its sender hands it in; `POST /v1/messages`.
+/// A message as its sender submits it; `POST /v1/messages`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Envelope {
     /// One of `request`, `response`, `status`, `alert`, `info`, `broadcast`.
     #[serde(rename = "type")]
     pub kind: MessageType,
-    /// The claimed sender; may be left out, and is refused where it is not the token's owner.
+    /// The claimed sender; may be omitted. Refused if it isn't the token's owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// A name, a list of names, `@group`, `#action`, `all` or `user`. A RESPONSE and a STATUS may leave
-    /// it out: they go to the requester.
+    /// A name, a list of names, `@group`, `#action`, `all` or `user`. A RESPONSE or STATUS may omit it: it goes to the
+    /// requester.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<To>,
-    /// The work item; may be left out inside a turn.
+    /// The REF of the work item; may be omitted inside a turn.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The claimed depth; may be left out, and is refused where it differs.
+    /// The claimed depth; may be omitted. Refused if it differs from the actual depth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub depth: Option<u8>,
-    /// The idempotency key of a REQUEST; the request that a RESPONSE or STATUS belongs to.
+    /// The idempotency key of a REQUEST, or the request that a RESPONSE or STATUS belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The action asked for.
+    /// The action that the message asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
     /// Structured content: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Text content.
+    /// The text of the message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// How to deliver it, and members that Lastword only passes on.
+    /// Delivery options, and members that Lastword only passes on.
     #[serde(default, skip_serializing_if = "Metadata::is_empty")]
     pub metadata: Metadata,
-    /// The message (`msg-12`) that this one answers or refers to.
+    /// The message (such as `msg-12`) that this one answers or refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
-    /// One of ours that caused this from outside (D10); such a message is no grant.
+    /// A message of this workspace that caused this one from outside (D10); such a message opens no grant.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caused_by: Option<String>,
-    /// RESPONSE: how it went.
+    /// RESPONSE: the result. If omitted: `waiting` while requests of the task are in flight, otherwise `completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<FinishStatus>,
-    /// STATUS: the request was seen.
+    /// STATUS: the recipient has seen the request.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub acknowledged: bool,
-    /// STATUS: how long it will take, in ms.
+    /// STATUS: the estimated time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
-    /// Members that Lastword doesn't know; kept with `metadata`. Those that the broker mints are refused.
+    /// Members that Lastword doesn't know; kept with `metadata`. Members that only the broker sets are refused.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub unknown: Map<String, Value>,
 }
 
-/// How to deliver a message, and what else its sender wants to pass on.
+/// Delivery options of a message, and members that its sender wants to pass on.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Metadata {
-    /// Order in the recipient's queue; `normal` by default.
+    /// Rank in the recipient's queue; `normal` by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
     /// Time to acknowledge, in ms (Q2).
@@ -83,42 +83,42 @@ pub struct Metadata {
     /// Time for the whole request, in ms (Q2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
-    /// Anything else.
+    /// All other members, passed on unchanged.
     #[serde(flatten)]
     #[cfg_attr(feature = "schema", schema(value_type = Object))]
     pub unknown: Map<String, Value>,
 }
 
 impl Metadata {
-    /// Whether nothing is stated.
+    /// Whether no member is set.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.priority.is_none() && self.timeout_ms.is_none() && self.deadline_ms.is_none() && self.unknown.is_empty()
     }
 }
 
-/// One address or a list of them.
+/// One address or a list of addresses.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(untagged)]
 pub enum To {
     /// A name, `@group`, `#action`, `all` or `user`.
     One(String),
-    /// Several of them, one message each.
+    /// Several addresses; each recipient gets a message of its own.
     Many(Vec<String>),
 }
 
-/// A member that is wrong, and what is wrong with it.
+/// An invalid member and the problem with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
-    /// The member's name.
+    /// The name of the member.
     pub field: &'static str,
-    /// What is wrong with it.
+    /// The problem, as the rest of a sentence that begins with the member.
     pub problem: String,
 }
 
 impl FieldError {
-    /// The member `field` is wrong because of `problem`.
+    /// Returns the error for the member `field` with the given problem.
     #[must_use]
     pub fn new(field: &'static str, problem: impl fmt::Display) -> Self {
         Self { field, problem: problem.to_string() }
@@ -134,7 +134,7 @@ impl fmt::Display for FieldError {
 impl core::error::Error for FieldError {}
 
 impl Envelope {
-    /// An envelope with nothing but type, addressee and body.
+    /// Returns an envelope with only type, recipient and body.
     #[must_use]
     pub fn new(kind: MessageType, to: &str, body: &str) -> Self {
         Self {
@@ -157,10 +157,10 @@ impl Envelope {
         }
     }
 
-    /// Checks every member.
+    /// Checks every member and converts the envelope to a draft.
     ///
     /// # Errors
-    /// The first member that is wrong.
+    /// Returns the first member that is invalid.
     pub fn draft(self) -> Result<Draft, FieldError> {
         if let Some(member) = MINTED.into_iter().find(|member| self.unknown.contains_key(*member)) {
             return Err(FieldError::new(member, "is minted by the broker: leave it out"));
@@ -216,7 +216,7 @@ fn passed_on(mut kept: Map<String, Value>, mut unknown: Map<String, Value>) -> O
     if kept.is_empty() { None } else { Some(canonical(Value::Object(kept))) }
 }
 
-/// The text of a value, its members in one order: a retry is the same, in whatever order it names them.
+/// Formats a value with its members in one order, so that a retry has the same text however it orders them.
 fn canonical(mut value: Value) -> JsonText {
     value.sort_all_objects();
     value.to_string().into()

@@ -10,33 +10,33 @@ use crate::fact::EscalationCause;
 use crate::names::RequestId;
 use crate::state::EscalationState;
 
-/// A question to a human; `POST /v1/escalations`.
+/// Asks a human; `POST /v1/escalations`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewEscalation {
-    /// The question.
+    /// The text of the question.
     pub message: String,
-    /// Answers to choose from.
+    /// Answers that the human can choose from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<String>,
-    /// Outside a turn: the conversation that it is about.
+    /// Outside a turn: the conversation that the question is about.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
 }
 
-/// The answer to an escalation; `POST /v1/escalations/{id}/answer`. Words extend nothing; a lift does (H6).
+/// Answers an escalation; `POST /v1/escalations/{id}/answer`. Text extends no limit; only a lift does (H6).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct EscalationAnswer {
-    /// The answer; may be left out beside a lift.
+    /// The text of the answer; may be omitted with a lift.
     #[serde(default)]
     pub answer: String,
-    /// The lift that is chosen, `lift-1`: it extends and resumes the task in one act.
+    /// The lift that is chosen, such as `lift-1`: it extends the limit and resumes the task in one act.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lift: Option<String>,
 }
@@ -45,11 +45,11 @@ pub struct EscalationAnswer {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LiftView {
-    /// Its id, `lift-1`; choose it in the answer.
+    /// The id, such as `lift-1`; name it in the answer to choose it.
     pub id: String,
-    /// What it gives, such as `2 more rounds`.
+    /// The extension, such as `2 more rounds`.
     pub text: String,
-    /// The same, as `POST /v1/conversations/{ref}/grant` takes it.
+    /// The same extension, as the body of `POST /v1/conversations/{ref}/grant`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<Value>,
     /// Whether a human chose it.
@@ -57,40 +57,40 @@ pub struct LiftView {
     pub chosen: bool,
 }
 
-/// A question to a human, as it stands.
+/// A question to a human and its current state.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct EscalationView {
-    /// Its id, `esc-1`.
+    /// The id, such as `esc-1`.
     pub id: String,
-    /// Where it stands.
+    /// Whether the question is open, and how it ended.
     pub state: EscalationState,
-    /// Why it is there.
+    /// Whether an agent asked, or a request that timed out caused it.
     pub cause: EscalationCause,
-    /// Whose it is.
+    /// The agent that asked, or the sender of the request that timed out.
     pub agent: String,
-    /// Its conversation.
+    /// The conversation that the question is about.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// The request whose task waits.
+    /// The request whose task waits for the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The question.
+    /// The text of the question.
     pub message: String,
-    /// Answers to choose from.
+    /// Answers that the human can choose from.
     pub options: Vec<String>,
-    /// The broker's own sentence, where a limit caused the question: which limit, and how often it was extended (H6).
+    /// The broker's own sentence, if a limit caused the question: which limit, and how often it was extended (H6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
     /// The broker's own steps that lift that limit (H6).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lifts: Vec<LiftView>,
-    /// When it was asked.
+    /// The time at which the question was asked.
     pub created_at: String,
-    /// Who answered.
+    /// The human who answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
-    /// The answer.
+    /// The text of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
 }

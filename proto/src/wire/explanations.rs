@@ -1,4 +1,4 @@
-//! Why something is as it is: a message, a refusal, a held call or a question, with the chain that led to it.
+//! Explanations of a message, a refusal, a held call or a question, with the chain of messages that led to it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,13 +8,13 @@ use super::{ApprovalView, Distance, EscalationView, GrantView, Problem, StoredMe
 use crate::envelope::{MessageType, words};
 
 words! {
-    /// What is explained.
+    /// The kind of thing that is explained.
     Subject {
         /// A message that was admitted.
         Message = "message",
         /// A message that was refused.
         Refusal = "refusal",
-        /// A message that was admitted though a guard that only observes would have refused it (G7).
+        /// A message that was admitted although a guard under observation would have refused it (G7).
         Observed = "observed",
         /// A tool call that was held.
         Approval = "approval",
@@ -23,102 +23,102 @@ words! {
     }
 }
 
-/// A message of the chain from the grant down to what is explained.
+/// A message in the chain from the grant down to the subject.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct CausalLink {
-    /// Its id.
+    /// The id of the message, such as `msg-12`.
     pub id: String,
-    /// Who sent it.
+    /// The sender of the message.
     pub from: String,
-    /// Whom it is for.
+    /// The recipient of the message, or `all`.
     pub to: String,
-    /// Its type.
+    /// The message type.
     #[serde(rename = "type")]
     pub kind: MessageType,
-    /// Its conversation.
+    /// The conversation of the message.
     #[serde(rename = "ref")]
     pub reference: String,
     /// Its depth in that conversation (D2).
     pub depth: u8,
-    /// Hops, the delegations from the grant (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
-    /// The request that it is or answers.
+    /// The request that the message is or answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
 }
 
-/// A message that was refused, as the log has it.
+/// A refused message, as the log records it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RefusedSend {
-    /// Who sent it.
+    /// The sender of the refused message.
     pub from: String,
-    /// Whom it was for, as given; absent where only a guard's finding is on record.
+    /// The recipient as the sender gave it; absent if the log records only a guard's finding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Its type.
+    /// The message type.
     #[serde(rename = "type", default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<MessageType>,
-    /// Its REF, as given or as it would have been.
+    /// The REF that the sender gave, or the one that the message would have had.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
     /// The turn in which it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
-    /// Why.
+    /// The refusal that the sender got.
     pub problem: Problem,
 }
 
-/// What holds a message back.
+/// A pause, stop or latch that holds a message.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Hold {
-    /// What is held: `workspace`, `agent`, `conversation` or `grant`.
+    /// The scope that is held: `workspace`, `agent`, `conversation` or `grant`.
     pub scope: String,
-    /// Which.
+    /// The name, REF or id of the held scope.
     pub on: String,
-    /// How: `paused`, `stopped` or `latched`.
+    /// `paused`, `stopped` or `latched`.
     pub state: String,
     /// The incident, for a latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incident: Option<String>,
 }
 
-/// Why something is as it is; `GET /v1/explanations/{id}`.
+/// Explains a message, refusal, held call or question; `GET /v1/explanations/{id}`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Explanation {
-    /// What was asked about.
+    /// The id that was asked for.
     pub id: String,
-    /// What that is.
+    /// The kind of thing that the id names.
     pub subject: Subject,
-    /// When.
+    /// The time of the fact that is explained.
     pub at: String,
-    /// The message.
+    /// The admitted message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<StoredMessage>,
-    /// The message that was refused, and why.
+    /// The refused message, with the refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused: Option<RefusedSend>,
     /// The held call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub approval: Option<ApprovalView>,
-    /// Who may decide or answer it: `human`, `asker`, or agents by name.
+    /// Who may decide or answer: `human`, `asker` (the requester), or agents by name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deciders: Vec<String>,
-    /// The question.
+    /// The question to a human.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<EscalationView>,
-    /// What holds it back now.
+    /// The pauses, stops and latches that hold it now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
     /// The messages that led to it, from the grant down; those that the caller may not read are left out.
     pub chain: Vec<CausalLink>,
-    /// How far it is to the limits of its task and conversation, now.
+    /// The current distance to the limits of its task and conversation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub limits: Vec<Distance>,
-    /// The grant that it belongs to, as it stands.
+    /// The current state of the grant that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantView>,
 }

@@ -1,4 +1,4 @@
-//! Grants, and what gives more to one (D8, D9).
+//! Grants, and the form that extends one (D8, D9).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,49 +7,50 @@ use serde::{Deserialize, Serialize};
 
 use super::Distance;
 
-/// A grant, as it stands (D8).
+/// A grant and its current state (D8).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct GrantView {
-    /// Its id.
+    /// The id, such as `grant-3`.
     pub id: String,
-    /// Who gave it.
+    /// The human who gave it, or the agent whose root it is.
     pub giver: String,
-    /// When it ends.
+    /// The time at which it expires.
     pub expires_at: String,
     /// Whether it is open.
     pub open: bool,
-    /// The incident that holds it.
+    /// The incident whose latch holds it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latched: Option<String>,
-    /// Waking messages that it can still cause, at most.
+    /// An upper bound of the waking messages that it can still cause.
     pub can_still_cause: u64,
-    /// How far it is to each of its totals.
+    /// The distance to each of its totals.
     pub limits: Vec<Distance>,
 }
 
-/// What more a human gives; `POST /v1/conversations/{ref}/grant` (D9).
+/// Extends grants; `POST /v1/conversations/{ref}/grant` (D9).
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields, default)]
 pub struct Extend {
-    /// The one grant that gets it, as `grant-3`; without it each open grant of the conversation does.
+    /// The grant to extend, such as `grant-3`; each open grant of the conversation if omitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
-    /// Waking messages.
+    /// Waking messages to add.
     pub messages: u64,
-    /// Turns.
+    /// Turns to add, whichever task they serve.
     pub turns: u64,
-    /// Distinct agents.
+    /// Distinct agents to add.
     pub agents: u64,
-    /// Requests of the grant's root task.
+    /// Requests to add to the grant's root task.
     pub requests: u64,
-    /// Tokens.
+    /// Tokens to add, input and output together.
     pub tokens: u64,
-    /// Money, in dollars.
+    /// Cost to add, in dollars.
     pub cost_usd: f64,
-    /// Time, in ms.
+    /// Time to add, in ms.
     pub time_ms: u64,
-    /// Rounds of the conversation, of two messages each, with what they need (D2).
+    /// Rounds to add to the conversation, of two messages each, with the messages, turns and requests that they need
+    /// (D2).
     pub rounds: u64,
 }

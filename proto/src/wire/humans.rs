@@ -1,4 +1,4 @@
-//! Humans: what adds one and sets a role (H7).
+//! Humans: the forms that register one and set a role (H7).
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::NewAgent;
 use crate::fact::{Kind, Role};
 
-/// What a human may do; `PATCH /v1/humans/{name}` (H7).
+/// Sets the role of a human; `PATCH /v1/humans/{name}` (H7).
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -17,12 +17,12 @@ pub struct HumanPatch {
     pub role: Role,
 }
 
-/// A human to register; `POST /v1/humans` (H7).
+/// Registers a human; `POST /v1/humans` (H7).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewHuman {
-    /// The name.
+    /// The name, unique among live agents and humans.
     pub name: String,
     /// `owner`, `operator`, `approver` or `viewer`.
     pub role: Role,

@@ -1,4 +1,4 @@
-//! Incidents: what latched, and what else a human has to know.
+//! Incidents: latches that tripped, and other records of limits that a human has to know of.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use crate::refusal::Code;
 
-/// A latch that tripped; `GET /v1/incidents` (R3).
+/// The record of a limit that tripped; `GET /v1/incidents` (R3).
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct IncidentView {
-    /// Its id.
+    /// The id, such as `inc-1`.
     pub id: String,
-    /// What it holds: a grant's id, a REF or a room's name.
+    /// The subject of the incident: a grant's id, a REF, or the name of a room or agent.
     pub on: String,
-    /// Which kind of thing that is: `grant`, `conversation` or `room`.
+    /// The kind of subject: `grant`, `conversation`, `room` or `agent`.
     pub scope: String,
-    /// The conversation whose `resume` lifts it; a room has none.
+    /// The conversation whose `resume` lifts the latch; absent for a room or an agent.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Which limit tripped.
+    /// The code of the limit that tripped.
     pub code: Code,
-    /// The limit.
+    /// The value of the limit.
     pub limit: u64,
-    /// The value that tripped it: for messages, turns and agents of a grant the one that the next would have made,
-    /// else the one that was reached.
+    /// The value that tripped it: for messages, turns and agents of a grant, the value that the next one would have
+    /// reached; otherwise the value that was reached.
     pub current: u64,
-    /// When.
+    /// The time at which the limit tripped.
     pub at: String,
-    /// When it was lifted.
+    /// The time at which a human lifted the latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_at: Option<String>,
-    /// By whom.
+    /// The human who lifted the latch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifted_by: Option<String>,
-    /// The requests that are parked by it.
+    /// The requests that the latch holds; empty once it is lifted.
     pub parked: Vec<String>,
 }

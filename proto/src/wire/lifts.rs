@@ -1,4 +1,4 @@
-//! The one step by which a human lifts what refused a call (H6).
+//! The one step by which a human lifts the limit, latch, pause or stop that refused a call (H6).
 
 use alloc::string::{String, ToString};
 use serde::{Deserialize, Serialize};
@@ -11,25 +11,25 @@ use crate::refusal::{Code, Refusal};
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LiftStep {
-    /// The HTTP call, with its body: `POST /v1/conversations/T-1/grant {"rounds":2}`.
+    /// The HTTP call with its body, such as `POST /v1/conversations/T-1/grant {"rounds":2}`.
     pub call: String,
-    /// The command: `lastword grant T-1 --rounds 2`.
+    /// The command, such as `lastword grant T-1 --rounds 2`.
     pub cli: String,
-    /// What it does, in a sentence.
+    /// A sentence that says what the step does.
     pub text: String,
 }
 
-/// What holds work back, and the one step by which a human lets it go on (R3, H6).
+/// The reason that holds work, and the one step by which a human resumes it (R3, H6).
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HeldBy {
-    /// What holds it, in a sentence without a full stop.
+    /// The reason, as a sentence without a full stop.
     pub text: String,
-    /// The step.
+    /// The step that lifts it.
     pub lift: LiftStep,
 }
 
-/// What a refused call was about, as far as it is known.
+/// The conversation and agent that a refused call was about, as far as they are known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RefusedAt<'a> {
     /// The REF of the conversation.
@@ -39,7 +39,7 @@ pub struct RefusedAt<'a> {
 }
 
 impl LiftStep {
-    /// The step that lifts this refusal; none where no human's step does.
+    /// Returns the step that lifts this refusal; `None` if no human's step does.
     #[must_use]
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other code is lifted by an extension, or by nothing")]
     pub fn of(refusal: &Refusal, at: RefusedAt<'_>) -> Option<Self> {
@@ -65,7 +65,8 @@ impl LiftStep {
     }
 }
 
-/// The body of `POST /v1/conversations/{ref}/grant` that gives what a lift does.
+/// Returns the body of `POST /v1/conversations/{ref}/grant` that extends as the lift does; `None` for a lift that
+/// extends nothing.
 #[must_use]
 pub fn grant_body(lift: Lift) -> Option<Value> {
     let Extension { messages, turns, requests, agents, tokens, time_ms, cost_microusd } = lift.extension();
@@ -132,7 +133,7 @@ fn more_roots(agent: &str, limit: Option<u64>) -> LiftStep {
     }
 }
 
-/// What the agent can't start by itself today is work of a human's grant once a human asks for it.
+/// An agent that has used up its own allowance for today can still do the work under a human's grant.
 fn the_task_itself(agent: &str) -> LiftStep {
     LiftStep {
         call: alloc::format!("POST /v1/messages {{\"type\":\"request\",\"to\":\"{agent}\",\"body\":\"…\"}}"),
@@ -149,7 +150,7 @@ fn more_for_today(agent: &str) -> LiftStep {
     }
 }
 
-/// A REF as one segment of a path.
+/// Encodes a REF as one segment of a path.
 fn encoded(reference: &str) -> String {
     reference.replace('#', "%23").replace('/', "%2F").replace(':', "%3A")
 }

@@ -14,29 +14,29 @@ use crate::policy::{Policy, Ruling};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LimitView {
-    /// Its name; the unit is the last word.
+    /// The name; its last word is the unit.
     pub name: String,
-    /// The rule that it belongs to.
+    /// The rule that the limit belongs to.
     pub rule: String,
     /// The value in force.
     pub value: u64,
-    /// The default.
+    /// The default value.
     pub default: u64,
-    /// What it bounds.
+    /// The quantity that it bounds.
     pub meaning: String,
 }
 
-/// The numbers in force; `GET /v1/limits`.
+/// The limits in force; `GET /v1/limits`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LimitsView {
-    /// Each limit.
+    /// Every limit, in the order of the documentation.
     pub items: Vec<LimitView>,
     /// For each guard, `enforce` or `observe` (G7).
     pub guards: BTreeMap<String, String>,
-    /// Most waking messages that one grant can cause.
+    /// An upper bound of the waking messages that one grant can cause.
     pub bound_messages: u64,
-    /// The policy of held calls: the first rule that is about a call holds (H2).
+    /// The policy of held calls: the first rule that matches a call applies (H2).
     #[serde(default)]
     pub approvals: Vec<ApprovalRuleView>,
 }
@@ -45,18 +45,18 @@ pub struct LimitsView {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ApprovalRuleView {
-    /// The calls that it is about, such as `Bash(rm *)`.
+    /// The calls that it applies to, such as `Bash(rm *)`.
     pub call: String,
-    /// Whose calls; everybody's where it is empty.
+    /// The agents whose calls it applies to; every agent's if empty.
     pub agents: Vec<String>,
     /// `ask` for a decision by `who`; `allow` or `deny` if the policy itself decides.
     pub decision: Ruling,
-    /// The tier from which who and time were taken.
+    /// The tier that `who` and the timeout come from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier: Option<String>,
-    /// Who may decide: `human`, `asker`, or agents by name.
+    /// Who may decide: `human`, `asker` (the requester), or agents by name.
     pub who: Vec<String>,
-    /// Time to decide, after which the call is denied.
+    /// Time to decide, in ms; after it the call is denied.
     pub timeout_ms: u64,
 }
 
@@ -67,7 +67,7 @@ fn who(approvers: &Approvers) -> Vec<String> {
 }
 
 impl LimitsView {
-    /// What is in force.
+    /// Returns the view of these limits and this policy. The last rule is the default for all other calls.
     #[must_use]
     pub fn of(limits: &Limits, policy: &Policy) -> Self {
         let row = |row: &LimitRow| LimitView {

@@ -1,4 +1,4 @@
-//! Messages as they are stored.
+//! Messages as the log stores them.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,37 +9,37 @@ use serde_json::Value;
 use crate::envelope::{AnswerStatus, MessageType, Priority, words};
 
 words! {
-    /// Where a message stands on its way.
+    /// The delivery state of a message.
     DeliveryState {
-        /// It waits in the recipient's queue.
+        /// It is in the recipient's queue.
         Queued = "queued",
-        /// It was taken, and its turn is open or its task goes on.
+        /// It was taken, and its turn or its task is still open.
         Delivered = "delivered",
-        /// It is parked by a pause, a stop or a latch.
+        /// A pause, a stop or a latch holds it.
         Parked = "parked",
-        /// A REQUEST that was answered, or another message that was handed over.
+        /// A REQUEST that was answered, or another message that was delivered.
         Settled = "settled",
-        /// It wakes no one: shown with the recipient's next delivery, or in the room.
+        /// It wakes no agent: it is shown with the recipient's next delivery, or in the room.
         Noted = "noted",
     }
 }
 
-/// A stored message.
+/// A message as the log stores it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct StoredMessage {
-    /// Its id, `msg-12`.
+    /// The id, such as `msg-12`.
     pub id: String,
     /// Its position in the log.
     pub seq: u64,
-    /// Who sent it; `system` for the broker.
+    /// The sender; `system` for the broker.
     pub from: String,
-    /// Whom it is for: a name or `all`.
+    /// The recipient: a name or `all`.
     pub to: String,
-    /// Its type.
+    /// The message type.
     #[serde(rename = "type")]
     pub kind: MessageType,
-    /// Its conversation.
+    /// The conversation of the message.
     #[serde(rename = "ref")]
     pub reference: String,
     /// The conversation from which that one was opened.
@@ -47,60 +47,60 @@ pub struct StoredMessage {
     pub parent_ref: Option<String>,
     /// Its depth in the conversation (D2).
     pub depth: u8,
-    /// Hops, the delegations from the grant (D4).
+    /// The hops: delegations from the grant to this message (D4).
     pub hops: u8,
     /// The request that it is, answers or reports on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// The action asked for.
+    /// The action that it asks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
-    /// Structured content.
+    /// Structured content: any JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// Text content.
+    /// The text of the message.
     pub body: String,
     /// Members that Lastword doesn't know.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<Value>,
-    /// REQUEST: its place in the recipient's queue.
+    /// REQUEST: its rank in the recipient's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// REQUEST: when it ends.
+    /// REQUEST: the time at which it times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
     /// The message that opened the turn in which it was sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,
-    /// The grant that caused it.
+    /// The grant that pays for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<String>,
     /// The room in which it was posted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub room: Option<String>,
-    /// When it was admitted.
+    /// The time at which it was admitted.
     pub created_at: String,
-    /// Where it stands on its way.
+    /// Whether it is queued, delivered, held or settled.
     pub delivery_state: DeliveryState,
     /// Answer: how the request ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<AnswerStatus>,
-    /// Answer: why.
+    /// Answer: the reason that the agent gave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The message that it answers or comments.
+    /// The message that it answers or refers to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_reply_to: Option<String>,
-    /// Answer: the parts done.
+    /// Answer: the parts that the agent completed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completed: Vec<String>,
-    /// Answer: the parts failed.
+    /// Answer: the parts that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// STATUS: how long it will take, in ms.
+    /// STATUS: the estimated time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
-    /// STATUS: the request was seen.
+    /// STATUS: the recipient has seen the request.
     #[serde(default, skip_serializing_if = "core::ops::Not::not")]
     pub acknowledged: bool,
     /// The escalation that it answers.
@@ -109,7 +109,7 @@ pub struct StoredMessage {
 }
 
 impl StoredMessage {
-    /// A message of which nothing is known but its type.
+    /// Returns a message that has only its type; every other member is empty.
     #[must_use]
     pub const fn blank(kind: MessageType) -> Self {
         Self {

@@ -1,23 +1,23 @@
-//! A part of a list.
+//! One page of a list.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-/// A list, and where to go on.
+/// One page of a list, and the cursor of the next one.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Page<T> {
-    /// This part of the list.
+    /// The items of this page.
     pub items: Vec<T>,
-    /// The `cursor` of the next part; absent at the end.
+    /// The `cursor` of the next page; absent on the last one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<String>,
 }
 
 impl<T> Page<T> {
-    /// A list that is complete.
+    /// Returns a complete list as one page.
     #[must_use]
     pub const fn whole(items: Vec<T>) -> Self {
         Self { items, next: None }

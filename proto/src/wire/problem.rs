@@ -1,4 +1,4 @@
-//! Refusals, as RFC 9457 has them.
+//! Refusals in the form of RFC 9457.
 
 use alloc::string::String;
 
@@ -11,34 +11,34 @@ use crate::refusal::{Code, Refusal};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Problem {
-    /// A URI for the code.
+    /// A URI for the code, such as `urn:lastword:budget`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is wrong, in a few words.
+    /// A short sentence that describes the code.
     pub title: String,
-    /// The HTTP status.
+    /// The HTTP status of the response.
     pub status: u16,
     /// The stable code.
     pub code: Code,
-    /// What is wrong here: the member, the name, the numbers.
+    /// The problem of this call: the member, the name, the numbers.
     pub detail: String,
-    /// The rule that it enforces.
+    /// The rule that the code enforces.
     pub rule: String,
-    /// The limit that was met.
+    /// The limit that the call met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
-    /// The value that would have been, or the count that is.
+    /// The value that the call would have reached, or the current count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub current: Option<u64>,
-    /// When trying again may work, in ms from now.
+    /// The time after which a retry may succeed, in ms from now.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after_ms: Option<u64>,
-    /// What to do instead.
+    /// What to do instead, in one sentence.
     pub hint: String,
-    /// The one step by which a human lifts it, where there is one (H6).
+    /// The one step by which a human lifts it, if there is one (H6).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lift: Option<LiftStep>,
-    /// The record of the refusal, where it is on record: `GET /v1/explanations/{id}` says more of it.
+    /// The record of the refusal, if the log has one; `GET /v1/explanations/{id}` explains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record: Option<String>,
 }
@@ -56,13 +56,13 @@ fn detail(refusal: &Refusal) -> String {
 }
 
 impl Problem {
-    /// The problem that a refusal is, worded.
+    /// Returns the problem for a refusal, with its default detail.
     #[must_use]
     pub fn new(refusal: &Refusal) -> Self {
         Self::detailed(refusal, detail(refusal))
     }
 
-    /// The same with a detail that names more, such as the member that is wrong.
+    /// Returns the problem for a refusal with a detail that names more, such as the invalid member.
     #[must_use]
     pub fn detailed(refusal: &Refusal, detail: String) -> Self {
         let code = refusal.code;

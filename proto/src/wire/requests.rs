@@ -1,4 +1,4 @@
-//! Requests, and what happened to each.
+//! Requests and their history.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -9,59 +9,59 @@ use super::{HeldBy, StoredMessage};
 use crate::envelope::{AnswerStatus, Priority};
 use crate::fsm::RequestState;
 
-/// One step of a request.
+/// One step in the history of a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct HistoryItem {
-    /// When.
+    /// The time of the step.
     pub at: String,
-    /// What: `sent`, `taken`, `partial`, `settled`.
+    /// `sent`, `taken`, `partial` or `settled`.
     pub event: String,
-    /// By whom, or with whom.
+    /// The agent or human that took the step, or that it concerns.
     pub agent: String,
     /// The attempt, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempt: Option<u32>,
 }
 
-/// A request, as it stands; `GET /v1/requests/{id}`.
+/// A request and its current state; `GET /v1/requests/{id}`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RequestView {
-    /// Its id.
+    /// The id, minted or chosen by its sender.
     pub request_id: String,
-    /// Its state (Q1).
+    /// Its state in the request's state machine (Q1).
     pub state: RequestState,
-    /// Attempts begun or queued.
+    /// The number of attempts begun or queued.
     pub attempts: u32,
-    /// When it ends.
+    /// The time at which it times out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline: Option<String>,
-    /// Who asked.
+    /// The agent or human that sent the request.
     pub from: String,
-    /// Who serves it now.
+    /// The agent that serves it now.
     pub to: String,
-    /// Who had it, in order.
+    /// The agents that had it, in order.
     pub tried: Vec<String>,
-    /// Its conversation.
+    /// The conversation of the request.
     #[serde(rename = "ref")]
     pub reference: String,
-    /// The REQUEST.
+    /// The id of the REQUEST, such as `msg-12`.
     pub message: String,
-    /// Its order in the recipient's queue.
+    /// Its rank in the recipient's queue.
     pub priority: Priority,
-    /// How many deliveries stand before it in the recipient's queue.
+    /// The number of deliveries before it in the recipient's queue.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<u64>,
-    /// How it ended.
+    /// How the request ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<AnswerStatus>,
-    /// The answer.
+    /// The answer, once there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub response: Option<StoredMessage>,
-    /// What holds it, or work that it led to, until a human acts (R3).
+    /// The latches, pauses and stops that hold it, or work that it caused, until a human acts (R3).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub held_by: Vec<HeldBy>,
-    /// What happened so far.
+    /// The steps so far, oldest first.
     pub history: Vec<HistoryItem>,
 }

@@ -8,62 +8,62 @@ use serde::{Deserialize, Serialize};
 use super::StoredMessage;
 use crate::names::RequestId;
 
-/// A room to open; `POST /v1/rooms`.
+/// Opens a room, or sets the members of one; `POST /v1/rooms`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewRoom {
-    /// Its name.
+    /// The name of the room.
     pub name: String,
-    /// Who takes part.
+    /// The names of the members; replaces the list of a room that exists.
     #[serde(default)]
     pub members: Vec<String>,
-    /// The idempotency key, which comes in the header `Idempotency-Key` (Q1).
+    /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]
     pub key: Option<RequestId>,
 }
 
-/// A room, as it stands.
+/// A room and its current state.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct RoomView {
-    /// Its id.
+    /// The id, such as `room-1`.
     pub id: String,
-    /// Its name.
+    /// The name of the room.
     pub name: String,
-    /// Who takes part.
+    /// The names of the members.
     pub members: Vec<String>,
-    /// Agent messages since a human spoke (R1).
+    /// Agent posts since a human last spoke (R1).
     #[serde(alias = "turns")]
     pub agent_messages: u64,
-    /// Posts in it.
+    /// The number of posts in it.
     pub messages: u64,
-    /// Whether the hard limit holds it.
+    /// Whether a latch of the hard limit holds it.
     pub latched: bool,
 }
 
-/// A post to a room; `POST /v1/rooms/{room}/messages`.
+/// Posts to a room; `POST /v1/rooms/{room}/messages`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Post {
-    /// What. A human's `@name` asks that agent.
+    /// The text. An `@name` in a human's post asks that agent.
     pub body: String,
-    /// A human's: the agents that are asked, in place of the `@name`s of the body.
+    /// Only for a human's post: the agents to ask, in place of the `@name`s in the body.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mentions: Option<Vec<String>>,
-    /// A human's: the work item that it is about. Those who are mentioned are asked under it, and the counters of its
-    /// conversation and of those that came of it begin again.
+    /// Only for a human's post: the work item that it is about. The mentioned agents are asked under it, and the
+    /// counters of its conversation and of those above and below it are reset.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
 }
 
-/// What came of a post.
+/// The result of a post.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Posted {
-    /// The room.
+    /// The name of the room.
     pub room: String,
-    /// The requests that a human's mentions became.
+    /// The requests that a human's mentions caused.
     pub items: Vec<StoredMessage>,
 }

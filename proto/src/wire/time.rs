@@ -1,10 +1,10 @@
-//! Moments as RFC 3339 in UTC, with milliseconds.
+//! Moments in RFC 3339, in UTC, with milliseconds.
 
 use alloc::string::String;
 
 use crate::ids::{DAY_MS, Time};
 
-/// The moment as `2026-01-31T09:05:00.123Z`.
+/// Formats a moment as `2026-01-31T09:05:00.123Z`.
 #[must_use]
 pub fn rfc3339(time: Time) -> String {
     let (year, month, day) = civil(time.0 / DAY_MS);
@@ -13,7 +13,7 @@ pub fn rfc3339(time: Time) -> String {
     alloc::format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", ms % 1_000)
 }
 
-/// Reads a moment: `2026-01-31`, or with a time of day, a fraction of a second and `Z` or an offset.
+/// Parses a moment: `2026-01-31`, optionally with a time of day, a fraction of a second and `Z` or an offset. Returns
 /// `None` for anything else.
 #[must_use]
 pub fn parse_rfc3339(text: &str) -> Option<Time> {
@@ -65,7 +65,7 @@ fn digits(text: &str, len: usize) -> Option<u64> {
     if plain { text.parse().ok() } else { None }
 }
 
-/// Year, month and day of a day counted from 1970-01-01, by eras of 400 years that start in March.
+/// Returns year, month and day of a day counted from 1970-01-01, by eras of 400 years that start in March.
 const fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era_day = z % 146_097;

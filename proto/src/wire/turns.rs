@@ -1,4 +1,4 @@
-//! Turns: what a delivery brings, and what reports on it and ends it.
+//! Turns: deliveries, and the calls that report on a turn and end it.
 
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -13,13 +13,13 @@ use crate::envelope::{FinishStatus, words};
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Delivery {
-    /// Its id, the same when the same message is delivered again for the same attempt.
+    /// The id; the same when the same message is delivered again for the same attempt.
     pub delivery: String,
-    /// The turn that it opened or joined; null for a human.
+    /// The turn that the delivery opened or joined; null for a human.
     pub turn: Option<TurnView>,
-    /// The message.
+    /// The delivered message.
     pub message: StoredMessage,
-    /// What rides along and wakes no one.
+    /// Notices attached to the delivery; they wake no agent.
     pub notices: Vec<Notice>,
 }
 
@@ -27,44 +27,44 @@ pub struct Delivery {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TurnView {
-    /// Its id, `turn-3`.
+    /// The id, such as `turn-3`.
     pub id: String,
-    /// Names it in the header `Lastword-Turn`; valid for this agent and turn only.
+    /// The token that names the turn in the header `Lastword-Turn`; valid only for this agent and turn.
     pub token: String,
-    /// When its lease ends, unless it is renewed.
+    /// The time at which the lease expires, unless it is renewed.
     pub deadline: String,
     /// The attempt at the task, from 1.
     pub attempt: u32,
 }
 
 words! {
-    /// What a notice is.
+    /// The kind of a notice.
     NoticeKind {
         /// A STATUS on one of your requests.
         Status = "status",
-        /// An INFO.
+        /// An INFO that another agent or a human sent.
         Info = "info",
-        /// An ALERT.
+        /// An ALERT that an agent sent.
         Alert = "alert",
-        /// A BROADCAST.
+        /// A BROADCAST to all.
         Broadcast = "broadcast",
         /// An answer that came too late to count (Q7).
         Late = "late",
-        /// A warning of the broker: turns, budget, a latch or a cancellation.
+        /// A warning of the broker: agent messages, budget, a latch or a cancellation.
         Warning = "warning",
     }
 }
 
-/// Something to know that wakes no one.
+/// Information that is attached to the next delivery and wakes no agent.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Notice {
-    /// Its id.
+    /// The id of the fact that the notice shows.
     pub id: String,
-    /// What it is.
+    /// The kind of notice.
     #[serde(rename = "type")]
     pub kind: NoticeKind,
-    /// Who caused it.
+    /// The agent or human that caused it; `system` for the broker.
     pub from: String,
     /// The conversation that it is about.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
@@ -72,19 +72,19 @@ pub struct Notice {
     /// The request that it is about.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_id: Option<String>,
-    /// Its text.
+    /// The text of the notice.
     pub body: String,
-    /// Its structured content.
+    /// The structured content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// How long it will take, in ms.
+    /// The estimated time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
-    /// When.
+    /// The time of the fact that the notice shows.
     pub created_at: String,
 }
 
-/// How a turn ends; `POST /v1/turns/{id}/finish`.
+/// Finishes a turn; `POST /v1/turns/{id}/finish`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
@@ -92,74 +92,74 @@ pub struct Finish {
     /// The answer, routed to the requester.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub answer: String,
-    /// `completed`, `partial`, `rejected`, `failed` or `waiting`. Left out: `waiting` while requests of
-    /// this task are in flight, else `completed`.
+    /// `completed`, `partial`, `rejected`, `failed` or `waiting`. If omitted: `waiting` while requests of this task are
+    /// in flight, otherwise `completed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<FinishStatus>,
     /// Structured content of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub payload: Option<Value>,
-    /// The parts done.
+    /// The parts that the agent completed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub completed: Vec<String>,
-    /// The parts failed.
+    /// The parts that failed.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<String>,
-    /// Why.
+    /// The reason for the status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the turn spent.
+    /// The tokens and the cost of the turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
 }
 
-/// What a turn spent (B1).
+/// The tokens and the cost of a turn (B1).
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Tokens read.
+    /// Tokens that the model read.
     #[serde(default)]
     pub input_tokens: u64,
-    /// Tokens written.
+    /// Tokens that the model wrote.
     #[serde(default)]
     pub output_tokens: u64,
-    /// Money, in dollars.
+    /// Cost, in dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
 }
 
-/// What came of a finish.
+/// The result of a finish.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Finished {
-    /// The turn, where it was named.
+    /// The turn, if the call named one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<String>,
-    /// Whether the task goes on: it waits, or the request is run again.
+    /// Whether the task is still open: it waits, or the request runs again.
     pub open: bool,
-    /// The RESPONSE, once the request is settled.
+    /// The id of the RESPONSE, once the request is settled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer: Option<String>,
 }
 
-/// A report of progress; `POST /v1/turns/{id}/progress`.
+/// Reports progress; `POST /v1/turns/{id}/progress`.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Progress {
-    /// What is going on.
+    /// A short text that describes the current work.
     #[serde(default)]
     pub note: String,
-    /// How long it will still take, in ms.
+    /// The estimated remaining time, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
 }
 
-/// A lease that was renewed.
+/// The result of a renewed lease.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Renewed {
-    /// When it ends.
+    /// The time at which the lease now expires.
     pub deadline: String,
 }

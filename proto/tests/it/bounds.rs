@@ -1,5 +1,5 @@
-//! Every limit of the table is reached: a transcript comes to something else when the limit is one more, and when it is
-//! one less.
+//! Every limit of the table is reached: the outcome of a transcript changes when the limit is one higher, and when it
+//! is one lower.
 
 use std::path::Path;
 
@@ -17,8 +17,8 @@ const OF_THE_SHELL: [(&str, &str, &str); 5] = [
     ("bound_ceiling_messages", "cli/src/commands/bound.rs", "the_warning_and_the_ceiling_begin_one_above_their_limits"),
 ];
 
-/// What happened, without the limits, shares and waits that are printed: a bound is reached when something else
-/// happens, and not when another number is shown.
+/// Removes the limits, shares and waits that a transcript prints: a limit is reached when something else happens, not
+/// when another number is shown.
 fn without_numbers(played: &str) -> String {
     let mut lines = Vec::new();
     for line in played.lines() {

@@ -1,10 +1,10 @@
-//! Every hint leads to a step that is admitted: a transcript follows each, under the hint's own words.
+//! Every hint leads to a step that is admitted: a transcript follows each hint, under the hint's own words.
 
 use lastword_proto::Code;
 
 use crate::transcripts::transcripts;
 
-/// Refusals that a legitimate team meets.
+/// The refusals that a well-behaved team meets.
 const MET: [Code; 36] = [
     Code::PassiveReply,
     Code::Cycle,

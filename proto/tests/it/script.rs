@@ -1,9 +1,10 @@
-//! Transcripts: an input a line, what it came to in indented lines below.
+//! Transcripts: one input in each line, with its outcome in indented lines below.
 //!
-//! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and
-//! `observe GUARD` configure; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held
-//! calls; `agent NAME [action=…] [group=…]` and `human NAME` register. `clock MS` sets the clock alone: the tick is
-//! late. `idle MS`: the broker doesn't run for so long, and then ticks. `NAME keeps its proof` lets it act as `old-NAME` when it is registered anew.
+//! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and `observe GUARD`
+//! configure; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held calls; `agent NAME
+//! [action=…] [group=…]` and `human NAME` register. `clock MS` sets only the clock, so that the tick is late. `idle
+//! MS`: the broker doesn't run for that time, and then ticks. `NAME keeps its proof` lets it act as `old-NAME` after
+//! the name is registered again.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +24,7 @@ use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_proto::rules::Off;
 use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
 
-/// A world in which a transcript plays.
+/// The world in which a transcript plays.
 pub(crate) struct World {
     pub(crate) core: Core,
     pub(crate) log: Vec<Entry>,
@@ -39,19 +40,19 @@ pub(crate) struct World {
 /// The broker that plays a transcript.
 #[derive(Clone, Copy)]
 pub(crate) enum Broker<'a> {
-    /// Ours.
+    /// The complete broker.
     Whole,
-    /// One that lacks a rule or guard.
+    /// A broker that lacks a rule or guard.
     Without(Off),
-    /// One in which a guard only observes.
+    /// A broker in which a guard only observes.
     Observing(&'a str),
-    /// Ours, where time passes before each line and what is closed is forgotten soon.
+    /// The complete broker, with time passing before each line and closed records forgotten soon.
     Walking { retention_ms: u64, step_ms: u64 },
-    /// Ours, where a limit is one more or one less than the transcript says.
+    /// The complete broker, with a limit one higher or one lower than the transcript sets it.
     OneOff { limit: &'a str, by: i64 },
 }
 
-/// Plays `script`; gives it back with what really happened.
+/// Plays `script`. Returns it with the outcomes that actually happened, and the world after it.
 pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
     let mut world = World {
         core: if let Broker::Without(off) = broker { Core::without(off) } else { Core::default() },
@@ -211,7 +212,7 @@ impl World {
     }
 
     fn conv(&self, reference: &str) -> ConvId {
-        // One that was forgotten is named as one that there isn't.
+        // A forgotten conversation is named by a number that does not exist.
         self.core.state().conv_of(reference).unwrap_or(ConvId(u32::MAX))
     }
 
@@ -457,7 +458,7 @@ impl World {
     }
 }
 
-/// `option=…`, where `_` is a space.
+/// `option=…`, in which `_` is a space.
 fn options(words: &[&str]) -> Vec<Box<str>> {
     words.iter().filter_map(|w| w.strip_prefix("option=")).map(|o| o.replace('_', " ").into()).collect()
 }
@@ -470,7 +471,7 @@ fn option<'a>(words: &[&'a str], key: &str) -> Option<&'a str> {
     words.iter().find_map(|w| w.strip_prefix(key))
 }
 
-/// The words that are no `key=value`.
+/// The words that aren't `key=value`.
 fn text(words: &[&str]) -> String {
     words.iter().copied().filter(|w| !w.contains('=')).collect::<Vec<_>>().join(" ")
 }
@@ -521,7 +522,7 @@ fn finish(words: &[&str]) -> Finish {
     }
 }
 
-/// The digest is the tool and its arguments themselves, cut to length: enough to tell calls apart.
+/// Uses the tool and its arguments themselves as the digest, cut to length: enough to tell calls apart.
 fn call(tool: &str, words: &[&str]) -> HeldCall {
     let arguments = option(words, "args=").unwrap_or("{}");
     HeldCall {
@@ -534,7 +535,7 @@ fn call(tool: &str, words: &[&str]) -> HeldCall {
     }
 }
 
-/// `PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]`, where `_` in the pattern is a space.
+/// `PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]`, in which `_` in the pattern is a space.
 fn rule(ruling: &str, words: &[&str]) -> ApprovalRule {
     let names = |list: &str| list.split(',').map(|n| AgentName::new(n).unwrap()).collect::<Vec<_>>();
     let who = option(words, "who=").map(|list| {

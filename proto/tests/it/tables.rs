@@ -1,11 +1,11 @@
-//! Tables printed as golden files, so that a change of one is seen.
+//! Tables printed as golden files, so that a change to one shows in a diff.
 
 use std::fmt::Write as _;
 use std::path::Path;
 
 use lastword_proto::fsm::{RequestEvent, RequestState, next};
 
-/// Compares `actual` with a file under `testdata`; `UPDATE=1` rewrites it.
+/// Compares `actual` with a file under `testdata`; `UPDATE=1` rewrites the file.
 pub(crate) fn check(file: &str, actual: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(file);
     if std::env::var_os("UPDATE").is_some() {

@@ -27,7 +27,7 @@ pub(crate) fn transcripts() -> Vec<(String, String)> {
     found
 }
 
-/// What a transcript says it needs, in lines `# needs: NAME … (what happens without)`.
+/// Returns the names that a transcript needs, from its lines `# needs: NAME … (what happens without)`.
 fn needs(script: &str) -> Vec<&str> {
     let lines = script.lines().filter_map(|l| l.strip_prefix("# needs:"));
     lines.flat_map(|l| l.split('(').next().unwrap_or_default().split_whitespace()).collect()
@@ -37,8 +37,8 @@ fn off(name: &str) -> Off {
     Off::named(name).unwrap_or_else(|| panic!("no rule or guard is called {name}"))
 }
 
-/// The inputs of a played transcript, each with what it came to. A message stands there with its ends and its words
-/// for its number, so that a fact more or less before it is no difference.
+/// Returns the inputs of a played transcript, each with its outcome. A message's number is replaced by its ends and its
+/// text, so that one fact more or less before it makes no difference.
 pub(crate) fn exchanges(played: &str) -> Vec<(String, Vec<String>)> {
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
@@ -68,10 +68,10 @@ fn numberless(word: &str, said: &BTreeMap<&str, String>) -> String {
     format!("{}{message}{}", &word[..start], &word[end..])
 }
 
-/// As many of the inputs that come to something else as show what happens.
+/// The most inputs with another outcome that are shown; they are enough to see what happens.
 const SHOWN_MAX: usize = 6;
 
-/// The first inputs that come to something else: what they come to (`<`), and what instead (`>`).
+/// Returns the first inputs with another outcome: the expected one (`<`) and the actual one (`>`).
 pub(crate) fn otherwise(expected: &str, actual: &str) -> Option<String> {
     let pairs = exchanges(expected).into_iter().zip(exchanges(actual));
     let different: Vec<_> = pairs.filter(|(with, without)| with != without).collect();
@@ -114,8 +114,8 @@ fn first_difference(expected: &str, actual: &str) -> String {
     }
 }
 
-/// One file shows what each rule is good for: the inputs of each transcript that come to something else once a rule
-/// that it needs is taken out.
+/// One file shows why each rule is needed: the inputs of each transcript whose outcome changes when a rule that the
+/// transcript needs is off.
 #[test]
 fn a_transcript_changes_when_a_rule_that_it_needs_is_off() {
     let mut table = String::new();
@@ -173,8 +173,8 @@ fn facts_alone_rebuild_the_state() {
     }
 }
 
-/// Every transcript once more where time walks between its lines, and what is closed is forgotten at once: nothing that
-/// was forgotten is looked up, and the facts still amount to the state.
+/// Plays every transcript once more with time passing between its lines and closed records forgotten at once: nothing
+/// forgotten is looked up, and the facts still rebuild the state.
 #[test]
 fn nothing_forgotten_is_looked_up_however_time_walks() {
     const MINUTE: u64 = 60_000;
@@ -192,7 +192,7 @@ fn nothing_forgotten_is_looked_up_however_time_walks() {
     }
 }
 
-/// What is taken out is a decision: the fold knows of no rule that could be off.
+/// Only decisions can be switched off: the fold has no rule that could be.
 #[test]
 fn facts_alone_rebuild_the_state_whatever_rule_is_off() {
     for (name, script) in transcripts() {

@@ -1,4 +1,4 @@
-//! What the campaigns found in the core, each as the short history that shows it.
+//! Defects of the core that campaigns found, each as the short history that shows it.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus};
 use lastword_proto::fact::{EscalationCause, Fact};
@@ -22,7 +22,7 @@ fn a_rejected_request_goes_to_another_agent_and_never_to_a_human() {
     world.give(Input::Send(human, Box::new(draft)));
     let by = world.agent(agent).unwrap();
     world.give(Input::Take(by, None));
-    // Both humans serve the action as the agent does, as far as their profiles say.
+    // By their profiles, both humans serve the action like the agent.
     let rejects = Finish { status: Some(FinishStatus::Rejected), body: "not mine".into(), ..Finish::default() };
     let reply = world.give(Input::Finish(by, None, Box::new(rejects)));
     assert!(matches!(reply, Some(Reply::Finished { answer: Some(_), open: false })), "{reply:?}");

@@ -1,4 +1,4 @@
-//! Exploration and random adversaries, and the proof that each would notice a rule that is off.
+//! Exploration and random adversaries, and the proof that each notices a rule that is off.
 
 use std::time::Instant;
 
@@ -12,12 +12,12 @@ use lastword_proto::state::Timer;
 use lastword_proto::{Code, Core, Input, MessageType};
 use lastword_sim::{Campaign, Explored, Pace, Setting, Style, World, explore, run};
 
-/// How many times the default work the campaigns do: `LASTWORD_SIM_SCALE=100` for the long run.
+/// The factor by which the campaigns are longer than by default: `LASTWORD_SIM_SCALE=100` for the long run.
 fn scale() -> u64 {
     std::env::var_os("LASTWORD_SIM_SCALE").and_then(|s| s.to_str()?.parse().ok()).unwrap_or(1)
 }
 
-/// How long the histories are, all of which are played: each letter more is about ten times the work.
+/// Returns the length of the histories that are all played; each further letter is about ten times the work.
 fn longer(length: usize) -> usize {
     length + usize::from(scale() > 1) + usize::from(scale() >= 100)
 }
@@ -31,7 +31,7 @@ fn timed<T>(what: &str, steps: impl Fn(&T) -> u64, work: impl FnOnce() -> T) -> 
     done
 }
 
-/// Both ways in which a clock walks: every campaign runs at each.
+/// Both paces of the clock; every campaign runs at each.
 const PACES: [Pace; 2] = [Pace::Hours, Pace::Months];
 
 #[track_caller]
@@ -42,7 +42,7 @@ fn assert_kept(what: &str, campaign: &Campaign) {
     assert_eq!(campaign.broken, [], "{what}");
 }
 
-/// What a campaign never met, it shows nothing about.
+/// Asserts that a campaign met these codes: it proves nothing about a code that it never met.
 #[track_caller]
 fn assert_met(what: &str, campaign: &Campaign, expected: &[Code]) {
     for code in expected {
@@ -77,7 +77,7 @@ fn all_short_histories_of_three_agents_keep_every_promise() {
     }
 }
 
-/// What agents meet at any pace.
+/// The codes that agents meet at any pace.
 const MET: [Code; 35] = [
     Code::DepthCap,
     Code::HopCap,
@@ -139,7 +139,7 @@ fn random_adversaries_over_months_never_pass_the_bound() {
     assert_met("adversaries over months", &done, &[Code::Unattended]);
 }
 
-/// Totals and allowances so small that each is met.
+/// Totals and allowances so small that each is reached.
 fn small_totals() -> Limits {
     Limits {
         grant_messages_max: 24,
@@ -181,7 +181,7 @@ fn random_adversaries_at_small_totals_meet_each_of_them() {
 
 #[test]
 fn the_structural_bound_is_reached_exactly_and_never_passed() {
-    // Small enough that the structure binds before the totals: K = 1 + 2 + 4, so 2K - 1 = 13.
+    // Small enough that the structural bound is below the totals: K = 1 + 2 + 4, so 2K - 1 = 13.
     let limits = Limits {
         task_requests_max: 2,
         hops_max: 2,
@@ -199,7 +199,7 @@ fn the_structural_bound_is_reached_exactly_and_never_passed() {
 
 #[test]
 fn the_bound_of_turns_is_reached_and_never_passed() {
-    // Of one request and one hop. The bound lets every wake be run A times; what there can be is A runs of each request,
+    // For one request and one hop. The bound lets every wake run A times. What can happen is A runs of each request,
     // one turn for each answer and each question, and one more where a lease with such a delivery is lost.
     for (runs, questions, bound, reached) in [(2, 0, 6, 6), (2, 1, 10, 9), (4, 0, 12, 10), (4, 2, 28, 14)] {
         let limits = Limits {
@@ -252,7 +252,7 @@ fn a_run_with_a_rule_off_breaks_a_promise() {
         ("fan_out", "windows: fan-out", 8),
     ];
     for (guard, promise, agents) in needed {
-        // Wide open but for the guard in question, so that nothing else hides its absence.
+        // All limits are wide except that of the guard in question, so that no other guard hides its absence.
         let mut limits =
             Limits { task_requests_max: 4, pair_messages_max: 4, sender_messages_max: 6, ..Limits::default() };
         limits.fan_out_targets_max = 3;

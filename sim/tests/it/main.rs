@@ -1,9 +1,9 @@
-//! What holds of the core, over all short histories and over long random ones.
+//! The properties of the core, over all short histories and over long random ones.
 
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
-    reason = "tests say what failed, and campaigns report their figures"
+    reason = "a step that fails is a failed test, and campaigns print their figures"
 )]
 
 mod found;

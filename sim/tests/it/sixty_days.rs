@@ -1,5 +1,5 @@
-//! Sixty days of a team of twelve that does its work well: nothing that it does is refused, but for the one limit that
-//! it asks a human about, and at the end everything rests.
+//! Sixty days of a well-behaved team of twelve: none of its work is refused, except by the one limit that it asks a
+//! human about, and at the end all work has ended.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ use lastword_proto::{Code, Input, MessageType, Principal, Reply};
 use lastword_sim::{Pace, World};
 
 const DAYS: u64 = 60;
-/// How long one thing takes.
+/// The time that one action takes.
 const STEP_MS: u64 = 20_000;
-/// The days on which no human is there, one less than what would stop the agents' own work.
+/// The days on which no human is there, one less than would stop the agents' own work.
 const AWAY: std::ops::Range<u64> = 20..32;
 
 const LEAD: usize = 0;
@@ -27,7 +27,7 @@ const TEAM: u8 = 12;
 
 struct Town {
     world: World,
-    /// What waits for a human, and when one answers.
+    /// The questions for a human, by the day on which they are answered.
     asked: BTreeMap<u64, Vec<(EscalationId, bool)>>,
 }
 
@@ -45,7 +45,7 @@ impl Town {
         Address::Name(known.unwrap())
     }
 
-    /// Does something that has to be done, and takes some time for it.
+    /// Gives an input that must succeed, and lets some time pass.
     #[track_caller]
     fn done(&mut self, input: Input) -> Reply {
         let said = format!("{input:?}");
@@ -77,7 +77,7 @@ impl Town {
         self.done(Input::Finish(by, None, Box::new(Finish { body: body.into(), ..Finish::default() })));
     }
 
-    /// A review: asked for in the developer's turn, done by the reviewer, read in the developer's next turn.
+    /// A review: requested in the developer's turn, done by the reviewer, read in the developer's next turn.
     fn review(&mut self, developer: usize, reviewer: usize) {
         let (by, to) = (self.agent(developer), self.name(reviewer));
         self.asks(by, to, None);
@@ -87,7 +87,7 @@ impl Town {
         self.takes(developer);
     }
 
-    /// Work with rounds of review: the lead asks three developers at once, and answers when all have.
+    /// Work with rounds of review: the lead asks three developers at once, and answers when all have answered.
     fn day(&mut self, reference: &str) {
         let human = self.world.human();
         let lead = self.name(LEAD);
@@ -109,14 +109,14 @@ impl Town {
         }
         self.takes(LEAD);
         for _ in 0..2 {
-            // What is ready for its task joins its turn.
+            // An answer that is ready for its task joins its turn.
             let by = self.agent(LEAD);
             self.done(Input::Take(by, None));
         }
         self.finishes(LEAD, "all three are merged");
     }
 
-    /// A review that takes more rounds than a conversation has: a human is asked, and says yes a day later.
+    /// A review that takes more rounds than a conversation has: a human is asked, and agrees a day later.
     fn long_review(&mut self, day: u64, reference: &str) {
         let (developer, reviewer) = (DEVELOPERS[3], REVIEWERS[3]);
         let (human, to) = (self.world.human(), self.name(developer));
@@ -137,7 +137,7 @@ impl Town {
         self.asked.entry(day + 1).or_default().push((asked, true));
     }
 
-    /// A check that needs a human's word, which comes three days later.
+    /// A check that needs a human's answer, which comes three days later.
     fn check(&mut self, day: u64) {
         let (human, tester) = (self.world.human(), self.name(TESTER));
         self.asks(human, tester, Some(&format!("CHECK/{day}")));
@@ -150,7 +150,7 @@ impl Town {
         self.asked.entry(day + 3).or_default().push((asked, false));
     }
 
-    /// A human answers what is to be answered today, and the tasks that asked go on.
+    /// A human answers the questions that are due today, and the tasks that asked continue.
     fn answers(&mut self, day: u64) {
         let human = self.world.human();
         for (asked, lift) in self.asked.remove(&day).unwrap_or_default() {
@@ -167,7 +167,7 @@ impl Town {
         }
     }
 
-    /// Work that an agent starts by itself each day, whether or not a human is there.
+    /// Work that an agent starts on its own each day, whether or not a human is there.
     fn operations(&mut self, day: u64) {
         let (by, to) = (self.agent(OPERATIONS), self.name(RESEARCHER));
         self.asks(by, to, Some(&format!("OPS-{day}")));
@@ -184,7 +184,7 @@ impl Town {
         self.world.walk(then - now);
     }
 
-    /// The broker is off at night, and started again from its log or its snapshot.
+    /// The broker is off at night, and is started again from its log or its snapshot.
     fn night(&mut self, day: u64) {
         self.until(day, 22);
         self.world.idle(8 * HOUR_MS);
@@ -205,7 +205,7 @@ fn sixty_days(pace: Pace) {
             town.done(Input::Act(human));
             town.answers(day);
         }
-        // Nobody asks for what would be answered while all are away, or after the last day.
+        // No question is asked that would be answered while all are away, or after the last day.
         let before_leave = (AWAY.start - 3..AWAY.start).contains(&day) || day + 3 > DAYS;
         if weekday < 5 && !AWAY.contains(&day) {
             town.day(&format!("DAY-{day}"));

@@ -1,4 +1,4 @@
-//! What holds over every surface alike: rogues get nowhere, and the same calls make the same facts.
+//! The properties that every surface has: rogues get nowhere, and the same calls make the same facts.
 
 use std::collections::BTreeSet;
 
@@ -49,13 +49,13 @@ impl Stage {
         response.json().await.unwrap()
     }
 
-    /// A human's request.
+    /// Sends a human's request. Returns its id.
     async fn asks(&self, to: &str, reference: &str) -> String {
         let envelope = json!({ "type": "request", "to": to, "ref": reference, "body": "please" });
         self.human("/v1/messages", envelope).await["request_id"].as_str().unwrap().to_owned()
     }
 
-    /// A pipe to the running server, as `lastword mcp` makes one; served until its end is dropped.
+    /// Returns a pipe to the running server, like that of `lastword mcp`; it is served until its end is dropped.
     async fn pipe(&self, who: &str, serving: &mut JoinSet<()>) -> Pipe<DuplexStream> {
         let remote = Remote::new(&self.url(), Secret::new(self.token(who).to_owned()));
         let (ours, theirs) = tokio::io::duplex(1 << 16);
@@ -64,7 +64,7 @@ impl Stage {
         Pipe::open(ours).await.unwrap()
     }
 
-    /// Ends the server; gives what is in the log.
+    /// Ends the server. Returns its log.
     async fn end(self) -> Vec<(Seq, Entry)> {
         self.server.shutdown().await;
         let log = Store::sqlite(self.dir.path()).open_reader().unwrap();
@@ -72,16 +72,16 @@ impl Stage {
     }
 }
 
-/// Two rogues, and what they come to over this surface.
+/// Runs two rogues over this surface. Returns their results.
 async fn campaign<E: Edge>(stage: &Stage, a: &E, b: &E) -> Tally {
     let mut tally = Tally::default();
-    // A third one has work that is none of theirs.
+    // A third agent has work that neither of them has a part in.
     let others = stage.asks("carol", "SECRET-1").await;
     for n in 0..4 {
         stage.asks("alice", &format!("WORK-{n}")).await;
     }
     let (mut alice, mut bob) = (Rogue::new(a, "bob"), Rogue::new(b, "alice"));
-    // A pair that thanks each other for ever: each round ends what the last one began.
+    // The two thank each other for ever: each round finishes the last one's turns.
     for round in 0..200 {
         let (first, second) = (alice.thanks(round).await, bob.thanks(round).await);
         if !first && !second {
@@ -103,8 +103,8 @@ async fn campaign<E: Edge>(stage: &Stage, a: &E, b: &E) -> Tally {
     tally
 }
 
-/// Reads the log as a stranger would: the witness finds every promise kept, each potential follows, and no grant passed
-/// what it may cause.
+/// Reads the log as an outsider: the witness finds every promise kept, each potential follows from the facts, and no
+/// grant passed its bound.
 fn bounded(log: &[(Seq, Entry)], limits: &Limits) -> u64 {
     let (mut core, mut witness) = (Core::default(), Witness::default());
     for (seq, entry) in log {
@@ -131,10 +131,10 @@ fn judged(surface: &str, tally: &Tally, codes: &[&str]) {
 }
 
 const PAIR: [&str; 3] = ["alice", "bob", "carol"];
-/// What every rogue meets, whatever binds first.
+/// The codes that every rogue meets, whichever limit is reached first.
 const MET: [&str; 3] = ["approver_not_allowed", "forbidden", "lease_lost"];
 
-/// Runs the rogues over each surface, under limits of which these bind.
+/// Runs the rogues over each surface, under limits at which they meet these codes.
 async fn over_every_surface(limits: Limits, codes: &[&str]) {
     for surface in ["http", "mcp", "pipe"] {
         let stage = Stage::with(limits.clone(), &PAIR).await;
@@ -160,7 +160,7 @@ async fn over_every_surface(limits: Limits, codes: &[&str]) {
 
 #[tokio::test]
 async fn rogues_meet_typed_refusals_over_every_surface_as_things_are() {
-    // What a rate refuses may simply be sent again later, and is not counted.
+    // A message refused by a rate may simply be resent later, and is not counted.
     let codes = ["depth_cap", "pair_rate", "passive_reply", "ref_conflict"];
     over_every_surface(Limits::default(), &codes).await;
 }
@@ -176,7 +176,8 @@ async fn rogues_are_bounded_over_every_surface_where_only_the_totals_hold() {
     over_every_surface(Limits { observed: Observed::all(), ..Limits::default() }, &["grant_messages"]).await;
 }
 
-/// A whole piece of work over one surface: a task, a child, a refusal, its answer, and a question too many.
+/// A complete piece of work over one surface: a task, a child, a refusal, its answer, and a second finish that is
+/// refused.
 async fn transcript<E: Edge>(lead: &E, helper: &E) {
     let turn = |delivery: &Value| Turn::of(delivery).unwrap();
     let send = |to: &str, body: &str, turn: &Turn| Call::Send {
@@ -207,7 +208,7 @@ async fn transcript<E: Edge>(lead: &E, helper: &E) {
     assert_eq!(code(lead.call(Call::Finish { turn: open, answer: "again".into() }).await), "turn_closed");
 }
 
-/// The facts, less what is of this one run: moments and token hashes.
+/// Returns the facts without the parts that belong to this one run: moments and token hashes.
 fn facts(log: Vec<(Seq, Entry)>) -> Vec<String> {
     let told = |(_, entry): (Seq, Entry)| {
         if let Fact::Registered { agent, name, kind, incarnation, .. } = entry.fact {
@@ -219,7 +220,7 @@ fn facts(log: Vec<(Seq, Entry)>) -> Vec<String> {
     log.into_iter().map(told).collect()
 }
 
-/// Takes out every number of more than nine digits that is followed by `ms`.
+/// Removes every number of more than nine digits that is followed by `ms`.
 fn without_moments(text: &str) -> String {
     let mut out = String::new();
     let mut digits = String::new();
@@ -271,7 +272,7 @@ async fn a_rogue_can_tell_a_good_refusal_from_a_bad_one() {
         Refused::Typed { code: "cycle".into(), hint: "finish instead".into() }
     );
     assert!(matches!(Refused::of(&json!({ "code": "cycle" })), Refused::Untyped(_)));
-    // An edge that grants everything is found out.
+    // An edge that grants everything is detected.
     struct Yes;
     impl Edge for Yes {
         async fn call(&self, _call: Call) -> Result<Value, Refused> {

@@ -1,4 +1,4 @@
-//! Documents and manifests that a test reads, so that they can't drift from the code.
+//! Tests that read documents and manifests, so that these can't drift from the code.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,19 +16,19 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The folders of all crates.
+/// Returns the folders of all crates.
 fn members() -> Vec<String> {
     let workspace: toml::Table = read("Cargo.toml").parse().unwrap();
     let members = workspace["workspace"]["members"].as_array().unwrap();
     members.iter().map(|member| member.as_str().unwrap().to_owned()).collect()
 }
 
-/// Every source file of the project.
+/// Returns every source file of the project.
 fn sources() -> Vec<String> {
     members().iter().flat_map(|folder| files(folder)).map(|(_, source)| source).collect()
 }
 
-/// The source files of a crate.
+/// Returns the source files of a crate.
 fn files(folder: &str) -> Vec<(PathBuf, String)> {
     let mut found = Vec::new();
     let mut folders = vec![root().join(folder)];
@@ -81,7 +81,7 @@ fn every_rule_names_a_proof_that_exists() {
     }
 }
 
-/// Names of tests are sentences: words in backticks with three underscores or more.
+/// The names of tests are sentences: words in backticks with three underscores or more.
 #[test]
 fn every_claim_of_the_architecture_names_tests_that_exist() {
     let (document, sources) = (read("ARCHITECTURE.md"), sources());
@@ -97,7 +97,7 @@ fn every_claim_of_the_architecture_names_tests_that_exist() {
     }
 }
 
-/// Numbers of the worked examples that are played: 20 is about a guard that there isn't.
+/// The numbers of the worked examples that are played; 20 is about a guard that does not exist.
 #[test]
 fn each_worked_example_has_a_transcript_of_its_number() {
     let folder = std::fs::read_dir(root().join("proto/testdata/transcripts")).unwrap();
@@ -262,7 +262,7 @@ fn crates_depend_only_along_the_arrows() {
     }
 }
 
-/// The modules of the server by layer, the lowest first. A module imports from lower layers only.
+/// The modules of the server by layer, the lowest first. A module imports only from lower layers.
 const SERVER_LAYERS: &[&[&str]] = &[
     &["clock", "cron", "disk", "identity", "metrics", "origins", "priority"],
     &["broker"],
@@ -274,7 +274,7 @@ const SERVER_LAYERS: &[&[&str]] = &[
     &["lib"],
 ];
 
-/// The top-level modules that a line of code names: `crate::calls`, or as many `super::` as lead to the root.
+/// Returns the top-level modules that a line of code names: `crate::calls`, or as many `super::` as lead to the root.
 fn named_modules(line: &str, depth: usize) -> Vec<String> {
     let code = line.split("//").next().unwrap_or_default();
     let from_root = code.split("crate::").skip(1);
