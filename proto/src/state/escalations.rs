@@ -165,7 +165,10 @@ impl State {
             let open = &mut self.agents[agent.0 as usize].escalations_open;
             *open = open.saturating_sub(1);
         }
-        if let Some(waiting) = task.and_then(|t| self.tasks.get_mut(&t)) {
+        // Only a task that asked waits: the end of a time-out's notice must not start the clock of a grant that still waits
+        // for the answer to another question (D8).
+        let waiting = task.and_then(|t| self.tasks.get_mut(&t)).filter(|waiting| waiting.escalations.contains(&id));
+        if let Some(waiting) = waiting {
             waiting.escalations.retain(|e| *e != id);
             let grant = waiting.grant;
             self.human_wait(at, grant, false);
