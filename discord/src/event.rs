@@ -1,4 +1,4 @@
-//! The events of a running bridge, for whoever prints or logs them.
+//! The events of a bridge, for the program that prints or logs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ pub enum Event {
     },
     /// The broker answers again.
     Connected,
-    /// Something was dropped or needs an admin.
+    /// Something was dropped or needs an operator.
     Warning {
-        /// A sentence for that admin.
+        /// A sentence for that operator.
         message: String,
     },
 }
