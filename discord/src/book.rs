@@ -427,7 +427,7 @@ impl BridgeStore {
 
 /// Maps an error of the bridge's file to an unreachable broker: without the file the bridge can neither show nor read
 /// anything.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 pub(crate) fn lost(error: rusqlite::Error) -> ClientError {
     ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }

@@ -209,7 +209,7 @@ impl Bridge {
             }
         }
         // The guest's token is renewed before the head is read: the renewal ends any other bridge on this workspace,
-        // and `began` tells its `rekeyed` event from a later one.
+        // and `began` separates its `rekeyed` event from a later one.
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
         let humans = speakers(&settings, &report)?;

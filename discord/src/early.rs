@@ -1,5 +1,5 @@
 //! Early answers: a foreign bot may reply to the post that asked it while the request still waits behind another turn.
-//! The reply tells which request it answers.
+//! The reply identifies the request.
 
 use lastword_client::ClientError;
 use lastword_client::wire::RequestView;

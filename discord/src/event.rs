@@ -16,7 +16,7 @@ pub enum Event {
     Ready {
         /// The broker's address.
         url: String,
-        /// Always `discord`; tells these events from a runner's.
+        /// Always `discord`; distinguishes these events from a runner's.
         driver: &'static str,
     },
     /// A call to the broker or to Discord failed and is retried.

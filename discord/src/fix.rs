@@ -4,7 +4,7 @@
 //! it is compiled only for tests.
 
 /// A fix of the bug trail.
-#[cfg_attr(not(test), expect(dead_code, reason = "some are taken out in `naive.rs` only"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "some are checked only in `naive.rs`"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
     /// Our own posts count, too, except those that only show what the broker has counted.

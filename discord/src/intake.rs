@@ -218,7 +218,7 @@ impl Intake {
         self.shared.book.decide(post.id, acts, head).map_err(lost)
     }
 
-    /// Returns the outcome of an earlier try, as far as the log behind `head` tells.
+    /// Returns the outcome of an earlier try, as far as the log behind `head` shows.
     async fn done(&self, act: &Act, head: u64) -> Result<Option<Done>, ClientError> {
         let broker = &self.shared.broker;
         let look = async || {

@@ -152,7 +152,7 @@ impl Outbox {
 }
 
 /// Maps an error of the bridge's file to an unreachable Discord: a post that can't be noted isn't sent.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 fn lost(error: rusqlite::Error) -> RestError {
     RestError::Unreachable(format!("the bridge's own file: {error}"))
 }

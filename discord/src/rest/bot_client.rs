@@ -221,7 +221,7 @@ fn bucket(headers: &HeaderMap) -> Option<RateLimitHeaders> {
     let name = |text: &'static str| HeaderName::from_static(text);
     let whole = |text| number(headers, &name(text)).map(|value| value.clamp(0.0, f64::from(u16::MAX)));
     let reset = Duration::try_from_secs_f64(number(headers, &name(RateLimitHeaders::RESET_AFTER))?).ok()?;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are between 0 and the largest")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both are clamped to 0..=u16::MAX")]
     Some(RateLimitHeaders {
         bucket: headers.get(RateLimitHeaders::BUCKET)?.as_bytes().to_vec(),
         limit: whole(RateLimitHeaders::LIMIT)? as u16,

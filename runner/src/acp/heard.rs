@@ -43,7 +43,10 @@ impl Route {
         Self { heard: Mutex::new(Heard { bytes_max, ..Heard::default() }), asked, notes }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enum grows, and the rest is not for the asker")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the protocol's enum grows, and other updates don't concern the requester"
+    )]
     pub(super) fn hear(&self, update: SessionUpdate) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let note = match update {
