@@ -200,6 +200,7 @@ impl Member {
         let patch = AgentPatch {
             actions: Some(self.actions.clone()).filter(|wanted| differs(&known.actions, wanted)),
             groups: Some(self.groups.clone()).filter(|wanted| differs(&known.groups, wanted)),
+            // Only raised, never lowered: a human may have set more.
             turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
             limits: Some(self.limits.clone())
                 .filter(|wanted| wanted.iter().any(|(name, value)| known.limits.get(name).unwrap_or(&0) != value)),
@@ -208,6 +209,7 @@ impl Member {
         if amends || patch.limits.is_some() {
             human.amend(&self.name, &patch).await.map_err(of_a_human)?;
         }
+        // A new token would end every other client of the agent, so one that still works is kept.
         if let Some(token) = at_hand
             && Client::new(human.url(), Some(Token::new(&token)?))?.limits().await.is_ok()
         {

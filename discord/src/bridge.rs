@@ -261,6 +261,7 @@ impl Bridge {
             _ready = ready => {}
             Some(ended) = parts.join_next() => return Err(over(ended)),
         }
+        // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
         let ears = Arc::new(Ears { posts, interactions, missed });

@@ -124,6 +124,7 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
         }
         "warned" | "heard" => warned(shared, event).await,
         "post_keyed" => {
+            // The key comes right before its `posted` event, which is then not mirrored back to Discord.
             let ours = text(event, "key").and_then(post_of).is_some();
             let there = event.agent.as_deref().is_some_and(|agent| shared.posts_there(agent));
             if ours && there && event.data.get("admitted") == Some(&Value::Bool(true)) {
@@ -264,6 +265,7 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });
     let shown = send(shared, event, &message, thread, &posting).await;
+    // Without a post, for Discord refused it, any post of the bot in the thread may answer the turn.
     shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
     Ok(true)
 }

@@ -88,6 +88,8 @@ impl Intake {
                         .map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
                     let last = last.unwrap_or_default();
                     book.handle(channel, last, last).map_err(|error| error.to_string())?;
+                    // Threads may hold posts newer than the channel's last one, so the start is at least the current
+                    // time.
                     last.max(outbox.broker.now_ms().map_or(0, first_id))
                 }
             };
@@ -189,6 +191,7 @@ impl Intake {
             None => (self.decided(run, first).await?, None),
         };
         let mut acts = VecDeque::from(acts);
+        // Stored before the first act, so that a retry after a restart does the same, whatever has changed meanwhile.
         if tried.is_none() && !acts.is_empty() {
             self.note(first, &acts).await?;
         }

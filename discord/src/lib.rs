@@ -1,6 +1,6 @@
 //! Discord: a client with ordinary tokens that shows conversations in threads and reads the posts there.
 //!
-//! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without I/O; the
+//! What a post means (`inbound`) and how a message is posted (`outbound`, `text`) is decided without I/O; the
 //! other modules carry it out. Nothing is counted here: each bot's post becomes one call to the broker, which counts
 //! it.
 

@@ -139,6 +139,7 @@ impl Host {
     pub(crate) async fn run(&self, shared: &RunnerContext, run: &mut Run) -> Ended {
         let process = tokio::select! {
             process = self.live(shared) => process,
+            // The caller words the failure from the reason to stop.
             _ = stopped(&mut run.signs) => return Ended::default(),
         };
         let process = match process {

@@ -182,6 +182,7 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     let event = match shared.broker.finish(delivery, turn, &finish).await {
         FinishOutcome::Finished(finished) => {
             let told = finish.status.map_or("completed", FinishStatus::word);
+            // Without a status the broker chose it: a request still open is waiting, and an empty answer has failed.
             let status = match (finished.open, finish.status, empty) {
                 (true, None, _) => "waiting",
                 (false, None, true) => "failed",
@@ -246,6 +247,7 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
                 ended = true;
             }
         }
+        // Notes that came during the pause have replaced each other: only the newest is sent.
         if cooling.is_none()
             && let Some(note) = latest.take()
         {

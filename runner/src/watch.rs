@@ -158,6 +158,7 @@ impl Watch {
         backoff: &mut Backoff,
     ) -> Result<(), ClientError> {
         let mut events = broker.client().events(*after).await?;
+        // Deliveries are taken only from here on, so that no end of a turn is missed.
         ready.send_replace(true);
         // The first connection starts at the log's end; a reconnect continues behind the last event seen and so misses
         // nothing.
@@ -193,6 +194,7 @@ fn closing(event: &Happened) -> Option<(&str, End)> {
     let end = match event.data.get("end").and_then(Value::as_str)? {
         "finished" => End::Finished,
         "lease_lost" => End::Lost,
+        // Cancelled, stopped, past its deadline, or an end that a later broker adds.
         _ => End::Withdrawn,
     };
     Some((event.data.get("turn")?.as_str()?, end))

@@ -115,6 +115,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     };
     // Open runs deliver their answers first.
     team.stop();
+    // Without a broker no run can answer, so a failure skips this wait.
     while failed.is_none() {
         tokio::select! {
             () = team.ended() => break,
@@ -122,6 +123,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         }
     }
     drop(team);
+    // Before the shutdown, so that clients no longer find a server that is about to end.
     drop(note);
     server.shutdown().await;
     match failed {

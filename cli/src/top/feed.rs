@@ -184,6 +184,7 @@ impl ModelUpdater {
                         let event = event?.ok_or_else(|| Failure::unavailable("the server ended the stream"))?;
                         dirty.extend(self.dirtied(&event));
                         if !dirty.is_empty() {
+                            // Never later than before: a steady stream of events must not postpone the fetch for ever.
                             until = Some(until.unwrap_or(far).min(later(GATHER)));
                         }
                     }

@@ -214,6 +214,7 @@ async fn own(
     let mut told = false;
     let status = loop {
         tokio::select! {
+            // A process may close its standard error and keep running.
             () = &mut telling, if !told => told = true,
             status = child.wait() => {
                 let time = *grace.borrow();

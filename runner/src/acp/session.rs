@@ -138,6 +138,7 @@ impl Prompting<'_> {
             tokio::select! {
                 answer = &mut answer => {
                     return match answer {
+                        // A response or error after the cancel doesn't change the outcome.
                         _ if patience.is_some() => Over::Stopped,
                         Err(error) => self.lost(error).await,
                         Ok(response) => Over::Answered(Ok(response)),
