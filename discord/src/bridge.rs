@@ -290,6 +290,7 @@ impl Bridge {
             let shared = Arc::clone(&shared);
             async move {
                 commands::register(&shared).await;
+                // This task must not end: the first part that ends also ends the bridge.
                 std::future::pending().await
             }
         });

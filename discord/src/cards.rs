@@ -116,6 +116,7 @@ pub(crate) struct Card {
 
 impl Card {
     fn new(text: &str, buttons: &[Value], outcome: Option<&str>) -> Self {
+        // Every part leaves room for the outcome, which is added to the last one when the matter is settled.
         let mut parts = split(text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX);
         if let (Some(outcome), Some(last)) = (outcome, parts.last_mut()) {
             last.push('\n');
@@ -146,6 +147,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice. What should happen?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
+    // Lifts take their buttons first; if the rest is too few for all options, these become a list in the text.
     let options_max = OPTIONS_MAX.saturating_sub(view.lifts.len());
     if options.len() > options_max {
         for option in options {

@@ -257,7 +257,7 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         shared.book.show_turn(agent, turn_place(channel), turn, floor).map_err(lost)?;
         return Ok(false);
     }
-    // The post must mention the agent that has the turn, even if the message was addressed otherwise.
+    // The post must mention the agent that has the turn, even if the broker itself worded the answer.
     let message = StoredMessage { to: agent.to_owned(), ..message };
     let human = shared.is_human(&message.from);
     let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
@@ -265,7 +265,7 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });
     let shown = send(shared, event, &message, thread, &posting).await;
-    // Without a post, for Discord refused it, any post of the bot in the thread may answer the turn.
+    // If Discord refused the post, any post of the bot in the thread may answer the turn.
     shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
     Ok(true)
 }

@@ -109,7 +109,8 @@ impl Intake {
                 shared.outbox.warn(&format!("{channel} can't be read. {error}"));
             }
         }
-        // Not while a part of an answer is awaited: a bridge killed in between must find the same threads again.
+        // Only after reading, and not while a part of an answer is awaited: a bridge killed in between must find the same
+        // threads again.
         for (channel, moment) in behind.looked.into_iter().filter(|_| self.tails.is_empty()) {
             shared.book.looked_through(channel, &moment).map_err(lost)?;
         }

@@ -101,6 +101,7 @@ impl Channel {
 
     /// Returns a thread's channel; `None` for anything but a thread.
     pub(crate) fn parent(&self) -> Option<u64> {
+        // 10 to 12: threads. Other channels' parent is their category.
         matches!(self.kind, 10..=12).then(|| self.parent_id.as_ref()?.parse().ok()).flatten()
     }
 }
@@ -108,11 +109,13 @@ impl Channel {
 impl Post {
     /// Returns whether a human wrote the post; false for Discord's own notes about pins, joins or threads.
     pub(crate) const fn is_said(&self) -> bool {
+        // 0: an ordinary message; 19: a reply.
         matches!(self.kind, 0 | 19)
     }
 
     /// Returns whether a bot wrote the post; a bot may also respond to a command.
     pub(crate) const fn is_written(&self) -> bool {
+        // 20 and 23: responses to a slash command and to a context menu command.
         matches!(self.kind, 0 | 19 | 20 | 23)
     }
 

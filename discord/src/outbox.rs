@@ -61,6 +61,7 @@ impl Outbox {
         let rest = self.rest(poster);
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
+            // Retried here, so that later posts of the caller keep their order.
             match self.try_part(rest, nonce, channel, text, body).await {
                 Ok(id) => return Some(id),
                 Err(error) if error.may_pass() => {

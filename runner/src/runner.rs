@@ -144,6 +144,7 @@ impl Runner {
             _ = &mut watching, if still => {}
             else => {}
         }
+        // Aborts the runs that exceeded the time; a dropped run kills its process group.
         turns.shutdown().await;
         if let Agent::Acp(host) = &shared.agent {
             host.end(shared.settings.grace).await;
@@ -162,6 +163,7 @@ impl Runner {
                 taking = Some(Box::pin(next(Arc::clone(&shared))));
             }
             tokio::select! {
+                // Dropping a pending call loses nothing: what it may have taken is delivered again.
                 () = reached(&mut phase, Phase::Draining) => return Ok(()),
                 Some(served) = turns.join_next(), if !turns.is_empty() => {
                     if let Err(error) = served {

@@ -114,6 +114,7 @@ impl BotClient {
                 Tried::Limited { retry_after, global } => {
                     let pause = retry_after.map_or_else(|| pauses.grow(), |told| told.min(RETRY_AFTER_MAX));
                     if global {
+                        // The limit is the whole bot's, so its other calls wait, too.
                         self.hush(Instant::now() + pause);
                     }
                     sleep(pause).await;
@@ -201,6 +202,7 @@ fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, 
         return body.map(Tried::Answered).map_err(none);
     }
     match body {
+        // Discord itself answers in JSON, so this comes from a proxy in between, and a retry may succeed.
         Err(_) if !status.is_server_error() => {
             Err(RestError::Unreachable(format!("something before it answers, with {}", status.as_u16())))
         }
