@@ -1,4 +1,4 @@
-//! A log that grew over many weeks, and a start on it. What was settled longer ago than the retention is in the log alone.
+//! Measures a start on a log that grew over many weeks. Work settled longer ago than the retention is only in the log.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::program::Program;
 use crate::standing::{Figure, ms};
 
 const TEAM: usize = 20;
-/// The weeks over which the log grew: as many as ten times the default retention.
+/// The age of the log in weeks: ten times the default retention.
 const WEEKS: u64 = 10;
 const WEEK_MS: u64 = 7 * 24 * 3_600_000;
-/// Facts of one exchange, about: how far apart in time they are follows from it.
+/// Facts of one exchange, approximately; sets the time between two exchanges.
 const FACTS_PER_EXCHANGE: u64 = 8;
 /// Facts in one append.
 const APPEND: usize = 4_096;
 
-/// Starts on a log of so many facts, with a snapshot and without.
+/// Measures a start on a log of `facts` facts, with a snapshot and without.
 pub(crate) async fn start(
     program: &Program,
     dir: &Path,
@@ -43,7 +43,7 @@ pub(crate) async fn start(
     }
     server.shutdown().await;
     grow(&data, facts, progress)?;
-    // The read model is built, and a graceful end saves the snapshot.
+    // Builds the read model; the graceful end saves the snapshot.
     Server::start(Config::local(&data)).await?.shutdown().await;
     let mut figures = Vec::new();
     for what in ["with a snapshot", "without one"] {
@@ -68,7 +68,7 @@ fn member(n: usize) -> String {
     format!("{}{n}", load::MEMBER)
 }
 
-/// Lets the log grow from its last moment on: requests of a human, each answered, and each answer read.
+/// Appends to the log from its last moment on: requests of a human, each answered, and each answer read.
 fn grow(data: &Path, facts: u64, progress: impl Fn(u64)) -> Result<(), Failure> {
     let mut growing = Growing::open(data)?;
     let step = WEEKS * WEEK_MS * FACTS_PER_EXCHANGE / facts.max(1);

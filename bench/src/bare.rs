@@ -1,4 +1,4 @@
-//! The baseline: a file, a length before each record, one `fdatasync` a batch. No guards, no delivery, no index.
+//! The baseline: a file with length-prefixed records and one `fdatasync` per batch. No guards, no delivery, no index.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -10,10 +10,10 @@ use tokio::sync::{mpsc, oneshot};
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive};
 
-/// Most records a batch.
+/// Most records per batch.
 const BATCH_MAX: usize = 256;
 
-/// Appends records of `load.body` bytes with `load.in_flight` writers that each wait for the disk.
+/// Appends records of `load.body` bytes with `load.in_flight` writers, each of which waits for the disk.
 pub(crate) async fn bare_file(dir: &Path, load: Load) -> Result<Measured, Failure> {
     let file = File::create(dir.join("bare.log")).map_err(Failure::unavailable)?;
     let (send, receive) = mpsc::channel(load.in_flight.max(1));
@@ -49,7 +49,7 @@ fn write(mut file: File, mut receive: mpsc::Receiver<Record>) -> std::io::Result
         file.sync_data()?;
         bytes.clear();
         for done in waiting.drain(..) {
-            // A writer that is gone at the end of the run needs no answer.
+            // At the end of the run a writer may be gone.
             let _gone = done.send(());
         }
     }

@@ -9,11 +9,11 @@ use lastword_store::{AppendError, OpenError, ReadError, SnapshotError};
 /// A measurement that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// The exit code: 1 refused, 2 usage, 3 unavailable, 70 a bug. The same as `lastword`'s.
+    /// The exit code, as for `lastword`: 1 refused, 2 usage, 3 unavailable, 70 a bug.
     pub(crate) exit: u8,
     /// A sentence without a full stop.
     pub(crate) message: String,
-    /// The next step, where there is one.
+    /// The next step for the user, if there is one.
     pub(crate) hint: Option<String>,
 }
 
@@ -22,27 +22,27 @@ impl Failure {
         Self { exit, message: message.to_string(), hint: None }
     }
 
-    /// The broker refused an input of the measurement.
+    /// Returns a failure: the broker refused an input of the measurement.
     pub(crate) fn refused(message: impl Display) -> Self {
         Self::new(1, message)
     }
 
-    /// The command line is wrong.
+    /// Returns a failure: the command line is wrong.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new(2, message)
     }
 
-    /// A server, file or program can't be used.
+    /// Returns a failure: a server, file or program can't be used.
     pub(crate) fn unavailable(message: impl Display) -> Self {
         Self::new(3, message)
     }
 
-    /// An answer that the protocol rules out.
+    /// Returns a failure: a response that the protocol rules out.
     pub(crate) fn bug(message: impl Display) -> Self {
         Self::new(70, message)
     }
 
-    /// Adds the next step.
+    /// Adds the next step for the user.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self

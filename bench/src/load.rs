@@ -1,4 +1,4 @@
-//! Loads on a running server: bounded in time and number, each worker with one thing in flight.
+//! Loads on a running server, limited in time; each worker has one operation in flight.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -15,31 +15,31 @@ use tokio::task::JoinSet;
 
 use crate::failure::Failure;
 
-/// How much, and how long.
+/// The size and duration of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Load {
-    /// Workers, each with one thing in flight.
+    /// Workers, each with one operation in flight.
     pub(crate) in_flight: usize,
-    /// For how long.
+    /// How long workers start new operations.
     pub(crate) time: Duration,
-    /// Length of a message, in bytes.
+    /// Length of a message's body, in bytes.
     pub(crate) body: usize,
 }
 
-/// What came of it.
+/// The result of a load.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Measured {
-    /// Operations a second.
+    /// Operations per second.
     pub(crate) per_second: f64,
-    /// The median of one, in ms.
+    /// The median duration of an operation, in ms.
     pub(crate) p50_ms: f64,
-    /// 99 of 100 are faster, in ms.
+    /// The 99th percentile of the durations, in ms.
     pub(crate) p99_ms: f64,
-    /// How many there were.
+    /// The number of operations.
     pub(crate) count: usize,
 }
 
-/// How long things took.
+/// The durations of a load's operations.
 #[derive(Debug, Default)]
 pub(crate) struct Times(Vec<Duration>);
 
@@ -48,7 +48,7 @@ impl Times {
         self.0.push(time);
     }
 
-    /// So many of a hundred were as fast as this or faster, in ms.
+    /// Returns the percentile `share`, in ms.
     pub(super) fn at(&self, share: usize) -> f64 {
         let mut sorted = self.0.clone();
         sorted.sort_unstable();
@@ -56,12 +56,12 @@ impl Times {
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "a measurement of time")]
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 pub(super) fn now() -> Instant {
     Instant::now()
 }
 
-/// Runs `work` again and again in each worker until the time is over.
+/// Repeats `worker` in `load.in_flight` slots until the time is over.
 pub(crate) async fn drive<W, F>(load: Load, mut worker: impl FnMut(usize) -> W) -> Result<Measured, Failure>
 where
     W: Future<Output = Result<F, Failure>>,
@@ -90,7 +90,7 @@ async fn timed<T>(n: usize, work: impl Future<Output = T>) -> (usize, Duration, 
     (n, begin.elapsed(), done)
 }
 
-/// In process, durable, guarded: a request is sent, taken and answered; three inputs on disk each.
+/// In process: a request is sent, taken and answered, each a guarded and durable input.
 pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, Failure> {
     let agents = agents(server, load.in_flight).await?;
     let human = principal(server, lastword_server::OPERATOR).await?;
@@ -108,10 +108,11 @@ pub(crate) async fn in_process(server: &Server, load: Load) -> Result<Measured, 
     .await
 }
 
-/// What the agents of a filled log are called, each with its number behind it.
+/// Prefix of the agents' names in a filled log, before their number.
 pub(super) const MEMBER: &str = "member-";
 
-/// Makes a log of `messages` messages: conversations of so many requests of a human, each answered by the same agent.
+/// Fills a log with `messages` messages: conversations of `requests` requests of a human, each answered by the same
+/// agent.
 pub(super) async fn fill(
     server: &Server,
     team: usize,
@@ -130,7 +131,7 @@ pub(super) async fn fill(
     }
     let (asked, progress) = (messages / 2, &progress);
     let workers = members.iter().enumerate().map(|(worker, (name, agent))| async move {
-        // Each conversation belongs to one worker.
+        // Each conversation belongs to one worker, so that its messages keep their order.
         for n in (0..asked).filter(|n| n / requests % team == worker) {
             let conversation = n / requests;
             let body = format!("{WORDS} number{conversation} part {n}");
@@ -163,7 +164,7 @@ async fn exchange(
     submit(server, Input::Finish(agent, None, Box::new(finish))).await.map(|_| ())
 }
 
-/// Gives the core an input in process; what it refuses is a failure.
+/// Submits an input in process; a refusal is a failure.
 pub(super) async fn submit(server: &Server, input: Input) -> Result<Reply, Failure> {
     let reply = server.handle().submit(input).await.map_err(Failure::unavailable)?;
     if let Reply::Refused { refusal, .. } = reply { Err(Failure::refused(refusal)) } else { Ok(reply) }
@@ -179,7 +180,7 @@ pub(super) async fn principal(server: &Server, name: &str) -> Result<Principal, 
     proof.await.map_err(Failure::unavailable)?.ok_or_else(|| Failure::bug("an agent of the bench is gone"))
 }
 
-/// Registers as many agents as there are workers.
+/// Registers one agent per worker.
 async fn agents(server: &Server, count: usize) -> Result<Vec<(String, String)>, Failure> {
     let human = human(server)?;
     let known = human.agents().await?.items.len();
@@ -197,7 +198,7 @@ pub(super) fn human(server: &Server) -> Result<Client, Failure> {
     Ok(Client::new(&format!("http://{}", server.addr()), Some(Token::new(&token)?))?)
 }
 
-/// Over HTTP: sends alone, each worker on a connection of its own. Queues are emptied by nobody.
+/// Over HTTP: sends only, each worker on its own connection. Nothing takes the messages.
 pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, Failure> {
     let agents = agents(server, load.in_flight.max(64)).await?;
     let human = human(server)?;
@@ -215,7 +216,7 @@ pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, F
     .await
 }
 
-/// Over HTTP: the whole exchange, from the send to the answer in the asker's hands.
+/// Over HTTP: the whole exchange, from the send until the requester has the answer.
 pub(crate) async fn exchange_http(server: &Server, load: Load) -> Result<Measured, Failure> {
     let agents = agents(server, load.in_flight).await?;
     let url = format!("http://{}", server.addr());

@@ -1,4 +1,4 @@
-//! `lastword-bench`: what a message costs on this machine, as ratios to a bare file in the same run.
+//! `lastword-bench`: the cost of a message on this machine, as ratios to a bare file in the same run.
 
 mod aged;
 mod bare;
@@ -94,19 +94,19 @@ enum What {
     All,
 }
 
-/// One line of the report.
+/// One row of the report's load table.
 #[derive(Debug, Serialize)]
 struct ReportRow {
     what: &'static str,
     in_flight: usize,
     #[serde(flatten)]
     measured: Measured,
-    /// Inputs that are each acknowledged from disk, a second, over the bare file's records.
+    /// Inputs per second that are each acknowledged from disk.
     durable_per_second: f64,
     ratio_to_bare_file: f64,
 }
 
-/// What came of it.
+/// The measurements of a run.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -121,7 +121,7 @@ const EXAMPLES: &str = "Examples:
   lastword-bench load --seconds 3
   lastword-bench memory --conversations 100000 --json";
 
-/// Room for a load whose messages are never taken.
+/// Returns limits that suit a load whose messages are never taken.
 fn limits() -> Limits {
     Limits { inbox_max: 1_000_000, ..Limits::default() }
 }

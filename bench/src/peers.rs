@@ -1,4 +1,4 @@
-//! Others beside us: what a message and an exchange cost on a server of theirs, in the same run.
+//! Peers: the cost of a message and an exchange on other systems' servers, in the same run.
 
 mod jetstream;
 mod ours;
@@ -20,12 +20,12 @@ use crate::failure::Failure;
 use crate::load::{Load, Measured, drive};
 use crate::systems::{PeerRow, Peers};
 
-/// How long beyond the load's own time its last acknowledgement may take.
+/// Time beyond the load's own in which the last acknowledgement must arrive.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Most messages of one delivery; never fewer than are in flight.
+/// Most messages of one delivery; at least as many as are in flight.
 const BATCH_MAX: usize = 256;
 
-/// What is done again and again, the same on each system.
+/// The repeated operation, the same on each system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Work {
     /// A message is published, delivered and acknowledged.
@@ -37,7 +37,7 @@ pub(super) enum Work {
 impl Work {
     const ALL: [Self; 2] = [Self::Message, Self::Exchange];
 
-    /// A word for names.
+    /// Returns the operation's name in rows and streams.
     const fn word(self) -> &'static str {
         match self {
             Self::Message => "message",
@@ -46,7 +46,7 @@ impl Work {
     }
 }
 
-/// The servers of others that were given, connected.
+/// The connected servers of other systems.
 pub(crate) struct Connected {
     streams: Option<Streams>,
     jetstream: Option<JetStream>,
@@ -95,7 +95,7 @@ impl Connected {
     }
 }
 
-/// The workers that wait until what they published is acknowledged, by their numbers.
+/// The workers that wait for the acknowledgement of their message, by number.
 #[derive(Clone, Debug)]
 struct Waiting(Arc<Mutex<Vec<Option<oneshot::Sender<()>>>>>);
 
@@ -109,19 +109,19 @@ impl Waiting {
         places.get_mut(worker).and_then(|place| std::mem::replace(place, sender))
     }
 
-    /// A worker begins to wait.
+    /// Registers a worker as waiting.
     fn enter(&self, worker: usize) -> oneshot::Receiver<()> {
         let (done, wait) = oneshot::channel();
         self.place(worker, Some(done));
         wait
     }
 
-    /// The worker that published this has it acknowledged.
+    /// Wakes the worker that published this message.
     fn acknowledged(&self, payload: &[u8]) -> Result<(), Failure> {
         let number = payload.first_chunk().map(|number| u64::from_le_bytes(*number));
         let worker = number.and_then(|number| usize::try_from(number).ok());
         let waiting = worker.and_then(|worker| self.place(worker, None));
-        // At the end of a run nobody waits any more, and nothing is sent.
+        // At the end of a run a worker may be gone, but then it sends nothing either.
         waiting.and_then(|waiting| waiting.send(()).ok()).ok_or_else(|| {
             Failure::unavailable("a message came that nobody waits for")
                 .hint("another program publishes to this bench's streams, or the server delivered something twice")
@@ -129,14 +129,14 @@ impl Waiting {
     }
 }
 
-/// A message of so many bytes that tells whose it is; never shorter than that takes.
+/// Builds a message of `bytes` bytes that begins with its worker's number; at least 8 bytes.
 fn payload(worker: usize, bytes: usize) -> Vec<u8> {
     let mut payload = (worker as u64).to_le_bytes().to_vec();
     payload.resize(bytes.max(payload.len()), b'x');
     payload
 }
 
-/// Drives the load while the consumers run, which end only by failing.
+/// Runs the load beside the consumers, which end only by failing.
 async fn beside<W>(
     load: Load,
     mut consumers: JoinSet<Result<Infallible, Failure>>,
@@ -158,7 +158,7 @@ where
     }
 }
 
-/// The first of the tasks that are done that failed.
+/// Returns the first failure among the finished tasks.
 fn reap(tasks: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
     while let Some(done) = tasks.try_join_next() {
         done.map_err(Failure::bug)??;
@@ -166,7 +166,7 @@ fn reap(tasks: &mut JoinSet<Result<(), Failure>>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A name that no earlier run used.
+/// Returns a name that no other run uses.
 fn unused(work: Work, load: Load) -> String {
     format!("lastword-bench-{}-{}-{}", std::process::id(), work.word(), load.in_flight)
 }

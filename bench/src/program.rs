@@ -1,4 +1,4 @@
-//! The shipped program, measured as its users run it: a server of its own process, and commands.
+//! The shipped program, measured as its users run it: a server in its own process, and commands.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -14,11 +14,11 @@ use crate::failure::Failure;
 use crate::load::now;
 use crate::standing::at_once;
 
-/// Time for all agents of a measurement to connect, and the pause between two looks.
+/// Time for all agents of a measurement to connect, and the pause between two checks.
 const ATTACH_MAX: Duration = Duration::from_secs(60);
 const ATTACH_PACE: Duration = Duration::from_millis(20);
 
-/// The `lastword` program.
+/// The path of the `lastword` program.
 #[derive(Debug)]
 pub(crate) struct Program(PathBuf);
 
@@ -36,7 +36,7 @@ impl Program {
             .hint("build it with `cargo build --release`, or name it with --program"))
     }
 
-    /// A command of it.
+    /// Returns a command of the program.
     pub(crate) fn command(&self) -> Command {
         Command::new(&self.0)
     }
@@ -65,10 +65,10 @@ impl Program {
     }
 }
 
-/// A server in a process of its own; killed when dropped.
+/// A server in its own process; killed when dropped.
 pub(crate) struct Served {
     child: Child,
-    /// `HOST:PORT`.
+    /// The server's address as `HOST:PORT`.
     pub(crate) addr: String,
     /// A client with the operator's token.
     pub(crate) human: Client,
@@ -102,7 +102,7 @@ impl Served {
         }
     }
 
-    /// Kills the server.
+    /// Kills the server and waits for its end.
     pub(crate) async fn end(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(Failure::unavailable)
     }
@@ -114,7 +114,7 @@ impl Served {
         })
     }
 
-    /// Resident memory, in bytes.
+    /// Returns the server's resident memory, in bytes.
     pub(crate) fn resident(&self) -> Result<u64, Failure> {
         let status = self.status("status")?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -122,10 +122,10 @@ impl Served {
         Ok(kib.ok_or_else(|| Failure::bug("/proc has no VmRSS"))? * 1024)
     }
 
-    /// Processor time, in ms.
+    /// Returns the server's processor time so far, in ms.
     pub(crate) fn processor_ms(&self) -> Result<u64, Failure> {
         let stat = self.status("stat")?;
-        // After the name in brackets: user and system time are the 12th and 13th, in hundredths of a second.
+        // After the name in brackets, user and system time are the 12th and 13th fields, in hundredths of a second.
         let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
         let at = |n: usize| fields.get(n).and_then(|field| field.parse::<u64>().ok()).unwrap_or_default();
         Ok((at(11) + at(12)) * 10)

@@ -1,4 +1,4 @@
-//! What a server holds and how it stands: memory, waiting agents, audits of a long log, a start.
+//! Measures a running server: memory, waiting agents, audits of a long log, starts.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -19,23 +19,23 @@ use crate::failure::Failure;
 use crate::load::{self, Load, Times, now};
 use crate::program::Program;
 
-/// Agents of a filled log.
+/// Agents in a filled log.
 const TEAM: usize = 20;
-/// Requests of one conversation of a filled log; each has its answer.
+/// Requests per conversation of a filled log; each has its answer.
 const REQUESTS: usize = 10;
-/// Questions of each kind to a filled log.
+/// Queries of each kind on a filled log.
 const QUESTIONS: usize = 100;
-/// Calls that are under way at once where something is set up.
+/// Calls in flight at once while a measurement is set up.
 const AT_ONCE: usize = 64;
 
-/// One figure.
+/// One measured value.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Figure {
-    /// What was measured.
+    /// The name of the figure, with the sizes of the run.
     pub(crate) what: String,
-    /// How much.
+    /// The value, in `unit`.
     pub(crate) value: f64,
-    /// Of what.
+    /// The unit, such as `ms`, `MiB` or `%`.
     pub(crate) unit: &'static str,
 }
 
@@ -49,9 +49,9 @@ impl Figure {
     }
 }
 
-/// How far the read model is behind the log while 128 exchanges are in flight.
+/// Measures the read model's lag behind the log while 128 exchanges are in flight.
 pub(crate) async fn lag(server: &Server, load: Load) -> Result<Vec<Figure>, Failure> {
-    // A task of its own, or it would wait for its turn among the exchanges.
+    // A separate task, because it would otherwise wait for its turn among the exchanges.
     let (stop, stopped) = oneshot::channel();
     let mut watching = JoinSet::new();
     watching.spawn(watch_lag(server.handle().committed(), server.indexed(), stopped));
@@ -63,7 +63,7 @@ pub(crate) async fn lag(server: &Server, load: Load) -> Result<Vec<Figure>, Fail
     Ok(figures)
 }
 
-/// How long it takes until what is durable now is in the read model, again and again.
+/// Measures again and again how long it takes until everything committed is in the read model.
 async fn watch_lag(
     mut committed: watch::Receiver<Seq>,
     mut indexed: watch::Receiver<Seq>,
@@ -78,7 +78,7 @@ async fn watch_lag(
             committed.changed().await.map(|()| took)
         };
         tokio::select! {
-            // Nothing is committed any more once the load has ended.
+            // After the load nothing more is committed.
             _ = &mut stopped => return times,
             Ok(took) = next => times.push(took),
             else => return times,
@@ -86,8 +86,8 @@ async fn watch_lag(
     }
 }
 
-/// Resident memory for each open conversation: a request of a human that nobody has taken, all of the server included. A
-/// fifth of them comes first and is not counted: it fills what has a bound, the caches and the newest entries.
+/// Measures resident memory per open conversation: a human's request that no agent has taken, everything in the server
+/// included. The first fifth isn't counted: it fills the bounded parts, such as caches and the newest entries.
 pub(crate) async fn memory(program: &Program, dir: &Path, conversations: usize) -> Result<Vec<Figure>, Failure> {
     let child = program.serve(&dir.join("memory"), conversations).await?;
     let idle = child.resident()?;
@@ -118,8 +118,8 @@ pub(crate) async fn memory(program: &Program, dir: &Path, conversations: usize) 
     ])
 }
 
-/// Agents that wait in a long poll, each on a connection of its own: memory for each, processor time, and how soon one
-/// hears.
+/// Measures agents that wait in a long poll, each on its own connection: memory for each, processor time, and how soon
+/// one gets a message.
 pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize) -> Result<Vec<Figure>, Failure> {
     let files = files(agents)?;
     let child = program.serve(&dir.join("idle"), agents).await?;
@@ -160,7 +160,7 @@ pub(crate) async fn idle(program: &Program, dir: &Path, agents: usize) -> Result
     ])
 }
 
-/// A log of so many messages: questions to it, and starts on it.
+/// Measures queries on a log of `messages` messages, and starts on it.
 pub(crate) async fn long(
     program: &Program,
     dir: &Path,
@@ -186,7 +186,7 @@ pub(crate) async fn long(
     Ok(figures)
 }
 
-/// The n-th question to a log of so many conversations.
+/// Builds the n-th query on a log with this many conversations.
 type Asking = fn(usize, usize) -> MessageQuery;
 
 async fn audits(human: &Client, messages: usize) -> Result<Vec<Figure>, Failure> {
@@ -221,7 +221,7 @@ async fn audits(human: &Client, messages: usize) -> Result<Vec<Figure>, Failure>
     Ok(figures)
 }
 
-/// `lastword send` from its start to its exit, beside a server.
+/// Measures `lastword send` from its start to its exit, beside a server.
 pub(crate) async fn command(program: &Program, dir: &Path) -> Result<Vec<Figure>, Failure> {
     let child = program.serve(&dir.join("command"), QUESTIONS).await?;
     let agents = child.agents(1).await?;
@@ -249,7 +249,7 @@ pub(crate) async fn command(program: &Program, dir: &Path) -> Result<Vec<Figure>
     Ok(Figure::percentiles("lastword send, from start to exit", &times).to_vec())
 }
 
-/// Lets this process and its children open a file for each agent; what to do where that is not enough.
+/// Lets this process and its children open a file for each agent; returns a hint for the case that this isn't enough.
 fn files(agents: usize) -> Result<String, Failure> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let now = getrlimit(Resource::Nofile);
@@ -269,7 +269,7 @@ fn request(to: &str, reference: &str, body: &str) -> Result<lastword_proto::wire
     serde_json::from_value(json!({ "type": "request", "to": to, "ref": reference, "body": body })).map_err(Failure::bug)
 }
 
-/// Does all of it, some at a time, and keeps the order.
+/// Runs all futures, some at a time, and keeps their order.
 pub(crate) async fn at_once<T>(
     work: impl Iterator<Item = impl Future<Output = Result<T, Failure>>>,
 ) -> Result<Vec<T>, Failure> {

@@ -17,26 +17,26 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// Whether there are any.
+    /// Returns whether a server is named.
     pub(crate) const fn any(&self) -> bool {
         self.redis.is_some() || self.nats.is_some()
     }
 }
 
-/// What a work came to on one of the systems.
+/// The result of one operation on one system.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct PeerRow {
-    /// Which system, and which work.
+    /// The system and the operation.
     pub(crate) what: String,
-    /// Workers, each with one thing in flight.
+    /// Workers, each with one operation in flight.
     pub(crate) in_flight: usize,
-    /// How much came of it.
+    /// The rates and durations.
     #[serde(flatten)]
     pub(crate) measured: Measured,
-    /// Over the bare file's records a second, of the same run.
+    /// Operations per second over the bare file's records per second, of the same run.
     pub(crate) ratio_to_bare_file: f64,
-    /// Ours a second over theirs; none where it is ours.
+    /// Lastword's operations per second over this system's; `None` for Lastword's own row.
     pub(crate) ours_to_theirs: Option<f64>,
-    /// Whether an acknowledgement is on disk, as the system says it.
+    /// Whether an acknowledgement is on disk, as the system reports it.
     pub(crate) acknowledged_on_disk: String,
 }

@@ -1,4 +1,4 @@
-//! In place of the others, where the program was built without what speaks to them.
+//! Replaces `peers` in a build without the clients of other systems.
 
 use std::convert::Infallible;
 
@@ -8,18 +8,18 @@ use crate::failure::Failure;
 use crate::load::Load;
 use crate::systems::{PeerRow, Peers};
 
-/// No connection: there is none.
+/// Can't be constructed: there are no connections without the feature.
 pub(crate) struct Connected(Infallible);
 
 impl Connected {
-    #[expect(clippy::unused_async, reason = "as where there are others")]
+    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
     pub(crate) async fn to(_: &Peers) -> Result<Self, Failure> {
         let built = "cargo build --release -p lastword-bench --features peers";
         Err(Failure::usage("this program was built without others to measure")
             .hint(format!("`{built}` makes one that measures Redis and NATS")))
     }
 
-    #[expect(clippy::unused_async, reason = "as where there are others")]
+    #[expect(clippy::unused_async, reason = "the same signature as with the feature")]
     pub(crate) async fn rows(&self, _: &Server, _: Load, _: f64) -> Result<Vec<PeerRow>, Failure> {
         match self.0 {}
     }

@@ -4,7 +4,7 @@
 //! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
 //! `error TEXT` · `session` · `wait` · `crash` · `hang`.
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
-//! `--sullen` says nothing when told of a denial.
+//! `--sullen` says nothing about a denial.
 
 use std::io::{BufRead as _, StdinLock, Write as _};
 use std::process::{Command, Stdio};
@@ -77,7 +77,7 @@ impl Agent {
                 self.answer(message, &json!({ "sessionId": id }));
             }
             Some("session/load") => {
-                // An agent repeats what was said; none of it is an answer.
+                // Agents replay the session's messages on load; none of it belongs to the answer.
                 self.say(&params["sessionId"], "said before");
                 self.answer(message, &json!({}));
             }
@@ -122,7 +122,7 @@ impl Agent {
                 }
                 "need" if self.permit(&session, rest) != "allow_once" => break,
                 "run" => {
-                    // What a tool of the agent's would do.
+                    // Simulates a call by one of the agent's tools.
                     let ran = Command::new("sh").args(["-c", rest]).stdin(Stdio::null()).output();
                     assert!(ran.as_ref().is_ok_and(|ran| ran.status.success()), "{ran:?}");
                 }
@@ -137,7 +137,7 @@ impl Agent {
                     std::process::exit(3);
                 }
                 "hang" => {
-                    // Deaf to everything, as an agent whose tool never comes back.
+                    // Ignores everything, like an agent whose tool never returns.
                     std::fs::write("hung", std::process::id().to_string()).ok();
                     loop {
                         std::thread::park();
@@ -160,7 +160,7 @@ impl Agent {
         self.answer(request, &json!({ "stopReason": reason, "usage": usage }));
     }
 
-    /// Asks and waits; a cancel that comes meanwhile is answered by the client itself.
+    /// Requests permission and waits; the client itself answers a cancel that arrives meanwhile.
     fn permit(&mut self, session: &Value, title: &str) -> String {
         self.asked += 1;
         let id = format!("ask-{}", self.asked);
@@ -180,13 +180,13 @@ impl Agent {
     }
 }
 
-/// What a prompt tells of a call that was denied; none where it tells of no such thing.
+/// Returns what a prompt says about a denied call; `None` if it isn't about one.
 fn told(prompt: &str) -> Option<&str> {
     let words = prompt.strip_prefix("The human who decided your call says:\n");
     words.or_else(|| prompt.starts_with("Your call of ").then_some(prompt))
 }
 
-/// A child that outlives its parent and ignores every polite signal, as agents that start themselves anew have.
+/// Starts a child that outlives its parent and ignores every polite signal, as agents that restart themselves have.
 fn fork(file: &str) {
     let script = format!("trap '' TERM INT HUP; echo $$ > {file}.new; mv {file}.new {file}; while :; do sleep 1; done");
     let child = Command::new("sh").args(["-c", &script]).stdin(Stdio::null()).stdout(Stdio::null()).spawn();

@@ -1,4 +1,4 @@
-//! The commands: a file each, listed here once.
+//! The commands: one file each, listed here once.
 
 mod agent;
 mod answer;
@@ -155,7 +155,7 @@ pub(crate) enum Command {
     Man(man::Args),
 }
 
-/// What every command gets.
+/// The input of every command.
 pub(crate) struct Context {
     pub(crate) settings: Settings,
     pub(crate) environment: Environment,
@@ -209,13 +209,13 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Runs a client's command on this thread: starting a pool would take longer than a send.
+/// Runs a client's command on this thread: starting a thread pool would take longer than a send.
 fn wait(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Failure::unavailable)?;
     runtime.block_on(work)
 }
 
-/// The text of an argument, from standard input where it is `-` or left out.
+/// Returns an argument's text, or standard input's if the argument is `-` or missing.
 fn text_or_stdin(text: Option<String>) -> Result<String, Failure> {
     match text {
         Some(text) if text != "-" => Ok(text),

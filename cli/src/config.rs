@@ -19,14 +19,14 @@ use crate::notify;
 use crate::policy;
 use crate::team::Member;
 
-/// The file that is read from the working directory where `--config` names none.
+/// The configuration file in the working directory, read if `--config` names no other.
 pub(crate) const CONFIG_FILE: &str = "lastword.toml";
-/// The data directory where none is named.
+/// The default data directory.
 pub(crate) const DATA_DIR: &str = ".lastword";
-/// Where the server listens, and is looked for, when nothing says otherwise.
+/// The address that the server listens on, and clients connect to, by default.
 pub(crate) const LISTEN: &str = "127.0.0.1:7171";
 
-/// Variables that tell that a program of agents runs us.
+/// Environment variables that show that an agent program runs this one.
 const AGENT_VARIABLES: [&str; 18] = [
     "LASTWORD_AGENT",
     "AGENT",
@@ -71,25 +71,25 @@ pub(crate) struct Global {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// What the process finds around it. Read once, here, so that tests can make one up.
+/// The process's environment. Read once, here, so that tests can supply their own.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Environment {
-    /// `LASTWORD_TOKEN`.
+    /// The value of `LASTWORD_TOKEN`; empty if it is set to nothing.
     pub(crate) token: Option<String>,
-    /// `LASTWORD_TOKEN_FILE`.
+    /// The value of `LASTWORD_TOKEN_FILE`, if set and not empty.
     pub(crate) token_file: Option<PathBuf>,
-    /// The first variable found that tells of an agent.
+    /// The first variable of `AGENT_VARIABLES` that is set.
     pub(crate) agent: Option<&'static str>,
-    /// `NO_COLOR` is set, or the terminal has no colours.
+    /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
     pub(crate) no_color: bool,
 }
 
 impl Environment {
-    /// Reads the variables.
+    /// Reads the environment of the process.
     pub(crate) fn read() -> Self {
         let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
         Self {
-            // Set and empty is a token that somebody meant to give, and not the operator's instead.
+            // Keeps an empty value: an empty token is a mistake, and must not fall back to the operator's.
             token: std::env::var_os("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
             token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
             agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
@@ -98,90 +98,90 @@ impl Environment {
     }
 }
 
-/// A variable that the configuration names.
+/// Returns an environment variable, if set and not empty.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var_os(name).filter(|value| !value.is_empty()).and_then(|value| value.into_string().ok())
 }
 
-/// `lastword.toml`.
+/// The members of `lastword.toml`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
     data: Option<PathBuf>,
     listen: Option<String>,
-    /// Host names under which the server may be called.
+    /// Host names that clients may use for the server.
     hosts: Vec<String>,
     url: Option<String>,
     token_file: Option<PathBuf>,
     /// Limits that differ from their defaults, by name.
     limits: BTreeMap<String, Spanned<u64>>,
-    /// Guards that only record what they would have refused (G7).
+    /// Guards that only record what they would refuse (G7).
     observe: Option<Spanned<Vec<String>>>,
     /// Agents that may decide approvals besides humans (H3).
     approvers: Approvers,
-    /// The policy of held calls: the first rule that is about a call holds (H2).
+    /// The policy of held calls: the first rule that matches a call applies (H2).
     approval: Vec<policy::Rule>,
-    /// What several rules of it share.
+    /// Settings that several rules of the policy share.
     tier: BTreeMap<String, policy::Tier>,
-    /// Agents at whose own MCP client a human sits, and which human (H1).
+    /// Agents whose MCP client a human uses directly, and which human (H1).
     seats: BTreeMap<String, String>,
     /// Agents that `serve --with-agents` runs.
     agent: Vec<Member>,
-    /// Where people are told of what waits for them.
+    /// Channels that notify humans of pending decisions.
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
-    /// The bridge to Discord, read where it is run.
+    /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
 }
 
-/// Where the token to act with comes from.
+/// The source of the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenSource {
-    /// Somebody stated it.
+    /// The text of `LASTWORD_TOKEN`.
     Text(String),
-    /// Somebody named the file.
+    /// A file that a flag, a variable or the configuration names.
     File(PathBuf),
-    /// Nobody said; the operator's own may be used where no agent could be acting.
+    /// None is named; the operator's own is used if no agent can be acting.
     Implicit,
 }
 
-/// What is in force for this run.
+/// The settings of this run.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// The data directory.
     pub(crate) data: PathBuf,
-    /// Where to listen.
+    /// The address to listen on.
     pub(crate) listen: String,
-    /// Host names under which the server may be called.
+    /// Host names that clients may use for the server.
     pub(crate) hosts: Vec<String>,
-    /// The server's address, where one is named.
+    /// The server's address, if one is named.
     pub(crate) url: Option<String>,
-    /// The token to act with.
+    /// The source of the token.
     pub(crate) token: TokenSource,
-    /// The configuration file, where there is one.
+    /// The configuration file, if there is one.
     pub(crate) file: Option<PathBuf>,
     /// `FILE:LINE` of each limit that the file sets, and of `observe`.
     pub(crate) set_at: BTreeMap<String, String>,
-    /// The numbers.
+    /// The limits in force: the file's values over the defaults.
     pub(crate) limits: Limits,
     /// The policy of held calls.
     pub(crate) policy: Policy,
-    /// Agents at whose own MCP client a human sits, and which human.
+    /// Agents whose MCP client a human uses directly, and which human.
     pub(crate) seats: BTreeMap<String, String>,
-    /// Agents that the server may run.
+    /// Agents that `serve --with-agents` runs.
     pub(crate) team: Vec<Member>,
-    /// Where people are told of what waits for them.
+    /// Channels that notify humans of pending decisions.
     pub(crate) notify: Vec<notify::Table>,
-    /// Schedules that the server sets, and where each is written.
+    /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
-    /// The bridge to Discord, as the file has it.
+    /// The bridge to Discord, unparsed.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
 }
 
 impl Settings {
-    /// Puts flags, variables and the file together.
+    /// Merges flags, environment and file, in this order of precedence.
     pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
         let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_FILE));
         let text = read_file(path, global.config.is_some())?;
@@ -191,6 +191,7 @@ impl Settings {
         let base = path.parent().map(Path::to_owned).unwrap_or_default();
         let limits = limits_of(&file)?;
         let policy = policy::policy(&file.approval, &file.tier, &limits)?;
+        // Paths in the file are relative to it; those of flags and variables to the working directory.
         let relative = |path: PathBuf| base.join(path);
         let in_place = |member: Member| Member { cwd: relative(member.cwd.clone()), ..member };
         let notify = notify::tables(file.notify, &base)?;
@@ -228,7 +229,7 @@ impl Settings {
     }
 }
 
-/// Reads the file; the usual one, which nobody named, may be missing.
+/// Reads the configuration file; only the default one may be missing.
 fn read_file(path: &Path, named: bool) -> Result<Option<String>, Failure> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -241,12 +242,12 @@ fn parse(path: &Path, text: &str) -> Result<File, Failure> {
     toml::from_str(text).map_err(|error| Failure::usage(format!("{}: {error}", path.display())))
 }
 
-/// `FILE:LINE` of a byte of the file.
+/// Returns `FILE:LINE` of a byte of the file.
 fn place(path: &Path, text: &str, at: usize) -> String {
     format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
 }
 
-/// Where the file sets what.
+/// Returns where the file sets each limit, and `observe`.
 fn set_at(file: &File, place: impl Fn(usize) -> String) -> BTreeMap<String, String> {
     let limits = file.limits.iter().map(|(name, value)| (name.clone(), value.span().start));
     let observe = file.observe.iter().map(|list| ("observe".to_owned(), list.span().start));
@@ -273,7 +274,7 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
     Ok(limits)
 }
 
-/// The limit whose name has the longest beginning in common, where that is more than a letter or two.
+/// Returns the limit with the longest common prefix, if that is at least 3 bytes.
 fn nearest(name: &str) -> Option<&'static str> {
     let common = |known: &str| known.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
     LIMITS.iter().map(|row| row.name).max_by_key(|known| common(known)).filter(|known| common(known) >= 3)

@@ -1,4 +1,4 @@
-//! The demo: seven scripted agents in processes of their own, and the ways in which such teams run away.
+//! The demo: seven scripted agents in their own processes, and the ways in which such teams run away.
 
 mod acts;
 mod cast;

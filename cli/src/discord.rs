@@ -1,4 +1,4 @@
-//! The bridge to Discord, as `lastword.toml` has it: `[discord]`.
+//! The `[discord]` table of `lastword.toml`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,12 +11,12 @@ use crate::config::variable;
 use crate::failure::Failure;
 use crate::notify::private;
 
-/// The bridge's own file, within the data directory.
+/// The name of the bridge's own file in the data directory.
 const FILE_BOOK: &str = "discord.sqlite";
-/// What a variable with a token is called at the beginning: these the agents that Lastword runs don't see.
+/// Prefix of the variables that may hold a token: agents that Lastword runs don't get them.
 const OWN_VARIABLES: &str = "LASTWORD_";
 
-/// `[discord]`.
+/// The members of `[discord]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Table {
@@ -38,7 +38,7 @@ struct Table {
     header: HeaderStyle,
 }
 
-/// Where a token is.
+/// The source of a token: a file or a variable.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Token {
@@ -46,7 +46,7 @@ struct Token {
     token_file: Option<PathBuf>,
 }
 
-/// `[[discord.bot]]`.
+/// The members of `[[discord.bot]]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BotTable {
@@ -57,7 +57,7 @@ struct BotTable {
     lastword_token_file: Option<PathBuf>,
 }
 
-/// A Discord user, alone or with a Lastword token of its own.
+/// A Discord user, alone or with their own Lastword token.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 enum Human {
@@ -65,7 +65,7 @@ enum Human {
     Named { user: Snowflake, lastword_token_file: PathBuf },
 }
 
-/// An id of Discord's, as a number or, as Discord itself writes it, as text.
+/// A Discord id, as a number or, as Discord itself writes it, as text.
 #[derive(Clone, Copy, Debug)]
 struct Snowflake(u64);
 
@@ -88,7 +88,7 @@ impl<'de> Deserialize<'de> for Snowflake {
     }
 }
 
-/// The settings of the bridge, with its tokens; `at` is the server's address and a human's token.
+/// Returns the bridge's settings with all tokens; `at` is the server's address and a human's token.
 pub(crate) fn settings(
     table: &toml::Table,
     base: &Path,
@@ -119,7 +119,7 @@ pub(crate) fn settings(
     Ok(settings)
 }
 
-/// Why the bridge ended, for whoever ran it.
+/// Turns the bridge's error into a failure with a hint.
 pub(crate) fn failure(failed: DiscordBridgeError) -> Failure {
     match failed {
         DiscordBridgeError::Settings(what) => Failure::usage(what),

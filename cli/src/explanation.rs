@@ -1,5 +1,4 @@
-//! Why something is as it is, in words: what happened, the rule and its numbers, the chain from the grant down, and
-//! what to do now.
+//! Words an explanation: what happened, the rule and its numbers, the chain from the grant down, and the next step.
 
 use lastword_client::wire::{CausalLink, Explanation, Hold, RefusedSend, StoredMessage, Subject};
 use lastword_proto::state::{ApprovalState, EscalationState};
@@ -9,7 +8,7 @@ use crate::out::{Out, StyledLine, Tone, escape_line};
 use crate::render;
 use crate::tree::{self, kind_tone, plain};
 
-/// All of it as text.
+/// Formats the whole explanation.
 pub(crate) fn words(told: &Explanation, out: &Out) -> String {
     let mut lines = Vec::new();
     let mut text = String::new();
@@ -52,7 +51,7 @@ fn message(message: &StoredMessage) -> Vec<StyledLine> {
     ]
 }
 
-/// Why it has this depth.
+/// Explains a message's depth.
 fn depth(message: &StoredMessage) -> &'static str {
     match (message.depth, message.kind, &message.cause) {
         (_, MessageType::Response, None) => "an answer given by the broker or a human",
@@ -100,7 +99,7 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
     lines
 }
 
-/// The chain from the grant down to it.
+/// Formats the chain of causes from the grant down to the message.
 fn chain(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     if told.chain.is_empty() && told.grant.is_none() {
@@ -130,7 +129,7 @@ fn route(link: &CausalLink) -> String {
     format!("{} → {}", escape_line(&link.from), escape_line(&link.to))
 }
 
-/// What is left, and what holds it.
+/// Formats the remaining limits, and what holds the message.
 fn standing(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
     if !told.limits.is_empty() {
@@ -153,7 +152,7 @@ fn hold(hold: &Hold) -> StyledLine {
     indented(Tone::Bad, format!("{}{on} is {}{incident}", hold.scope, hold.state))
 }
 
-/// What to do now.
+/// Lists the next steps.
 fn next(told: &Explanation) -> Vec<StyledLine> {
     let mut steps: Vec<String> = Vec::new();
     if let Some(refused) = &told.refused {
@@ -181,7 +180,7 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
     lines
 }
 
-/// The command that lifts a hold; of a grant, in the conversation in which it began.
+/// Returns the command that lifts a hold; for a grant's, in the conversation in which the grant began.
 fn lift(hold: &Hold, told: &Explanation) -> Option<String> {
     let name = match hold.scope.as_str() {
         "workspace" => "--workspace".to_owned(),
@@ -192,8 +191,8 @@ fn lift(hold: &Hold, told: &Explanation) -> Option<String> {
     Some(format!("a human: lastword resume {name}"))
 }
 
-/// What a human can do about a refusal for good, where it is more than to wait.
-#[expect(clippy::wildcard_enum_match_arm, reason = "for most codes the hint to the sender is all there is to do")]
+/// Returns what a human can do about a final refusal, beyond waiting.
+#[expect(clippy::wildcard_enum_match_arm, reason = "for most codes the hint to the sender is enough")]
 fn human_step(code: Code, first: Option<&CausalLink>) -> Option<String> {
     let reference = first.map_or("REF", |link| link.reference.as_str());
     Some(match code {

@@ -1,4 +1,4 @@
-//! Why a command failed: for whom, and with which exit code.
+//! Why a command failed, and its exit code.
 
 use std::fmt::Display;
 use std::process::ExitCode;
@@ -10,15 +10,15 @@ use lastword_store::{AppendError, IndexError, OpenError, ReadError, VerifyError}
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// It was done.
+    /// The command succeeded.
     Done = 0,
-    /// The broker, or a check of ours, said no.
+    /// The broker or a check of this program refused.
     Refused = 1,
     /// The command line or the configuration is wrong.
     Usage = 2,
-    /// No server, or no data, to do it with.
+    /// A server or data is missing.
     Unavailable = 3,
-    /// Something that should be impossible.
+    /// A state that should be impossible.
     Bug = 70,
 }
 
@@ -31,13 +31,13 @@ impl From<Exit> for ExitCode {
 /// Why a command failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// With which code to exit.
+    /// The exit code of the process.
     pub(crate) exit: Exit,
-    /// What happened, in a sentence without a full stop.
+    /// What happened: a sentence without a full stop.
     pub(crate) message: String,
-    /// What to do next.
+    /// The next step for the user.
     pub(crate) hint: Option<String>,
-    /// The broker's refusal, if it is one.
+    /// The broker's refusal, if that is the cause.
     pub(crate) problem: Option<Box<Problem>>,
 }
 
@@ -46,27 +46,27 @@ impl Failure {
         Self { exit, message: message.to_string(), hint: None, problem: None }
     }
 
-    /// A check of ours said no.
+    /// Returns a failure of a check by this program.
     pub(crate) fn refused(message: impl Display) -> Self {
         Self::new(Exit::Refused, message)
     }
 
-    /// The command line or the configuration is wrong.
+    /// Returns a failure for a wrong command line or configuration.
     pub(crate) fn usage(message: impl Display) -> Self {
         Self::new(Exit::Usage, message)
     }
 
-    /// Nothing to do it with.
+    /// Returns a failure for a missing server, file or program.
     pub(crate) fn unavailable(message: impl Display) -> Self {
         Self::new(Exit::Unavailable, message)
     }
 
-    /// Something that should be impossible.
+    /// Returns a failure for a state that should be impossible.
     pub(crate) fn bug(message: impl Display) -> Self {
         Self::new(Exit::Bug, message).hint("this is a bug in lastword, or the server runs another version")
     }
 
-    /// Adds what to do next.
+    /// Adds the next step for the user.
     pub(crate) fn hint(mut self, hint: impl Display) -> Self {
         self.hint = Some(hint.to_string());
         self
@@ -96,7 +96,7 @@ impl From<ClientError> for Failure {
 
 impl From<OpenError> for Failure {
     fn from(error: OpenError) -> Self {
-        // Its text says what to do.
+        // The error's text already says what to do.
         Self::unavailable(error)
     }
 }
@@ -129,11 +129,11 @@ impl From<VerifyError> for Failure {
     }
 }
 
-/// A failed write to standard output.
+/// Maps a failed write to standard output.
 impl From<std::io::Error> for Failure {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            // Whoever read our output has seen enough.
+            // The reader closed the pipe and needs no more, as `head` does.
             return Self::new(Exit::Done, "");
         }
         Self::unavailable(error)

@@ -29,13 +29,13 @@ use crate::config::{Environment, Settings};
 use crate::failure::{Exit, Failure};
 use crate::out::Out;
 
-/// A message is many small texts, made on one thread and let go on another.
+/// mimalloc, because a message consists of many small texts that one thread allocates and another frees.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
     panic::set_hook(Box::new(|info| {
-        // A broken standard error leaves nobody to tell.
+        // If standard error is closed, the report is lost: no other place remains.
         let _told = out::complain(&format!("{info}"), Some("this is a bug in lastword; please report it"));
     }));
     let cli = Cli::from_arg_matches(&help::command().get_matches()).unwrap_or_else(|e| e.exit());
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
 }
 
 fn tell(out: &Out, failure: &Failure) -> ExitCode {
-    // A broken standard error leaves nobody to tell; the exit code still says it.
+    // If standard error is closed, the exit code still reports the failure.
     let _told = out.failure(failure);
     failure.exit.into()
 }

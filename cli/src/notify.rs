@@ -1,4 +1,4 @@
-//! Where people are told of what waits for them, as `lastword.toml` has it: `[[notify]]`.
+//! The `[[notify]]` tables of `lastword.toml`: channels that notify humans of pending decisions.
 
 use std::fmt;
 use std::fs;
@@ -15,16 +15,16 @@ use crate::config::variable;
 use crate::failure::Failure;
 use crate::quantity::duration;
 
-/// What comes within this time of the first is one notification, where nothing else is said.
+/// Default window: events within this time of the first become one notification.
 const WINDOW: Duration = Duration::from_secs(30);
-/// Most notifications in an hour, where nothing else is said.
+/// Default maximum of notifications per hour.
 const HOURLY_MAX: usize = 12;
-/// When what still waits is told again, where nothing else is said.
+/// Default time after which an open matter is notified again.
 const STALE: Duration = Duration::from_hours(4);
-/// What a variable with a secret is called at the beginning: these the agents that the server runs don't see.
+/// Prefix of the variables that may hold a secret: agents that the server runs don't get them.
 const OWN_VARIABLES: &str = "LASTWORD_";
 
-/// One `[[notify]]`.
+/// The members of one `[[notify]]` table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Table {
@@ -41,12 +41,12 @@ pub(crate) struct Table {
     #[serde(default)]
     include_arguments: bool,
     console: Option<String>,
-    /// Where the file is, to which paths are relative.
+    /// The directory of the file, to which paths are relative.
     #[serde(skip)]
     base: PathBuf,
 }
 
-/// An address in which there may be a secret.
+/// An address that may hold a secret; its `Debug` form hides it.
 #[derive(Clone, Deserialize)]
 struct Address(String);
 
@@ -56,7 +56,7 @@ impl fmt::Debug for Address {
     }
 }
 
-/// The tables of a file in this directory, as far as they can be read without their secrets.
+/// Checks the tables of a file in this directory, without reading their secrets.
 pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Failure> {
     let tables: Vec<Table> = tables.into_iter().map(|table| Table { base: base.to_owned(), ..table }).collect();
     for (index, table) in tables.iter().enumerate() {
@@ -69,7 +69,7 @@ pub(crate) fn tables(tables: Vec<Table>, base: &Path) -> Result<Vec<Table>, Fail
     Ok(tables)
 }
 
-/// The channels, with their secrets.
+/// Builds the channels, with their secrets.
 pub(crate) fn channels(tables: &[Table]) -> Result<Vec<Channel>, Failure> {
     let one = |table: &Table| {
         let named = |what| Failure::usage(format!("the [[notify]] named {:?}: {what}", table.name));
@@ -79,7 +79,7 @@ pub(crate) fn channels(tables: &[Table]) -> Result<Vec<Channel>, Failure> {
 }
 
 impl Table {
-    /// What it is called.
+    /// Returns the channel's name.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
@@ -124,7 +124,7 @@ impl Table {
         Ok(())
     }
 
-    /// The channel, with its secret.
+    /// Builds the channel, with its secret.
     pub(crate) fn channel(&self) -> Result<Channel, String> {
         let means = match (&self.command, &self.webhook) {
             (Some(words), _) => Means::Command(self.command(words)?),
@@ -145,7 +145,7 @@ impl Table {
         })
     }
 
-    /// A program with a slash in it is relative to the file; any other is looked for on `PATH`.
+    /// Resolves the command: a program with a slash is relative to the file, any other is looked up in `PATH`.
     fn command(&self, words: &[String]) -> Result<Command, String> {
         let here = std::env::current_dir().map_err(|error| error.to_string())?.join(&self.base);
         let Some((program, args)) = words.split_first() else { return Err("command has no program".into()) };
@@ -163,7 +163,7 @@ impl Table {
     }
 }
 
-/// The text of a file that its owner alone can read.
+/// Reads a file that only its owner can read.
 pub(crate) fn private(key: &str, path: &Path) -> Result<String, String> {
     let shown = path.display();
     let failed = |error| format!("{key} {shown}: {error}");

@@ -1,4 +1,4 @@
-//! Output: JSON or text, with nothing in it that could steer a terminal.
+//! Output as JSON or text, without anything that could control a terminal.
 
 use std::io::{self, IsTerminal as _, Write as _};
 
@@ -10,61 +10,61 @@ use serde_json::json;
 use crate::config::Environment;
 use crate::failure::{Exit, Failure};
 
-/// How to print.
+/// The format of a command's output.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Out {
     json: bool,
     color: bool,
 }
 
-/// What a piece of text is, which tells its colour.
+/// The meaning of a piece of text, which sets its color.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// Text like any other.
+    /// Ordinary text, without a color.
     #[default]
     Plain,
     /// A name or heading.
     Strong,
-    /// What matters less.
+    /// Text of less importance.
     Faint,
-    /// Fine.
+    /// A state that needs no attention.
     Good,
-    /// To be looked at soon.
+    /// A state that needs attention soon.
     Warn,
-    /// To be looked at.
+    /// A state that needs attention now.
     Bad,
-    /// Work that is asked for.
+    /// A message that asks for work.
     Ask,
-    /// Said to everybody.
+    /// A message to everyone.
     All,
 }
 
-/// A line in pieces, each with its tone. What others wrote in it is escaped.
+/// A line in pieces, each with its tone. Foreign text in it is escaped.
 pub(crate) type StyledLine = Vec<(Tone, String)>;
 
 impl Out {
-    /// Reads from the flag and the surroundings how to print.
+    /// Chooses the format from the flag and the environment.
     pub(crate) fn new(json: bool, environment: &Environment) -> Self {
         Self { json, color: !json && !environment.no_color && io::stdout().is_terminal() }
     }
 
-    /// Whether there are colours.
+    /// Returns whether output has colors.
     pub(crate) const fn has_color(&self) -> bool {
         self.color
     }
 
-    /// The columns of the terminal; none where the output goes elsewhere, and nothing is cut.
+    /// Returns the terminal's columns; `None` if the output isn't a terminal, and nothing is cut.
     pub(crate) fn columns(&self) -> Option<usize> {
         let there = io::stdout().is_terminal();
         crossterm::terminal::size().ok().filter(|_| there).map(|(columns, _)| columns.into())
     }
 
-    /// Lines as one text, in their tones, cut to the terminal.
+    /// Formats lines in their tones, cut to the terminal's width.
     pub(crate) fn lines(&self, lines: Vec<StyledLine>) -> String {
         self.within(lines, self.columns().unwrap_or(usize::MAX))
     }
 
-    /// Lines as one text, in their tones, however long.
+    /// Formats lines in their tones, uncut.
     pub(crate) fn whole(&self, lines: Vec<StyledLine>) -> String {
         self.within(lines, usize::MAX)
     }
@@ -76,7 +76,7 @@ impl Out {
         lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether JSON is wanted.
+    /// Returns whether the output is JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.json
     }
@@ -92,7 +92,7 @@ impl Out {
         self.text(&escape_json(&text))
     }
 
-    /// Prints text as it is: foreign parts have gone through [`escape`] before.
+    /// Prints text unchanged: foreign parts must have passed through [`escape`].
     pub(crate) fn text(&self, text: &str) -> Result<(), Failure> {
         let mut stdout = io::stdout().lock();
         stdout.write_all(text.as_bytes())?;
@@ -102,7 +102,7 @@ impl Out {
         Ok(stdout.flush()?)
     }
 
-    /// The text in the colour of its tone, where there are colours.
+    /// Returns the text in its tone's color, if there are colors.
     pub(crate) fn tone(&self, tone: Tone, text: &str) -> String {
         if !self.color {
             return text.to_owned();
@@ -120,7 +120,7 @@ impl Out {
         format!("\x1b[{code}m{text}\x1b[0m")
     }
 
-    /// Prints a failure on standard error, with what to do next.
+    /// Prints a failure and its hint on standard error.
     pub(crate) fn failure(&self, failure: &Failure) -> io::Result<()> {
         if failure.exit == Exit::Done {
             return Ok(());
@@ -146,12 +146,12 @@ pub(crate) fn complain(message: &str, hint: Option<&str>) -> io::Result<()> {
     }
 }
 
-/// Text of others on one line.
+/// Escapes foreign text and puts it on one line.
 pub(crate) fn escape_line(text: &str) -> String {
     escape(text).replace('\n', "\\n").replace('\t', " ")
 }
 
-/// The line, cut to so many columns; `…` stands where something is missing.
+/// Cuts a line to this many columns; `…` marks the cut.
 pub(crate) fn cut(line: StyledLine, columns: usize) -> StyledLine {
     let width = |text: &str| ratatui::text::Span::raw(text).width();
     if line.iter().map(|(_, text)| width(text)).sum::<usize>() <= columns {

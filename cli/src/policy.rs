@@ -1,4 +1,5 @@
-//! The policy of held calls, as `lastword.toml` has it: `[[approval]]` rules, and `[tier.NAME]` for what several share.
+//! The policy of held calls in `lastword.toml`: `[[approval]]` rules, and `[tier.NAME]` tables that several rules
+//! share.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::quantity::{duration, milliseconds};
 
-/// `[[approval]]`.
+/// The members of `[[approval]]`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Rule {
@@ -31,7 +32,7 @@ enum Tools {
     Many(Vec<String>),
 }
 
-/// `[tier.NAME]`.
+/// The members of `[tier.NAME]`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Tier {
@@ -39,14 +40,14 @@ pub(crate) struct Tier {
     timeout: Option<String>,
 }
 
-/// Puts rules and tiers together; what is wrong is told with the number of its rule.
+/// Builds the policy from rules and tiers; an error names the number of its rule.
 pub(crate) fn policy(rules: &[Rule], tiers: &BTreeMap<String, Tier>, limits: &Limits) -> Result<Policy, Failure> {
     let mut policy = Policy::default();
     for (index, rule) in rules.iter().enumerate() {
         let wrong = |what: String| Failure::usage(format!("[[approval]] {}: {what}", index + 1));
         policy.rules.extend(compiled(rule, tiers, limits).map_err(wrong)?);
     }
-    // A tier that no rule names is read all the same: its mistake would come out when one does.
+    // Check unused tiers, too: a mistake would otherwise surface only once a rule names the tier.
     for (name, tier) in tiers {
         let wrong = |what: String| Failure::usage(format!("[tier.{name}]: {what}"));
         Label::new(name).map_err(|error| wrong(error.to_string()))?;
@@ -90,7 +91,7 @@ fn agent(name: &str) -> Result<AgentName, String> {
     AgentName::new(name).map_err(|error| format!("agent {name:?} {error}"))
 }
 
-/// Humans always decide; `human` alone says that nobody else does.
+/// Parses the approvers. Humans always may decide; `human` alone means that no agent may.
 fn approvers(who: Option<&[String]>) -> Result<Option<Approvers>, String> {
     let Some(who) = who else { return Ok(None) };
     if who.is_empty() {

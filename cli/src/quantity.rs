@@ -1,4 +1,4 @@
-//! Durations as people write them: `30s`, `500ms`, `10m`, `2h`, `1d`.
+//! Parses durations such as `30s`, `500ms`, `10m`, `2h` and `1d`.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// Milliseconds of a duration, as the protocol counts.
+/// Returns a duration in milliseconds, saturated.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! Messages and trees as text. Everything that others wrote is escaped here.
+//! Formats messages and other objects as text. All foreign text is escaped here.
 
 use lastword_client::wire::{ApprovalView, Delivery, EscalationView, LiftView, Notice, StoredMessage};
 use lastword_proto::state::EscalationState;
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::out::{Out, Tone, escape, escape_line};
 
-/// The word that stands for a value in JSON.
+/// Returns a value's word in JSON.
 pub(crate) fn word<T: Serialize>(value: &T) -> String {
     match serde_json::to_value(value) {
         Ok(Value::String(word)) => word,
@@ -15,7 +15,7 @@ pub(crate) fn word<T: Serialize>(value: &T) -> String {
     }
 }
 
-/// A message: a headline and its body.
+/// Formats a message: a headline and its body.
 pub(crate) fn message(message: &StoredMessage, out: &Out) -> String {
     let mut text = out.tone(Tone::Faint, &message.created_at);
     text.push(' ');
@@ -27,7 +27,7 @@ pub(crate) fn message(message: &StoredMessage, out: &Out) -> String {
     text
 }
 
-/// Messages, one under the other.
+/// Formats messages, one below the other.
 pub(crate) fn messages<'a>(items: impl IntoIterator<Item = &'a StoredMessage>, out: &Out) -> String {
     items.into_iter().map(|item| message(item, out)).collect::<Vec<_>>().join("\n")
 }
@@ -64,7 +64,7 @@ fn append_body(text: &mut String, body: &str, indent: &str, lines_max: usize) {
     }
 }
 
-/// What an agent or human took from its inbox.
+/// Formats a delivery.
 pub(crate) fn delivery(delivery: &Delivery, out: &Out) -> String {
     let mut text = String::new();
     for notice in &delivery.notices {
@@ -85,7 +85,7 @@ fn notice_line(notice: &Notice, out: &Out) -> String {
     format!("{} {}", out.tone(Tone::Faint, &line), escape_line(&notice.body))
 }
 
-/// A question to a human.
+/// Formats an escalation.
 pub(crate) fn escalation(view: &EscalationView, out: &Out) -> String {
     let mut text = format!(
         "{} {} {} {} {}",
@@ -113,7 +113,7 @@ pub(crate) fn escalation(view: &EscalationView, out: &Out) -> String {
     text
 }
 
-/// What the broker offers to lift the limit that caused a question, each with its command (H6).
+/// Formats the lifts that the broker offers for a question, each with its command (H6).
 pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
     let width = view.lifts.iter().map(|lift| lift.text.len()).max().unwrap_or(0);
     let line =
@@ -121,7 +121,7 @@ pub(crate) fn lifts(view: &EscalationView) -> Vec<String> {
     view.lifts.iter().map(line).collect()
 }
 
-/// A held call.
+/// Formats a held call and its decision.
 pub(crate) fn approval(view: &ApprovalView, out: &Out) -> String {
     let mut text = format!(
         "{} {} {} asks to call {}",

@@ -1,4 +1,4 @@
-//! Real conversations through the very same core, in virtual time: what would have been refused, and where.
+//! Replays recorded conversations through the real core, in virtual time: what would have been refused, and where.
 
 mod play;
 mod report;

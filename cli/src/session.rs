@@ -1,4 +1,4 @@
-//! Finding the server, and the token to act with.
+//! Finds the server, and the token to authenticate with.
 
 use std::fs;
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout};
@@ -12,48 +12,48 @@ use crate::commands::Context;
 use crate::config::{LISTEN, TokenSource};
 use crate::failure::Failure;
 
-/// The running server's note of where it listens, within the data directory.
+/// The file in the data directory with the running server's address and process id.
 pub(crate) const FILE_SERVER: &str = "server.json";
-/// The operator's token, within the data directory.
+/// The file in the data directory with the operator's token.
 pub(crate) const FILE_OPERATOR: &str = "operator.token";
 
 /// What a command does with the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Authority {
-    /// It looks.
+    /// Only reads the workspace.
     Read,
-    /// It acts in somebody's name.
+    /// Acts as the token's owner.
     Act,
 }
 
-/// How the process is run, as far as it tells whether a person is there.
+/// How the process was started, as far as that shows whether a human is there.
 #[derive(Clone, Copy, Debug)]
 struct Presence {
-    /// The variable that tells of an agent.
+    /// The environment variable that shows that an agent program runs this one.
     agent: Option<&'static str>,
-    /// Standard input and one of the outputs are a terminal, as in `lastword agent add coder > coder.token`.
+    /// Whether standard input and one of the outputs are a terminal, as in `lastword agent add coder > coder.token`.
     terminal: bool,
-    /// At least input or errors are, as in `lastword audit | less`.
+    /// Whether at least standard input or standard error is a terminal, as in `lastword audit | less`.
     piped: bool,
 }
 
-/// `DIR/server.json`.
+/// The content of `DIR/server.json`.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Running {
-    /// Where it listens.
+    /// The address that the server listens on.
     pub(crate) url: String,
-    /// Its process.
+    /// The server's process id.
     pub(crate) pid: u32,
 }
 
 impl Context {
-    /// A client of the server, with the token to act with.
+    /// Returns a client of the server with this run's token.
     pub(crate) fn client(&self, authority: Authority) -> Result<Client, Failure> {
         let (url, token) = self.access(authority)?;
         Ok(Client::new(&url, Some(Token::new(&token)?))?)
     }
 
-    /// The server's address, and the token to act with.
+    /// Returns the server's address and this run's token.
     pub(crate) fn access(&self, authority: Authority) -> Result<(String, String), Failure> {
         let server = self.server();
         let token = match &self.settings.token {
@@ -67,7 +67,7 @@ impl Context {
         Ok((server.unwrap_or_else(usual), token))
     }
 
-    /// The operator's own token, where it may be picked up.
+    /// Returns the operator's own token, if this run may use it.
     fn operator_token(&self, authority: Authority, server: Option<&str>) -> Result<String, Failure> {
         let presence = Presence {
             agent: self.environment.agent,
@@ -80,19 +80,19 @@ impl Context {
                 .hint("start one with `lastword serve`, or name a running one with --url or its directory with --data")
         };
         if server.is_none() && presence.agent.is_none() {
-            // A token would not help.
+            // Without a server a token wouldn't help, so this error comes first.
             return Err(unserved());
         }
         may_use_operator_token(authority, &presence, server)?;
         if server.is_none() {
-            // Whoever listens at the usual address may be anybody's; it gets no token that nobody named.
+            // Any user's program may listen on the default address, so it never gets a token that wasn't named.
             return Err(unserved());
         }
         read_token(&self.settings.data.join(FILE_OPERATOR)).map_err(|failure| failure.hint(NAME_A_TOKEN))
     }
 
-    /// A client for a verb that starts work or makes tokens. An agent does that in its own name: where one runs this,
-    /// a human's token is refused, however it was named.
+    /// Returns a client for a command that starts work or creates tokens. Agents must do that in their own name: if an
+    /// agent program runs this one, a human's token is refused, however it was named.
     pub(crate) async fn acting(&self) -> Result<Client, Failure> {
         let client = self.client(Authority::Act)?;
         if let Some(variable) = self.environment.agent
@@ -103,9 +103,9 @@ impl Context {
         Ok(client)
     }
 
-    /// A client for a verb that decides in a human's name. A shell that came by a human's token is no human: there has
-    /// to be a terminal, or somebody who answers for the script with `--yes`, and never an agent around it. An agent's
-    /// own token passes, and the broker says what that agent may decide.
+    /// Returns a client for a command that decides in a human's name. Holding a human's token isn't enough: the command
+    /// needs a terminal or `--yes`, and must not be run by an agent program. An agent's own token passes; the broker
+    /// judges what that agent may decide.
     pub(crate) async fn deciding(&self, yes: bool) -> Result<Client, Failure> {
         let client = self.client(Authority::Act)?;
         if client.agent(OWN_NAME).await?.kind == Kind::Human {
@@ -114,7 +114,7 @@ impl Context {
         Ok(client)
     }
 
-    /// The address that was named, else that of the server running on the data directory, else the usual.
+    /// Returns the named address, else that of the server running on the data directory, else the default.
     pub(crate) fn server_url(&self) -> String {
         self.server().unwrap_or_else(usual)
     }
@@ -128,14 +128,15 @@ fn usual() -> String {
     format!("http://{LISTEN}")
 }
 
-/// Whoever has the token, as a name.
+/// The name under which the broker returns the caller.
 const OWN_NAME: &str = "me";
 
 const NAME_A_TOKEN: &str = "name a token with --token-file FILE or LASTWORD_TOKEN";
 
-/// The server that noted itself down in the data directory and, as far as can be told, still runs.
+/// Returns the server noted in the data directory, unless its process is known to be gone.
 pub(crate) fn running(data: &Path) -> Option<Running> {
     let noted: Running = serde_json::from_slice(&fs::read(data.join(FILE_SERVER)).ok()?).ok()?;
+    // Without /proc the process can't be checked, and the note is trusted.
     let processes = Path::new("/proc");
     let gone = processes.join("self").exists() && !processes.join(noted.pid.to_string()).exists();
     (!gone).then_some(noted)
@@ -145,8 +146,8 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
     fs::read_to_string(path).map_err(|error| Failure::refused(format!("no token: {}: {error}", path.display())))
 }
 
-/// The operator's token is a human's. It is picked up only where a person sits, and goes only to this
-/// machine: an agent's shell runs as the same user and could read it as well, but has to say so.
+/// Refuses the operator's token unless a human is at a terminal and the server is on this machine. An agent's shell
+/// runs as the same user and could read the file as well, but it has to name the file openly.
 fn may_use_operator_token(authority: Authority, presence: &Presence, server: Option<&str>) -> Result<(), Failure> {
     if let Some(variable) = presence.agent {
         return Err(Failure::refused(format!(
@@ -157,6 +158,7 @@ fn may_use_operator_token(authority: Authority, presence: &Presence, server: Opt
     if let Some(url) = server.filter(|url| !is_loopback(url)) {
         return Err(Failure::refused(format!("{url} is another machine: a token is required")).hint(NAME_A_TOKEN));
     }
+    // Reading may be piped, as in `lastword audit | less`; acting needs an output to a terminal, too.
     let present = match authority {
         Authority::Act => presence.terminal,
         Authority::Read => presence.piped,
@@ -172,7 +174,7 @@ fn no_human(variable: &str) -> Failure {
     Failure::refused(format!("an agent is running this command ({variable} is set) with a human's token"))
 }
 
-/// Whether a human's token may decide here.
+/// Refuses a human's token where it must not decide.
 fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Failure> {
     if let Some(variable) = agent {
         return Err(no_human(variable).hint(
@@ -187,12 +189,12 @@ fn may_decide(agent: Option<&str>, terminal: bool, yes: bool) -> Result<(), Fail
         .hint("run it at a terminal, or confirm in a script with --yes"))
 }
 
-/// Asks the person at the terminal, unless the command line says yes already.
+/// Asks the user at the terminal to confirm, unless the command line already does.
 pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
     if yes || !stdin().is_terminal() {
         return Ok(yes);
     }
-    // On standard error, so that --json leaves standard output to the answer.
+    // On standard error, so that standard output holds only the result with --json.
     stderr().lock().write_all(format!("{question} [y/N] ").as_bytes())?;
     let mut line = String::new();
     stdin().lock().read_line(&mut line)?;
@@ -202,7 +204,7 @@ pub(crate) fn confirmed(question: &str, yes: bool) -> Result<bool, Failure> {
 fn is_loopback(url: &str) -> bool {
     let host = url.strip_prefix("http://").or_else(|| url.strip_prefix("https://")).unwrap_or(url);
     let host = host.split('/').next().unwrap_or_default();
-    // `user@host` would make the part before the colon look like one of these.
+    // In `user@host`, the part before the `@` could look like a local address.
     !host.contains('@')
         && (host.starts_with("[::1]") || matches!(host.split(':').next(), Some("127.0.0.1" | "localhost")))
 }

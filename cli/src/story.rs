@@ -1,4 +1,4 @@
-//! Events, told one below the other.
+//! Prints events one below the other.
 
 use lastword_client::wire::{Event, StoredMessage};
 use serde_json::Value;
@@ -7,22 +7,22 @@ use crate::failure::Failure;
 use crate::out::{Out, StyledLine, Tone, escape, escape_line};
 use crate::tree::{route, status_tone};
 
-/// Lines of a body that are told; `lastword audit` has all of them.
+/// Most lines shown of a body; `lastword audit` shows all.
 const BODY_LINES: usize = 3;
 
-/// Tells events; a new day is told once.
+/// Prints events, with a line for each new day.
 pub(crate) struct Story {
     out: Out,
     day: String,
 }
 
 impl Story {
-    /// One that begins.
+    /// Starts a story without a day.
     pub(crate) const fn new(out: Out) -> Self {
         Self { out, day: String::new() }
     }
 
-    /// Tells an event, as JSON or in words.
+    /// Prints an event, as JSON or in words.
     pub(crate) fn tell(&mut self, event: &Event) -> Result<(), Failure> {
         if self.out.is_json() {
             return self.out.json(event);
@@ -42,7 +42,7 @@ impl Story {
     }
 }
 
-/// An event in words: a line, and the body of a message below it.
+/// Formats an event: a line, and below it a message's body.
 fn words(event: &Event) -> Vec<StyledLine> {
     match (&event.message, event.kind.as_str()) {
         (Some(message), _) => admitted(message),
@@ -89,7 +89,7 @@ fn data<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
     event.data.get(name).and_then(Value::as_str)
 }
 
-/// A refusal, with its rule and numbers; one that is only observed is told so.
+/// Formats a refusal with its rule and numbers; an observed one is marked as such.
 fn refused(event: &Event) -> StyledLine {
     let observed = event.kind == "observed";
     let (mark, tone) = if observed { ("! would refuse", Tone::Warn) } else { ("✗", Tone::Bad) };

@@ -1,4 +1,4 @@
-//! Agents that this program runs: how they are configured, enrolled and told of.
+//! Agents that this program runs: their configuration, registration and events.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,68 +22,68 @@ use crate::failure::Failure;
 use crate::out::{Out, complain, escape};
 use crate::quantity::duration;
 
-/// Where the tokens of the agents are that the server runs, within the data directory.
+/// The folder in the data directory with the tokens of the agents that the server runs.
 const FOLDER_TOKENS: &str = "agents";
-/// Longest run, where nothing else is said.
+/// Default longest run.
 const DEADLINE: Duration = Duration::from_secs(3600);
-/// Time to end after being asked to.
+/// Default time between SIGTERM and SIGKILL.
 const GRACE: Duration = Duration::from_secs(10);
-/// Least time between two notes of progress.
+/// Default least time between two progress notes.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// Least pause before an agent's process is started again.
+/// Default first pause before an agent's process is restarted.
 const BACKOFF: Duration = Duration::from_secs(1);
 
-/// One `[[agent]]` of `lastword.toml`.
+/// The members of one `[[agent]]` of `lastword.toml`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Member {
-    /// Its name.
+    /// The agent's name at the broker.
     pub(crate) name: String,
-    /// What runs it: `command` or `acp`.
+    /// The driver: `command` (default) or `acp`.
     #[serde(default = "command", deserialize_with = "driver_word")]
     pub(crate) driver: Driver,
-    /// The program.
+    /// The program: a path, or a name looked up in `PATH`.
     pub(crate) command: PathBuf,
-    /// Its arguments.
+    /// The program's arguments.
     #[serde(default)]
     pub(crate) args: Vec<String>,
-    /// `message` or `prompt`.
+    /// Standard input of a command: `message` (default) or `prompt`.
     #[serde(default = "message", deserialize_with = "input_word")]
     pub(crate) input: Input,
-    /// Variables besides those of the server's environment.
+    /// Variables added to the server's environment.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
-    /// Its working directory; relative to the file.
+    /// The agent's working directory; relative to the file.
     #[serde(default)]
     pub(crate) cwd: PathBuf,
-    /// Actions that it serves.
+    /// Actions that the agent serves.
     #[serde(default)]
     pub(crate) actions: Vec<String>,
-    /// Groups that it belongs to.
+    /// Groups that the agent belongs to.
     #[serde(default)]
     pub(crate) groups: Vec<String>,
-    /// Limits of its own in place of the workspace's, by name.
+    /// Per-agent limits in place of the workspace's, by name.
     #[serde(default)]
     pub(crate) limits: BTreeMap<String, u64>,
-    /// Open turns at once.
+    /// Most open turns at once; default 1.
     #[serde(default = "one")]
     pub(crate) concurrency: u64,
-    /// Longest run.
+    /// Longest run; a longer one fails.
     #[serde(default = "deadline", deserialize_with = "quantity")]
     pub(crate) deadline: Duration,
-    /// Time to end after being asked to.
+    /// Time between SIGTERM and SIGKILL.
     #[serde(default = "grace", deserialize_with = "quantity")]
     pub(crate) grace: Duration,
-    /// Least time between two notes of progress.
+    /// Least time between two progress notes.
     #[serde(default = "progress", deserialize_with = "quantity")]
     pub(crate) progress: Duration,
     /// Tools of an ACP agent that need no approval.
     #[serde(default)]
     pub(crate) allow: Vec<String>,
-    /// Whether its process is started again when it ends.
+    /// Whether an ACP agent's process is restarted when it ends; default true.
     #[serde(default = "yes")]
     pub(crate) restart: bool,
-    /// Least pause before it is.
+    /// First pause before a restart; doubled with each failure.
     #[serde(default = "backoff", deserialize_with = "quantity")]
     pub(crate) backoff: Duration,
 }
@@ -125,7 +125,7 @@ pub(crate) fn driver(text: &str) -> Result<Driver, String> {
     Driver::from_word(text).ok_or_else(|| format!("{text:?} is neither command nor acp"))
 }
 
-/// Reads what goes to standard input, for clap.
+/// Reads what a command gets on standard input, for clap.
 pub(crate) fn input(text: &str) -> Result<Input, String> {
     match text {
         "message" => Ok(Input::Message),
@@ -147,7 +147,7 @@ fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
 }
 
 impl Member {
-    /// How it is run.
+    /// Returns the runner's settings for this agent.
     pub(crate) fn settings(&self) -> Result<Settings, Failure> {
         let cwd = std::env::current_dir()?.join(&self.cwd);
         Ok(Settings {
@@ -168,8 +168,8 @@ impl Member {
         })
     }
 
-    /// Registers it where it is missing, brings its registration up to date where it is not, and gives its token:
-    /// the one at hand where that still holds, else a new one.
+    /// Registers the agent or updates its registration; returns its token: the one at hand if it is still valid, else a
+    /// new one.
     pub(crate) async fn enrol(&self, human: &Client, at_hand: Option<String>) -> Result<String, Failure> {
         let known = match human.agent(&self.name).await {
             Ok(agent) => Some(agent),
@@ -200,6 +200,7 @@ impl Member {
         let patch = AgentPatch {
             actions: Some(self.actions.clone()).filter(|wanted| differs(&known.actions, wanted)),
             groups: Some(self.groups.clone()).filter(|wanted| differs(&known.groups, wanted)),
+            // Only raised, never lowered: a human may have set more.
             turns_max: Some(self.concurrency).filter(|wanted| known.turns_max < *wanted),
             limits: Some(self.limits.clone())
                 .filter(|wanted| wanted.iter().any(|(name, value)| known.limits.get(name).unwrap_or(&0) != value)),
@@ -208,6 +209,7 @@ impl Member {
         if amends || patch.limits.is_some() {
             human.amend(&self.name, &patch).await.map_err(of_a_human)?;
         }
+        // A new token would end every other client of the agent, so one that still works is kept.
         if let Some(token) = at_hand
             && Client::new(human.url(), Some(Token::new(&token)?))?.limits().await.is_ok()
         {
@@ -241,12 +243,12 @@ impl From<RunnerError> for Failure {
     }
 }
 
-/// Tells of a runner: as lines for a program, or for a person; of one agent of several with its name.
+/// Returns a sink that prints a runner's events: JSON lines, or text, with the agent's name if several run.
 pub(crate) fn report(out: Out, name: Option<String>) -> EventSink {
     EventSink::new(move |event: &Event| print(out, name.as_deref(), event))
 }
 
-/// Prints an event of a runner or of the Discord bridge, with the agent's name where several share the terminal.
+/// Prints an event of a runner or of the Discord bridge, with the agent's name if several share the terminal.
 pub(crate) fn print(out: Out, name: Option<&str>, event: &(impl Serialize + fmt::Display)) {
     let printed = match (name, out.is_json()) {
         (None, true) => out.json(event),
@@ -271,7 +273,7 @@ pub(crate) struct Team {
 }
 
 impl Team {
-    /// Enrols every agent and starts its runner. One that can't be run is told of, and the others run.
+    /// Registers every agent and starts its runner. An agent that can't be run is reported, and the others run.
     pub(crate) async fn start(
         members: &[Member],
         url: &str,
@@ -297,7 +299,7 @@ impl Team {
                 if let Err(error) = ended {
                     let failure = Failure::from(error);
                     let message = escape(&format!("agent {name}: {}", failure.message));
-                    // A broken standard error leaves nobody to tell.
+                    // If standard error is closed, the report is lost: no other place remains.
                     let _told = complain(&message, failure.hint.as_deref());
                 }
             });
@@ -305,7 +307,7 @@ impl Team {
         Ok(Self { runners, stopping })
     }
 
-    /// Lets what runs end; a second call ends it at once.
+    /// Lets open runs finish; a second call ends them at once.
     pub(crate) fn stop(&self) {
         self.stopping.stop();
     }
@@ -323,7 +325,7 @@ fn token_file(data: &Path, name: &str) -> Result<PathBuf, Failure> {
     Ok(folder.join(format!("{name}.token")))
 }
 
-/// Writes a token where its owner alone can read it.
+/// Writes a token to a file that only its owner can read.
 fn keep(path: &Path, token: &str) -> io::Result<()> {
     let draft = path.with_extension("token.new");
     let mut file = fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;

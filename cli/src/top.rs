@@ -1,7 +1,7 @@
-//! `lastword top`: what goes on, live, and what waits for a human, at a terminal.
+//! `lastword top`: shows the workspace live at a terminal, and everything that waits for a human.
 //!
-//! `model` is all that is shown, `keys` turns a key into a change of it or an order, `draw` paints it and nothing
-//! else, `feed` keeps it up to date, and `screen` has the terminal.
+//! `model` holds everything that is shown, `keys` turns a key into a change of it or an order, `draw` only paints it,
+//! `feed` keeps it up to date, and `screen` owns the terminal.
 
 mod detail;
 mod draw;
@@ -18,6 +18,6 @@ pub(crate) use self::model::{Model, Order, Seen};
 pub(crate) use self::rows::{span, standing};
 pub(crate) use self::screen::{Screen, wall_clock};
 
-/// Models with something to see, for the tests of keys and pictures.
+/// Example models for the tests of keys and pictures.
 #[cfg(test)]
 mod samples;

@@ -1,5 +1,5 @@
-//! A conversation as a tree of lines: each message under its cause, with what its request took, and what was refused
-//! on the way.
+//! Formats a conversation as a tree: each message under its cause, with its request's usage, and the refusals on the
+//! way.
 
 use std::fmt::Write as _;
 
@@ -11,12 +11,12 @@ use lastword_proto::{AnswerStatus, MessageType};
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::top::standing;
 
-/// Lines of a body that are shown.
+/// Most lines shown of a body.
 const BODY_LINES: usize = 3;
-/// Share of a limit from which it is to be looked at, in percent.
+/// Percentage of a limit from which it needs attention.
 const NEAR_PERCENT: u64 = 75;
 
-/// The whole conversation.
+/// Returns the lines of the whole conversation.
 pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
     let mut lines = vec![heading(view), counts(view)];
     lines.extend(view.grants.iter().map(grant));
@@ -26,7 +26,7 @@ pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
     lines
 }
 
-/// Text like any other.
+/// Returns a text in the plain tone.
 pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
     (Tone::Plain, text.into())
 }
@@ -54,7 +54,7 @@ fn counts(view: &ConversationView) -> StyledLine {
     line
 }
 
-/// A grant and what it has used, on one line.
+/// Formats a grant and its usage on one line.
 pub(crate) fn grant(view: &GrantView) -> StyledLine {
     let state = if view.open { "open" } else { "closed" };
     let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
@@ -74,7 +74,7 @@ pub(crate) fn grant(view: &GrantView) -> StyledLine {
     line
 }
 
-/// So much of so much, in the tone of how near that is.
+/// Formats a limit's usage, in a tone by how near the limit is.
 pub(crate) fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
     let tone = match current.saturating_mul(100) {
         used if used >= limit.saturating_mul(100) => Tone::Bad,
@@ -84,14 +84,14 @@ pub(crate) fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
     (tone, format!("{what} {current}/{limit}"))
 }
 
-/// What hangs under a message.
+/// A child of a message in the tree.
 enum Branch<'a> {
     Node(&'a TreeNode),
     Refusal(&'a RefusedSend),
 }
 
 impl Branch<'_> {
-    /// Its position in the log.
+    /// Returns its log position.
     fn seq(&self) -> u64 {
         match self {
             Self::Node(node) => node.message.seq,
@@ -139,7 +139,7 @@ fn headline(node: &TreeNode, above: &str) -> StyledLine {
         line.push((Tone::Warn, format!(" ({})", escape_line(reason))));
     }
     let mut facts = format!("  depth {} hop {}", message.depth, message.hops);
-    // Writing to a String can't fail.
+    // Writing to a `String` can't fail.
     let _ok = taken(&mut facts, node);
     if message.kind == MessageType::Request && message.delivery_state != DeliveryState::Settled {
         let _ok = write!(facts, "  {}", message.delivery_state);
@@ -161,13 +161,13 @@ fn taken(facts: &mut String, node: &TreeNode) -> std::fmt::Result {
     Ok(())
 }
 
-/// Who to whom, and of which type.
+/// Formats a message's sender, recipient and type.
 pub(crate) fn route(message: &StoredMessage) -> StyledLine {
     let names = format!("{} → {} ", escape_line(&message.from), escape_line(&message.to));
     vec![(Tone::Strong, names), (kind_tone(message.kind), message.kind.keyword().to_owned())]
 }
 
-/// The tone of a type of message.
+/// Returns the tone of a message type.
 pub(crate) const fn kind_tone(kind: MessageType) -> Tone {
     match kind {
         MessageType::Request => Tone::Ask,
@@ -179,7 +179,7 @@ pub(crate) const fn kind_tone(kind: MessageType) -> Tone {
     }
 }
 
-/// The tone of how a request ended.
+/// Returns the tone of a request's outcome.
 pub(crate) const fn status_tone(status: AnswerStatus) -> Tone {
     match status {
         AnswerStatus::Completed => Tone::Good,
@@ -188,7 +188,7 @@ pub(crate) const fn status_tone(status: AnswerStatus) -> Tone {
     }
 }
 
-/// A message that was refused, as a mark.
+/// Formats a refused message.
 fn refusal(refused: &RefusedSend) -> StyledLine {
     let problem = &refused.problem;
     let record = problem.record.as_deref().unwrap_or("refused");
@@ -214,7 +214,7 @@ fn body(lines: &mut Vec<StyledLine>, text: &str, indent: &str) {
     }
 }
 
-/// How long something took.
+/// Formats a duration.
 pub(crate) fn duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms}ms"),

@@ -1,4 +1,4 @@
-//! The calls, one method each.
+//! The broker's calls, one method each.
 
 use std::time::Duration;
 
@@ -17,40 +17,40 @@ use crate::error::ClientError;
 use crate::http::{Client, segment};
 use crate::query::MessageQuery;
 
-/// How to send.
+/// Options of a send.
 #[derive(Clone, Debug, Default)]
 pub struct SendTerms {
-    /// Makes a retry return the first answer.
+    /// The idempotency key: a retry with the same key returns the first result.
     pub idempotency_key: Option<String>,
-    /// Waits for the answer, at most so long.
+    /// How long to wait for the answer; `None` doesn't wait.
     pub wait: Option<Duration>,
 }
 
-/// What a send gave.
+/// The result of a send.
 #[derive(Clone, Debug)]
 pub enum Sent {
-    /// One message, stored.
+    /// One stored message.
     One {
-        /// The message.
+        /// The message as it was stored.
         message: Box<StoredMessage>,
-        /// Its answer, where the sender waited for it and it came in time.
+        /// Its answer, if the sender waited for it and it came in time.
         response: Option<Box<StoredMessage>>,
-        /// All of it, as it came.
+        /// The whole response.
         raw: Value,
     },
-    /// A message for each member of a list.
+    /// One message for each recipient of a list.
     Many {
-        /// The messages.
+        /// The messages, in the order of the response.
         messages: Vec<StoredMessage>,
-        /// All of it, as it came.
+        /// The whole response.
         raw: Value,
     },
-    /// Something that is no message: a finish, an escalation.
+    /// Not a message: a finish or an escalation.
     Other(Value),
 }
 
 impl Sent {
-    /// All of it, as it came.
+    /// Returns the whole response as JSON.
     #[must_use]
     pub const fn raw(&self) -> &Value {
         match self {
@@ -59,17 +59,17 @@ impl Sent {
     }
 }
 
-/// An agent that was registered, with its token.
+/// A registered agent or human with its token.
 pub type Registered = AgentToken;
 
-/// What is paused, resumed or stopped.
+/// The target of a pause, resume or stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target<'a> {
     /// A conversation, by its REF.
     Conversation(&'a str),
     /// An agent, by its name.
     Agent(&'a str),
-    /// Everything.
+    /// All agents and conversations.
     Workspace,
 }
 
@@ -89,7 +89,7 @@ impl Client {
         self.sent(request).await
     }
 
-    /// Sends a message in the text form, header first.
+    /// Sends a message in its text form, which begins with the header.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -97,7 +97,7 @@ impl Client {
         self.send_text_keyed(text, None).await
     }
 
-    /// The same, with a key under which a retry returns the first answer.
+    /// Like [`Client::send_text`], with an idempotency key: a retry with the same key returns the first result.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -114,7 +114,7 @@ impl Client {
         Ok(raw.map_or_else(|| Sent::Other(json!({})), sent))
     }
 
-    /// Takes the next delivery, waiting for one at most so long.
+    /// Takes the next delivery; waits for one up to `wait`, and returns `None` after that.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -123,7 +123,7 @@ impl Client {
         self.json_or_nothing(request).await
     }
 
-    /// Ends a turn.
+    /// Finishes a turn.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -139,7 +139,7 @@ impl Client {
         self.post(&format!("/v1/turns/{}/progress", segment(turn)), progress).await
     }
 
-    /// Lists messages.
+    /// Lists the messages that match a query.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -147,7 +147,7 @@ impl Client {
         self.json(self.request(Method::GET, "/v1/messages").query(query)).await
     }
 
-    /// One message, by its id.
+    /// Returns a message by its id.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -163,7 +163,7 @@ impl Client {
         self.get("/v1/conversations").await
     }
 
-    /// Lists at most so many conversations, newest first.
+    /// Lists at most `most` conversations, newest first.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -171,7 +171,7 @@ impl Client {
         self.json(self.request(Method::GET, "/v1/conversations").query(&[("limit", most)])).await
     }
 
-    /// One conversation as a tree.
+    /// Returns a conversation as a tree.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -179,7 +179,7 @@ impl Client {
         self.get(&format!("/v1/conversations/{}", segment(reference))).await
     }
 
-    /// Gives more to the grants of a conversation (D9).
+    /// Extends the grants of a conversation (D9).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -187,7 +187,7 @@ impl Client {
         self.value(&format!("/v1/conversations/{}/grant", segment(reference)), extend).await
     }
 
-    /// Pauses.
+    /// Pauses a conversation, an agent or the workspace (H4).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -203,7 +203,7 @@ impl Client {
         self.control(target, "resume").await
     }
 
-    /// Stops.
+    /// Stops a conversation, an agent or the workspace (H4).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -220,13 +220,13 @@ impl Client {
         self.value(&path, &json!({})).await
     }
 
-    /// A call whose answer, if any, has no type of its own.
+    /// Makes a call whose response, if any, has no type.
     async fn value(&self, path: &str, body: &(impl serde::Serialize + Sync)) -> Result<Value, ClientError> {
         let request = self.request(Method::POST, path).json(body);
         self.json_or_nothing(request).await.map(|value| value.unwrap_or_else(|| json!({})))
     }
 
-    /// Registers an agent or human; the token is shown this once.
+    /// Registers an agent or human; the token is returned only this once.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -242,7 +242,7 @@ impl Client {
         self.get("/v1/agents").await
     }
 
-    /// One agent or human.
+    /// Returns an agent or human by name; `me` is the token's owner.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -250,7 +250,7 @@ impl Client {
         self.get(&format!("/v1/agents/{}", segment(name))).await
     }
 
-    /// Changes an agent.
+    /// Changes an agent's registration.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -259,7 +259,7 @@ impl Client {
         self.json(self.request(Method::PATCH, &path).json(patch)).await
     }
 
-    /// Gives an agent more for today (B1).
+    /// Extends an agent's budget for today (B1).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -275,7 +275,7 @@ impl Client {
         self.get("/v1/humans").await
     }
 
-    /// Registers a human with a role; the token is shown this once.
+    /// Registers a human with a role; the token is returned only this once.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -283,7 +283,7 @@ impl Client {
         self.post("/v1/humans", human).await
     }
 
-    /// Sets what a human may do (H7).
+    /// Sets a human's role (H7).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -292,7 +292,7 @@ impl Client {
         self.json(self.request(Method::PATCH, &path).json(patch)).await
     }
 
-    /// Removes an agent.
+    /// Removes an agent: hands its requests back and revokes its token.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -301,7 +301,7 @@ impl Client {
         self.answer(self.request(Method::DELETE, &path)).await.map(drop)
     }
 
-    /// Replaces an agent's token.
+    /// Replaces an agent's or human's token.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -309,7 +309,7 @@ impl Client {
         self.post(&format!("/v1/agents/{}/token", segment(name)), &json!({})).await
     }
 
-    /// One request, as it stands.
+    /// Returns the state of a request.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -325,7 +325,7 @@ impl Client {
         self.post(&format!("/v1/requests/{}/cancel", segment(id)), &json!({})).await
     }
 
-    /// Asks a human.
+    /// Sends a question to a human (an escalation).
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -333,7 +333,7 @@ impl Client {
         self.post("/v1/escalations", question).await
     }
 
-    /// Lists the questions to humans.
+    /// Lists the escalations.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -341,7 +341,7 @@ impl Client {
         self.get("/v1/escalations").await
     }
 
-    /// One question to a human.
+    /// Returns an escalation by its id.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -349,7 +349,7 @@ impl Client {
         self.get(&format!("/v1/escalations/{}", segment(id))).await
     }
 
-    /// Answers a question to a human.
+    /// Answers an escalation.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -373,7 +373,7 @@ impl Client {
         self.get("/v1/approvals").await
     }
 
-    /// One held call; waits at most so long for its decision.
+    /// Returns an approval; waits for its decision up to `wait`.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -385,7 +385,7 @@ impl Client {
         self.json(request).await
     }
 
-    /// Decides a held call.
+    /// Decides on a held call.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -393,7 +393,7 @@ impl Client {
         self.post(&format!("/v1/approvals/{}/decision", segment(id)), decision).await
     }
 
-    /// Uses an approval up for exactly this call.
+    /// Uses an approval for exactly this call; an approval can be used once.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -401,7 +401,7 @@ impl Client {
         self.post(&format!("/v1/approvals/{}/use", segment(id)), call).await
     }
 
-    /// Why a message, a recorded refusal, an approval or an escalation is as it is.
+    /// Explains the state of a message, a recorded refusal, an approval or an escalation.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -409,7 +409,7 @@ impl Client {
         self.get(&format!("/v1/explanations/{}", segment(id))).await
     }
 
-    /// Lists the latches.
+    /// Lists the incidents.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -433,7 +433,7 @@ impl Client {
         self.json(self.request(Method::GET, "/v1/rooms")).await
     }
 
-    /// Posts to a room, without an envelope.
+    /// Posts to a room, without mentions, a REF or a key.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -442,7 +442,7 @@ impl Client {
         self.post_in_room(room, &post, None).await
     }
 
-    /// Posts to a room; with a key a retry returns the first answer.
+    /// Posts to a room; a retry with the same key returns the first result.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -454,7 +454,7 @@ impl Client {
         self.json(request).await
     }
 
-    /// Sets a schedule.
+    /// Adds a schedule, or replaces the one with its name.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -470,7 +470,7 @@ impl Client {
         self.get("/v1/schedules").await
     }
 
-    /// Takes a schedule away.
+    /// Removes a schedule.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -479,7 +479,7 @@ impl Client {
         self.answer(self.request(Method::DELETE, &path)).await.map(drop)
     }
 
-    /// Lets a schedule run now.
+    /// Runs a schedule now.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -488,7 +488,7 @@ impl Client {
         self.json(self.request(Method::POST, &path)).await
     }
 
-    /// Leases a resource.
+    /// Claims a resource.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -496,7 +496,7 @@ impl Client {
         self.post("/v1/claims", claim).await
     }
 
-    /// Ends a lease on a resource.
+    /// Releases a claim.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -505,7 +505,7 @@ impl Client {
         self.answer(self.request(Method::DELETE, &path)).await.map(drop)
     }
 
-    /// The numbers in force.
+    /// Returns the limits in force.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -513,7 +513,7 @@ impl Client {
         self.get("/v1/limits").await
     }
 
-    /// The broker's time beside the wall clock's.
+    /// Returns the broker's time and the system clock's.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -521,7 +521,7 @@ impl Client {
         self.get("/v1/clock").await
     }
 
-    /// Accepts that the wall clock is right; for humans.
+    /// Accepts that the system clock is right; only humans may.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -529,7 +529,7 @@ impl Client {
         self.json(self.request(Method::POST, "/v1/clock/accept")).await
     }
 
-    /// Whether the server is ready to admit messages, and its clock.
+    /// Returns whether the server is ready to admit messages, and its clock.
     ///
     /// # Errors
     /// See [`ClientError`].
@@ -539,7 +539,7 @@ impl Client {
 }
 
 fn sent(raw: Value) -> Sent {
-    // A list is told by its member; whatever is neither is passed on as it is.
+    // A list has `items`; a response that is neither a list nor a message is returned unparsed.
     if raw.get("items").is_some()
         && let Ok(page) = Page::<StoredMessage>::deserialize(&raw)
     {
@@ -552,7 +552,7 @@ fn sent(raw: Value) -> Sent {
     }
 }
 
-/// A duration as the query parameters `wait` take it.
+/// Formats a duration for the query parameter `wait`.
 fn milliseconds(duration: Duration) -> String {
     format!("{}ms", duration.as_millis())
 }

@@ -1,38 +1,38 @@
-//! Why a call gave nothing, by what the caller can do.
+//! Errors of a call, by what the caller can do about them.
 
 use lastword_proto::wire::Problem;
 
-/// Why a call gave nothing.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
-    /// The broker said no, and what to do instead.
+    /// The broker refused the call; the problem's hint says what to do instead.
     #[error("{} ({})", .0.detail, .0.code)]
     Refused(Box<Problem>),
-    /// Nobody answers at that address.
+    /// The address doesn't answer.
     #[error("no answer from {url}: {reason}")]
     Unreachable {
         /// The server's address.
         url: String,
-        /// What happened.
+        /// The error of the connection, such as "Connection refused".
         reason: String,
     },
-    /// The address or the token can't be used at all.
+    /// The address or the token is malformed.
     #[error("{0}")]
     Unusable(String),
-    /// Something answered that is no Lastword server of this version.
+    /// The response isn't from a Lastword server of this version.
     #[error("unexpected answer from {url} (status {status}): {detail}")]
     Unexpected {
         /// The address called.
         url: String,
         /// The HTTP status.
         status: u16,
-        /// The start of what it said, or what is wrong with it.
+        /// The start of the response, or the parser's error.
         detail: String,
     },
 }
 
 impl ClientError {
-    /// The refusal, if it is one.
+    /// Returns the broker's refusal, if the error is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {
         match self {

@@ -1,4 +1,4 @@
-//! `GET /v1/events`: server-sent events, resumable by the position of the last one.
+//! `GET /v1/events`: server-sent events, resumable from the position of the last one.
 
 use futures_util::{Stream, StreamExt as _};
 use lastword_proto::wire::Event;
@@ -8,7 +8,7 @@ use reqwest::header::ACCEPT;
 use crate::error::ClientError;
 use crate::http::Client;
 
-/// Longest event that is taken; a server of ours never sends one near it.
+/// Longest event accepted; the server never sends one close to it.
 const EVENT_BYTES_MAX: usize = 4 << 20;
 
 /// An open stream of events.
@@ -19,11 +19,11 @@ pub struct Events {
     position: u64,
 }
 
-/// Header that tells where the log ended when the stream was opened.
+/// The header with the log's head when the stream was opened.
 const POSITION: &str = "lastword-position";
 
 impl Client {
-    /// Opens the stream of events behind the position `after`; the live ones alone without it.
+    /// Opens the stream of events behind the position `after`; without it, of live events only.
     ///
     /// # Errors
     /// The server refuses or does not answer.
@@ -31,7 +31,7 @@ impl Client {
         self.events_until(after, None).await
     }
 
-    /// The same, and the stream ends behind the position `until`, or where the log ends.
+    /// Like [`Client::events`], but the stream ends at the position `until` or at the log's head, whichever is first.
     ///
     /// # Errors
     /// The server refuses or does not answer.
@@ -52,17 +52,17 @@ impl Client {
 }
 
 impl Events {
-    /// Where the log ended when the stream was opened: what comes behind it happened since.
+    /// Returns the log's head when the stream was opened: later events have happened since.
     #[must_use]
     pub const fn position(&self) -> u64 {
         self.position
     }
 
-    /// The next event; `None` when the server ended the stream, which can be opened again from the last
-    /// event's position.
+    /// Returns the next event; `None` if the server ended the stream, which can be reopened from the last event's
+    /// position.
     ///
     /// # Errors
-    /// The connection broke, or something came that is no event.
+    /// The connection broke, or the server sent something that isn't an event.
     pub async fn next(&mut self) -> Result<Option<Event>, ClientError> {
         loop {
             if let Some(data) = self.parser.event() {
@@ -88,7 +88,7 @@ impl Events {
     }
 }
 
-/// Puts events together from the pieces in which they arrive.
+/// Assembles events from the chunks in which they arrive.
 #[derive(Default)]
 struct Parser {
     bytes: Vec<u8>,
@@ -96,14 +96,14 @@ struct Parser {
 }
 
 impl Parser {
-    /// Takes a piece; `false` when no end of an event is in sight.
+    /// Adds a chunk; returns `false` if the event exceeds `EVENT_BYTES_MAX`.
     fn push(&mut self, chunk: &[u8]) -> bool {
         self.bytes.extend_from_slice(chunk);
         self.bytes.len() + self.data.len() <= EVENT_BYTES_MAX
     }
 
-    /// The data of the next whole event. Comments, which keep the connection alive, and events without
-    /// data are passed over.
+    /// Returns the data of the next complete event. Skips events without data, and comments, which keep the connection
+    /// alive.
     fn event(&mut self) -> Option<String> {
         while let Some(end) = self.bytes.iter().position(|&byte| byte == b'\n') {
             let line: Vec<u8> = self.bytes.drain(..=end).collect();

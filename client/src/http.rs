@@ -1,4 +1,4 @@
-//! The connection: address, token, and the one function through which every call goes.
+//! The connection: address, token, and the function that makes every call.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,23 +11,23 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ClientError;
 
-/// Time to connect. Calls themselves have no limit: some wait for a message on purpose.
+/// Time to connect. Calls have no time limit, because some wait for a message.
 const CONNECT: Duration = Duration::from_secs(5);
-/// How much of an answer that is no Lastword answer is shown.
+/// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
 
-/// A bearer token. It has no printed form.
+/// A bearer token; its `Debug` form hides it.
 #[derive(Clone)]
 pub struct Token(HeaderValue);
 
-/// The scheme in front of a token in the `Authorization` header.
+/// The scheme before a token in the `Authorization` header.
 const BEARER: &str = "Bearer ";
 
 impl Token {
-    /// Takes a token as it stands in a file or variable; white space around it is dropped.
+    /// Takes a token from a file or variable; trims white space.
     ///
     /// # Errors
-    /// It is empty, or has characters that no token has.
+    /// The token is empty or has characters that no token has.
     pub fn new(text: &str) -> Result<Self, ClientError> {
         let text = text.trim();
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
@@ -39,7 +39,7 @@ impl Token {
         Ok(Self(value))
     }
 
-    /// The token's text, to hand to the agent that it belongs to.
+    /// Returns the token's text, to pass on to its agent.
     #[must_use]
     pub fn reveal(&self) -> &str {
         self.0.to_str().unwrap_or_default().trim_start_matches(BEARER)
@@ -52,7 +52,7 @@ impl fmt::Debug for Token {
     }
 }
 
-/// A client of one server, as one principal. Clones share their connections.
+/// A client of one server with one principal's token. Clones share their connections.
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
@@ -62,10 +62,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `url` (`http://127.0.0.1:7171`).
+    /// Returns a client of the server at `url` (`http://127.0.0.1:7171`).
     ///
     /// # Errors
-    /// The address is none.
+    /// The address has no `http://` or `https://`, or the HTTP client can't be built.
     pub fn new(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
         let base = url.trim_end_matches('/');
         if !base.starts_with("http://") && !base.starts_with("https://") {
@@ -80,25 +80,25 @@ impl Client {
         Ok(Self { http, base: base.into(), token, turn: None })
     }
 
-    /// The same client, acting in the turn with this token.
+    /// Returns the same client, acting in the turn with this token.
     #[must_use]
     pub fn in_turn(&self, token: &str) -> Self {
         Self { turn: Some(token.into()), ..self.clone() }
     }
 
-    /// The token with which this client connects.
+    /// Returns the token that this client authenticates with.
     #[must_use]
     pub const fn token(&self) -> Option<&Token> {
         self.token.as_ref()
     }
 
-    /// The server's address.
+    /// Returns the server's address, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
         &self.base
     }
 
-    /// Starts a call of `path`, whose variable segments are encoded already.
+    /// Builds a call of `path`, whose variable segments must already be encoded.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let mut request = self.http.request(method, format!("{}{path}", self.base));
         if let Some(Token(value)) = &self.token {
@@ -110,7 +110,7 @@ impl Client {
         }
     }
 
-    /// Sends the call; a refusal becomes an error, any success the response.
+    /// Makes the call; turns a refusal into an error.
     pub(crate) async fn answer(&self, request: RequestBuilder) -> Result<Response, ClientError> {
         let response = request.send().await.map_err(|error| self.unreachable(&error))?;
         let status = response.status();
@@ -125,13 +125,13 @@ impl Client {
         }
     }
 
-    /// The JSON of the answer.
+    /// Makes the call and parses the response's JSON.
     pub(crate) async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, ClientError> {
         let response = self.answer(request).await?;
         self.parse(response).await
     }
 
-    /// The JSON of the answer; `None` for `204`.
+    /// Makes the call and parses the response's JSON; `None` for status 204.
     pub(crate) async fn json_or_nothing<T: DeserializeOwned>(
         &self,
         request: RequestBuilder,
@@ -166,7 +166,7 @@ impl Client {
     }
 
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> ClientError {
-        // The innermost cause says it plainest: "Connection refused".
+        // The innermost cause is the plainest: "Connection refused".
         let mut cause: &dyn std::error::Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
@@ -179,7 +179,7 @@ fn excerpt(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).chars().take(EXCERPT_CHARS).collect()
 }
 
-/// A value as one segment of a path: all but unreserved characters percent-encoded.
+/// Encodes a value as one segment of a path: every byte but the unreserved characters.
 pub(crate) fn segment(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -193,7 +193,7 @@ pub(crate) fn segment(text: &str) -> String {
             }
         }
     }
-    // A segment of dots alone would be taken for a step in the path.
+    // A segment of dots would be read as a step in the path.
     if out.chars().all(|c| c == '.') { out.replace('.', "%2E") } else { out }
 }
 

@@ -1,7 +1,7 @@
 //! A typed async client of Lastword's HTTP edge (`/v1`).
 //!
-//! A [`Client`] has the server's address and one principal's token; each method is one call. What the
-//! broker refuses comes as [`ClientError::Refused`] with the problem as the server worded it.
+//! A [`Client`] has the server's address and one principal's token; each method is one call. A refusal by the broker is
+//! returned as [`ClientError::Refused`] with the server's problem.
 
 mod calls;
 mod error;

@@ -2,37 +2,37 @@
 
 use serde::Serialize;
 
-/// Which messages to list; what is absent admits all.
+/// A filter of messages; an absent member matches all.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct MessageQuery {
-    /// In this conversation and its children.
+    /// Only this conversation and its children, by REF.
     #[serde(rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// Sent by.
+    /// Only messages from this sender.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Addressed to.
+    /// Only messages to this recipient.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
-    /// Of this type.
+    /// Only this type, such as `request`.
     #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
-    /// At this depth.
+    /// Only messages at this depth.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub depth: Option<u8>,
-    /// Not before this moment (RFC 3339).
+    /// Only messages at or after this time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<String>,
-    /// Not after this moment (RFC 3339).
+    /// Only messages at or before this time (RFC 3339).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// With these words in the body.
+    /// Only messages whose body contains all of these words.
     #[serde(rename = "q", skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// At most so many.
+    /// Most messages to return.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Where an earlier part of the list ended.
+    /// The cursor at which an earlier page ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cursor: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! A client for programs that stay connected: it retries until the broker answers, and ends each turn once.
+//! A client for programs that stay connected: it retries until the broker answers, and finishes each turn once.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -14,7 +14,7 @@ use crate::http::{Client, Token};
 
 /// Longest wait for a delivery in one call.
 const POLL: Duration = Duration::from_secs(30);
-/// Time that an answer gets beyond its wait, before the connection counts as dead.
+/// Time limit of a response beyond the wait, before the connection counts as dead.
 const ANSWER: Duration = Duration::from_secs(15);
 /// First and longest pause between two tries of a call.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -89,7 +89,7 @@ pub struct RetryingClient {
     client: Client,
     token: Token,
     on_change: Box<dyn Fn(Connection) + Send + Sync>,
-    /// Whether the last call failed: a failure is reported once.
+    /// Whether the last call failed, so that a failure is reported only once.
     failing: Mutex<bool>,
 }
 
@@ -114,13 +114,13 @@ impl RetryingClient {
         Ok(Self { client, token, on_change: Box::new(on_change), failing: Mutex::default() })
     }
 
-    /// The client below, for calls that are not retried.
+    /// Returns the underlying client, for calls without retries.
     #[must_use]
     pub const fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The token, for the agent that it belongs to.
+    /// Returns the token, to pass on to its agent.
     #[must_use]
     pub const fn token(&self) -> &Token {
         &self.token
@@ -197,7 +197,7 @@ impl RetryingClient {
         }
     }
 
-    /// Pauses before a retry; returns the error of a call that is not worth one.
+    /// Pauses before a retry; returns the error if a retry would be useless.
     async fn pause(&self, backoff: &mut Backoff, error: ClientError) -> Result<(), ClientError> {
         match verdict(&error) {
             Verdict::GiveUp => Err(error),
@@ -209,7 +209,7 @@ impl RetryingClient {
         }
     }
 
-    /// Ends a turn exactly once: a finish whose answer was lost is sent again only if the turn is still open.
+    /// Finishes a turn exactly once: a finish whose response was lost is resent only if the turn is still open.
     pub async fn finish(&self, delivery: &Delivery, turn: &TurnView, finish: &Finish) -> FinishOutcome {
         match self.finish_once(delivery, turn, finish).await {
             Ok(finished) => FinishOutcome::Finished(finished),
@@ -227,6 +227,7 @@ impl RetryingClient {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
             let sent = self.within(ANSWER, self.client.finish(&turn.id, finish)).await;
+            // Any error but a refusal leaves open whether the broker recorded the finish.
             let unsure = !matches!(sent, Err(ClientError::Refused(_)));
             match sent {
                 Ok(finished) => {
@@ -241,7 +242,7 @@ impl RetryingClient {
         }
     }
 
-    /// Looks up a finish whose confirmation was lost; `None` if the log has none.
+    /// Looks up a finish whose response was lost; `None` if the broker hasn't recorded it.
     async fn recorded(
         &self,
         delivery: &Delivery,
@@ -257,14 +258,14 @@ impl RetryingClient {
         let Some(id) = served else { return ended(finish.status.is_none(), None) };
         let request = self.within(ANSWER, self.client.request_state(id)).await?;
         match request.response {
-            // The broker words an empty answer itself.
+            // The broker words an empty answer itself, so its text can't be compared.
             Some(response)
                 if response.from == delivery.message.to
                     && (response.body == finish.answer || finish.answer.is_empty()) =>
             {
                 ended(false, Some(response.id))
             }
-            // A newer attempt is open: this finish is late, and sending it again tells the runner so.
+            // A newer attempt is open, so this finish is late; resending it returns that to the runner.
             None if request.attempts <= turn.attempt => ended(true, None),
             Some(_) | None => Ok(None),
         }

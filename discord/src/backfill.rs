@@ -1,7 +1,7 @@
-//! Threads in which something may have been posted while nobody listened.
+//! Finds threads with posts that the bridge missed while it wasn't connected.
 //!
-//! Where the bridge began in a channel never moves, and each thread has a mark of its own: so whoever is killed in the
-//! middle of catching up finds the same threads again, whatever was read before.
+//! The post from which the bridge began in a channel never changes, and each thread has its own mark of handled posts.
+//! A bridge that is killed while it catches up therefore finds the same threads again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,23 +12,23 @@ use super::bridge::BridgeContext;
 use super::model::Channel;
 use super::rest::RestError;
 
-/// Tries of a list: what is posted now is not to wait for it, and the next look finds what this one did not.
+/// Most tries to list threads: new posts must not wait for it, and the next look finds what this one missed.
 const LIST_TRIES: u32 = 5;
-/// As much of a moment's text as is compared: up to the second.
+/// Characters of a timestamp that are compared: up to the second, because later digits may differ in form.
 const SECOND_CHARS: usize = 19;
 
-/// What is behind.
+/// What the bridge has missed.
 #[derive(Debug, Default)]
 pub(crate) struct Behind {
-    /// Threads in which something was posted, and behind which post to read where none of it was dealt with.
+    /// Threads with unhandled posts; the value is the post to read after if none of the thread was handled yet.
     pub(crate) threads: BTreeMap<u64, u64>,
-    /// Channels, and up to when their threads that were put away were looked through.
+    /// Channels, each with the latest time of archival among the archived threads looked through.
     pub(crate) looked: Vec<(u64, String)>,
 }
 
 impl Behind {
-    /// Looks for threads of our channels: those that are open, and then those that were put away since the last time.
-    /// A thread that is put away in between is among the latter.
+    /// Looks for threads of the bridge's channels: first the open ones, then those archived since the last look. A
+    /// thread that is archived in between is found among the latter.
     pub(crate) async fn look(shared: &BridgeContext) -> Result<Self, ClientError> {
         let mut behind = Self::default();
         behind.open(shared).await?;
@@ -57,7 +57,7 @@ impl Behind {
                 Ok(open) => open.iter().try_for_each(|thread| self.weigh(shared, thread))?,
                 Err(error) => {
                     outbox.warn(&format!("the open threads can't be listed. {error}"));
-                    // All that are known, then.
+                    // Fall back to all known threads, from their last handled post on.
                     let known = book.followed().map_err(lost)?.into_iter();
                     self.threads.extend(known.filter(|id| !settings.channels.contains(id)).map(|id| (id, 0)));
                 }
@@ -66,7 +66,7 @@ impl Behind {
         Ok(())
     }
 
-    /// Gives when the last one was put away.
+    /// Looks through the archived threads of a channel; returns when the last of them was archived.
     async fn put_away(
         &mut self,
         shared: &BridgeContext,
@@ -86,6 +86,7 @@ impl Behind {
             let moments = || threads.iter().map(|thread| thread.put_away().to_owned());
             last = last.max(moments().max());
             before = moments().min();
+            // Pages go back in time; stop once a page reaches what the last look has done.
             let older = before.as_deref().is_none_or(|before| second(before) < second(&done));
             if !more || older {
                 return Ok(Ok(last));
@@ -93,13 +94,13 @@ impl Behind {
         }
     }
 
-    /// Takes a thread in which there is something that was not dealt with.
+    /// Adds a thread that has unhandled posts.
     fn weigh(&mut self, shared: &BridgeContext, thread: &Channel) -> Result<(), ClientError> {
         let book = &shared.book;
         let Some(parent) = thread.parent().filter(|parent| shared.settings.channels.contains(parent)) else {
             return Ok(());
         };
-        // Of a thread in which nothing was heard, what was said before the bridge was there is not for it.
+        // In a thread unknown to the bridge, posts from before the bridge began aren't for it.
         let began = book.began(parent).map_err(lost)?.map_or(u64::MAX, |(post, _)| post);
         let since = if book.thread(thread.id).map_err(lost)?.is_some() { began.min(thread.id) } else { began };
         let dealt_with = book.handled(thread.id).map_err(lost)?.unwrap_or(since);

@@ -1,4 +1,4 @@
-//! What the bridge has done, in a file of its own: so that nothing is lost or done twice over restarts.
+//! The bridge's own file: what it has done, so that nothing is lost or done twice across restarts.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -53,18 +53,18 @@ CREATE TABLE IF NOT EXISTS early (request TEXT PRIMARY KEY, answer TEXT NOT NULL
 CREATE TABLE IF NOT EXISTS given (agent TEXT NOT NULL, thread INTEGER NOT NULL, turn TEXT NOT NULL, floor INTEGER NOT NULL,
   PRIMARY KEY (agent, thread)) STRICT, WITHOUT ROWID;";
 
-/// Posts whose words are remembered, for an echo that comes without its nonce.
+/// Posts whose text is kept, to recognize an echo that arrives without its nonce.
 const POSTS_KEPT: u32 = 20_000;
 
-/// The file.
+/// The bridge's SQLite file; clones share one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct BridgeStore {
     db: Arc<Mutex<Connection>>,
-    /// What the nonces of this file begin with.
+    /// The prefix of this file's nonces.
     mark: String,
 }
 
-/// Where a conversation is shown.
+/// Where a conversation is shown on Discord.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) reference: String,
@@ -73,7 +73,7 @@ pub(crate) struct Place {
     pub(crate) thread: Option<u64>,
 }
 
-/// A post that may have been sent.
+/// A post that may have been sent: `id` is `None` until its response arrived.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Tried {
     pub(crate) floor: u64,
@@ -85,7 +85,8 @@ pub(super) type Kept<T> = rusqlite::Result<T>;
 impl BridgeStore {
     pub(crate) fn open(path: &Path) -> Kept<Self> {
         use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
-        // What agents say is in it. Where the file can't be made, opening it says why.
+        // The file holds messages of agents, so only its owner may read it. If it can't be created, opening it reports
+        // why.
         if let Some(folder) = path.parent() {
             let _made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).is_ok();
         }
@@ -100,11 +101,12 @@ impl BridgeStore {
 
     fn over(db: Connection) -> Kept<Self> {
         db.pragma_update(None, "journal_mode", "WAL")?;
+        // FULL, because a post must not go out before it is noted: it would be posted again after a power loss.
         db.pragma_update(None, "synchronous", "FULL")?;
         db.execute_batch(SCHEMA)?;
         let mark = {
             use std::hash::{BuildHasher as _, Hasher as _};
-            // Another file, another mark: Discord takes the same nonce for the same post.
+            // Each file has its own prefix: Discord treats two posts with the same nonce as one.
             let random = std::collections::hash_map::RandomState::new().build_hasher().finish();
             let fresh = format!("lw{:05x}", random & 0xf_ffff);
             db.execute("INSERT OR IGNORE INTO meta VALUES ('mark', ?1)", [fresh])?;
@@ -117,17 +119,17 @@ impl BridgeStore {
         self.db.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The nonce of a part of what is posted for the event at this position.
+    /// Returns the nonce of one part of a post; `seq` is the log position or another name of the post.
     pub(crate) fn nonce(&self, seq: &str, part: usize) -> String {
         format!("{}-{seq}.{part}", self.mark)
     }
 
-    /// Whether a nonce is of this file.
+    /// Returns whether a nonce was made with this file.
     pub(crate) fn is_own(&self, nonce: &str) -> bool {
         nonce.strip_prefix(&self.mark).is_some_and(|rest| rest.starts_with('-'))
     }
 
-    /// The position up to which events were shown.
+    /// Returns the log position up to which events have been shown.
     pub(crate) fn cursor(&self) -> Kept<Option<u64>> {
         let text: Option<String> =
             self.db().query_row("SELECT value FROM meta WHERE name = 'cursor'", [], |row| row.get(0)).optional()?;
@@ -140,21 +142,22 @@ impl BridgeStore {
         set.execute([seq.to_string()]).map(|_| ())
     }
 
-    /// The last post of a channel that was dealt with.
+    /// Returns the last handled post of a channel.
     pub(crate) fn handled(&self, channel: u64) -> Kept<Option<u64>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT post FROM handled WHERE channel = ?1")?;
         look.query_row([channel.cast_signed()], id).optional()
     }
 
-    /// Channels and threads of which posts were dealt with, the newest first.
+    /// Returns the channels and threads with handled posts, the most recent first.
     pub(crate) fn followed(&self) -> Kept<Vec<u64>> {
         let db = self.db();
         let mut all = db.prepare_cached("SELECT channel FROM handled ORDER BY post DESC")?;
         all.query_map([], id)?.collect()
     }
 
-    /// Where the bridge began in a channel, and up to when threads that were put away have been looked through.
+    /// Returns the post from which the bridge began in a channel, and the time up to which its archived threads have
+    /// been looked through.
     pub(crate) fn began(&self, channel: u64) -> Kept<Option<(u64, String)>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT post, put_away FROM began WHERE channel = ?1")?;
@@ -162,21 +165,22 @@ impl BridgeStore {
             .optional()
     }
 
-    /// The bridge begins in a channel; the first word on it stays.
+    /// Notes where the bridge begins in a channel; the first note wins.
     pub(crate) fn begin_in(&self, channel: u64, post: u64, put_away: &str) -> Kept<()> {
         let db = self.db();
         let mut add = db.prepare_cached("INSERT OR IGNORE INTO began VALUES (?1, ?2, ?3)")?;
         add.execute(params![channel.cast_signed(), post.cast_signed(), put_away]).map(|_| ())
     }
 
-    /// The threads of a channel that were put away up to this moment have been looked through.
+    /// Notes that a channel's archived threads have been looked through up to this time.
     pub(crate) fn looked_through(&self, channel: u64, put_away: &str) -> Kept<()> {
         let db = self.db();
         let mut set = db.prepare_cached("UPDATE began SET put_away = max(put_away, ?2) WHERE channel = ?1")?;
         set.execute(params![channel.cast_signed(), put_away]).map(|_| ())
     }
 
-    /// The posts of a channel were dealt with up to this one, and what those from `first` on meant is done.
+    /// Notes that the posts of a channel are handled up to `post`, and drops the decision on the run that began with
+    /// `first`.
     pub(crate) fn handle(&self, channel: u64, first: u64, post: u64) -> Kept<()> {
         let mut db = self.db();
         let change = db.transaction()?;
@@ -184,13 +188,14 @@ impl BridgeStore {
             "INSERT INTO handled VALUES (?1, ?2) ON CONFLICT DO UPDATE SET post = max(post, ?2)",
             [channel.cast_signed(), post.cast_signed()],
         )?;
-        // Ids go up over all channels: what was noted for another one stays.
+        // Only this run's entries: ids increase across all channels, so a range would drop other channels' decisions.
         change.execute("DELETE FROM decided WHERE post = ?1", [first.cast_signed()])?;
         change.execute("DELETE FROM heads WHERE post = ?1", [first.cast_signed()])?;
         change.commit()
     }
 
-    /// What a post was found to mean by an earlier try, as much of it as is left, and where the log ended before.
+    /// Returns what remains of an earlier try's decision on a post, and the log's head before that try (0 if not
+    /// needed).
     pub(crate) fn decided(&self, post: u64) -> Kept<Option<(Vec<Act>, u64)>> {
         let db = self.db();
         let mut look = db.prepare_cached(
@@ -214,14 +219,14 @@ impl BridgeStore {
         change.commit()
     }
 
-    /// A post was too old to ask for anything.
+    /// Notes a post that was too old to ask for anything.
     pub(crate) fn miss(&self, post: u64, channel: u64) -> Kept<()> {
         let db = self.db();
         let mut add = db.prepare_cached("INSERT OR IGNORE INTO late VALUES (?1, ?2)")?;
         add.execute(params![post.cast_signed(), channel.cast_signed()]).map(|_| ())
     }
 
-    /// Where humans are to be told of posts that were too old: the channel, how many, and the last one.
+    /// Returns the channels whose humans must be notified of posts that were too old: channel, count and last post.
     pub(crate) fn missed(&self) -> Kept<Vec<(u64, u64, u64)>> {
         let db = self.db();
         let mut all = db.prepare_cached("SELECT channel, count(*), max(post) FROM late GROUP BY channel")?;
@@ -229,14 +234,14 @@ impl BridgeStore {
         all.query_map([], |row| Ok((number(row, 0)?, number(row, 1)?, number(row, 2)?)))?.collect()
     }
 
-    /// They were told of those up to this one.
+    /// Notes that humans were notified of such posts up to this one.
     pub(crate) fn told(&self, channel: u64, last: u64) -> Kept<()> {
         let db = self.db();
         let mut drop = db.prepare_cached("DELETE FROM late WHERE channel = ?1 AND post <= ?2")?;
         drop.execute(params![channel.cast_signed(), last.cast_signed()]).map(|_| ())
     }
 
-    /// The channel in which a thread is, if that is known: `Some(None)` for what is no thread.
+    /// Returns a thread's channel if it is known; `Some(None)` for an id that isn't a thread.
     pub(crate) fn parent(&self, channel: u64) -> Kept<Option<Option<u64>>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT parent FROM channels WHERE id = ?1")?;
@@ -250,7 +255,7 @@ impl BridgeStore {
         set.execute(params![channel.cast_signed(), parent.map(u64::cast_signed)]).map(|_| ())
     }
 
-    /// Notes where a conversation is shown; the first word on it stays.
+    /// Notes where a conversation is shown; the first note wins.
     pub(crate) fn place(&self, place: &Place) -> Kept<()> {
         let db = self.db();
         let mut add = db.prepare_cached("INSERT OR IGNORE INTO threads VALUES (?1, ?2, ?3, ?4, NULL)")?;
@@ -259,19 +264,19 @@ impl BridgeStore {
             .map(|_| ())
     }
 
-    /// A conversation is shown where another one is.
+    /// Notes that a conversation is shown in the place of another one.
     pub(crate) fn join(&self, reference: &str, root: &str) -> Kept<()> {
         self.db().prepare_cached("INSERT OR IGNORE INTO kin VALUES (?1, ?2)")?.execute([reference, root]).map(|_| ())
     }
 
-    /// Takes back what was noted of a conversation that did not come to be.
+    /// Removes the place of a conversation that wasn't opened after all.
     pub(crate) fn unplace(&self, reference: &str, origin: u64) -> Kept<()> {
         let db = self.db();
         let mut drop = db.prepare_cached("DELETE FROM threads WHERE ref = ?1 AND origin = ?2")?;
         drop.execute(params![reference, origin.cast_signed()]).map(|_| ())
     }
 
-    /// A human's own post puts a request before a foreign bot.
+    /// Notes that a human's own post showed a request to a foreign bot.
     pub(crate) fn ask(&self, request: &str, channel: u64) -> Kept<()> {
         let db = self.db();
         let mut add = db.prepare_cached("INSERT OR REPLACE INTO asked VALUES (?1, ?2)")?;
@@ -284,7 +289,7 @@ impl BridgeStore {
         look.query_row([request], id).optional()
     }
 
-    /// Where a conversation is shown: in a place of its own, or in that of the one from which it came.
+    /// Returns where a conversation is shown: in its own place, or in that of the conversation it came from.
     pub(crate) fn placed(&self, reference: &str) -> Kept<Option<Place>> {
         let db = self.db();
         let mut look = db.prepare_cached(
@@ -308,13 +313,13 @@ impl BridgeStore {
         set.execute(params![reference, thread.cast_signed()]).map(|_| ())
     }
 
-    /// Whom a human asked in a conversation last.
+    /// Notes the agent that a human asked last in a conversation.
     pub(crate) fn involve(&self, reference: &str, agent: &str) -> Kept<()> {
         let db = self.db();
         db.prepare_cached("UPDATE threads SET agent = ?2 WHERE ref = ?1")?.execute([reference, agent]).map(|_| ())
     }
 
-    /// The conversation that a thread shows: the first, where it shows several.
+    /// Returns the conversation that a thread shows; the first one if it shows several.
     pub(crate) fn thread(&self, thread: u64) -> Kept<Option<Thread>> {
         let db = self.db();
         let mut look =
@@ -323,7 +328,7 @@ impl BridgeStore {
         look.query_row([thread.cast_signed()], found).optional()
     }
 
-    /// A post that was tried before.
+    /// Returns the earlier try of a post.
     pub(crate) fn tried(&self, nonce: &str) -> Kept<Option<Tried>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT floor, id FROM posts WHERE nonce = ?1")?;
@@ -336,7 +341,8 @@ impl BridgeStore {
         look.query_row([nonce], tried).optional()
     }
 
-    /// Notes that a post is being tried: if it was posted, then behind everything that is known there now.
+    /// Notes that a post is about to be tried. If it gets posted, it comes after everything known in the channel now
+    /// (`floor`).
     pub(crate) fn begin(&self, nonce: &str, channel: u64, content: &str) -> Kept<()> {
         let db = self.db();
         let floor: i64 = db.query_row(
@@ -350,7 +356,7 @@ impl BridgeStore {
             .map(|_| ())
     }
 
-    /// It was posted, as this post. What was posted long ago is forgotten.
+    /// Notes the id of a sent post. Now and then, drops the oldest posts beyond `POSTS_KEPT`.
     pub(crate) fn sent(&self, nonce: &str, id: u64) -> Kept<()> {
         let db = self.db();
         db.prepare_cached("UPDATE posts SET id = ?2 WHERE nonce = ?1")?.execute(params![nonce, id.cast_signed()])?;
@@ -362,7 +368,7 @@ impl BridgeStore {
         Ok(())
     }
 
-    /// Whether a post is one that we made: by its id, or by its words where its id is not known yet.
+    /// Returns whether the bridge made a post: by its id, or by its text if the id isn't known yet.
     pub(crate) fn is_echo(&self, channel: u64, post: u64, content: &str) -> Kept<bool> {
         let db = self.db();
         let mut look = db.prepare_cached(
@@ -372,14 +378,14 @@ impl BridgeStore {
         look.query_row(params![channel.cast_signed(), post.cast_signed(), content], |row| row.get(0))
     }
 
-    /// Whether a post is that of another nonce.
+    /// Returns whether a post already belongs to a nonce.
     pub(crate) fn is_known(&self, post: u64) -> Kept<bool> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT EXISTS (SELECT 1 FROM posts WHERE id = ?1)")?;
         look.query_row([post.cast_signed()], |row| row.get(0))
     }
 
-    /// Whether a hint was given already.
+    /// Returns whether a hint was already given.
     pub(crate) fn hinted(&self, about: &str) -> Kept<bool> {
         let db = self.db();
         db.prepare_cached("SELECT EXISTS (SELECT 1 FROM hints WHERE about = ?1)")?.query_row([about], |row| row.get(0))
@@ -389,10 +395,10 @@ impl BridgeStore {
         self.db().prepare_cached("INSERT OR IGNORE INTO hints VALUES (?1)")?.execute([about]).map(|_| ())
     }
 
-    /// A turn is shown to a foreign bot in a thread: what it posted there up to `floor` is no answer to it.
+    /// Notes that a turn was shown to a foreign bot in a thread; its posts up to `floor` don't answer the turn.
     pub(crate) fn show_turn(&self, agent: &str, place: TurnPlace, turn: &str, floor: u64) -> Kept<()> {
         let db = self.db();
-        // Turns are numbered as they open: when the log is read again, an old one does not come back.
+        // Turns are numbered in the order in which they open, so reading the log again doesn't bring an old one back.
         let mut set = db.prepare_cached(
             "INSERT INTO given VALUES (?1, ?2, ?3, ?4) ON CONFLICT DO UPDATE SET turn = ?3, floor = ?4
              WHERE CAST(ltrim(turn, 'turn-') AS INTEGER) < CAST(ltrim(?3, 'turn-') AS INTEGER)",
@@ -400,14 +406,14 @@ impl BridgeStore {
         set.execute(params![agent, place.id().cast_signed(), turn, floor.cast_signed()]).map(|_| ())
     }
 
-    /// A turn is answered behind this post at the latest.
+    /// Lowers a turn's floor to this post: later posts may answer it.
     pub(crate) fn answers_behind(&self, turn: &str, post: u64) -> Kept<()> {
         let db = self.db();
         let mut set = db.prepare_cached("UPDATE given SET floor = min(floor, ?2) WHERE turn = ?1")?;
         set.execute(params![turn, post.cast_signed()]).map(|_| ())
     }
 
-    /// The turn that a post of a foreign bot may answer: one that was shown there before.
+    /// Returns the turn that a foreign bot's post may answer: one shown there before the post.
     pub(crate) fn turn(&self, agent: &str, place: TurnPlace, post: u64) -> Kept<Option<String>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT turn FROM given WHERE agent = ?1 AND thread = ?2 AND floor < ?3")?;
@@ -419,8 +425,9 @@ impl BridgeStore {
     }
 }
 
-/// The bridge's own file is as needed as the broker: without it nothing is shown, and nothing is heard.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+/// Maps an error of the bridge's file to an unreachable broker: without the file the bridge can neither show nor read
+/// anything.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 pub(crate) fn lost(error: rusqlite::Error) -> ClientError {
     ClientError::Unreachable { url: "the bridge's own file".to_owned(), reason: error.to_string() }
 }
@@ -494,7 +501,7 @@ mod tests {
         drop(book);
         let reopened = BridgeStore::open(&path).and_then(|book| book.cursor());
         for end in ["", "-wal", "-shm"] {
-            // The last two may be gone by themselves.
+            // The last two may already have been dropped.
             let _gone = std::fs::remove_file(format!("{}{end}", path.display())).is_ok();
         }
         assert!(modes.into_iter().all(|mode| mode.unwrap() == 0o600));

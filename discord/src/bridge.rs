@@ -1,4 +1,4 @@
-//! The bridge: signs in on both sides, and keeps its parts running.
+//! The bridge: connects to the broker and to Discord, and runs its parts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,42 +28,42 @@ use super::threads::Threads;
 use crate::event::{Event, EventSink};
 use lastword_client::RetryingClient;
 
-/// Posts that wait to be dealt with; what comes beyond them is read from the channel.
+/// Most posts queued; posts beyond that are read from their channel later.
 const POSTS_MAX: usize = 1_000;
-/// Clicks that wait to be served.
+/// Most interactions queued.
 const INTERACTIONS_MAX: usize = 100;
-/// Whoever has the token, as a name.
+/// The name under which the broker returns the caller.
 const OWN_NAME: &str = "me";
-/// The broker's limit for what nobody took, and what it usually is.
+/// The broker's limit on a delivery's age, and its default.
 const AGE_LIMIT: &str = "delivery_age_ms";
 const AGE_USUAL_MS: u64 = 86_400_000;
 
 /// Why a bridge could not start, or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum DiscordBridgeError {
-    /// The settings can't work.
+    /// The settings are invalid.
     #[error("{0}")]
     Settings(String),
-    /// The broker refuses for good, or was not there at the start.
+    /// The broker refuses for good, or was unreachable at the start.
     #[error(transparent)]
     Broker(#[from] ClientError),
-    /// Discord refuses, or was not there at the start.
+    /// Discord refuses for good, or was unreachable at the start.
     #[error("{0}")]
     Discord(String),
 }
 
-/// How far what happens in the workspace is followed.
+/// How far the bridge has followed the broker's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Following {
-    /// The broker was not heard yet.
+    /// Not connected to the log yet.
     Not,
-    /// What happened meanwhile is being shown.
+    /// Showing the events that happened while the bridge was down.
     Begun,
-    /// All that was in the log is shown.
+    /// Everything up to the log's head was shown; now following live events.
     Live,
 }
 
-/// What the parts of a bridge share.
+/// State shared by the parts of a bridge.
 #[derive(Debug)]
 pub(crate) struct BridgeContext {
     pub(crate) settings: Settings,
@@ -71,31 +71,31 @@ pub(crate) struct BridgeContext {
     pub(crate) book: BridgeStore,
     pub(crate) outbox: Arc<Outbox>,
     pub(crate) threads: Threads,
-    /// The broker, as the human of the bridge.
+    /// The broker, as the bridge's human.
     pub(crate) broker: RetryingClient,
-    /// The same, as humans with a token of their own.
+    /// The broker, as each human with a token of their own, by Discord user.
     pub(crate) humans: BTreeMap<u64, RetryingClient>,
     pub(crate) guest: RetryingClient,
     pub(crate) takers: BTreeMap<String, Arc<Taker>>,
-    /// The cards for what waits for a human.
+    /// The cards of held calls and questions.
     pub(crate) desk: CardQueue,
-    /// Age at which a post asks nobody any more: the broker's own limit for what nobody took.
+    /// Age beyond which a post asks for nothing: the broker's own limit on a delivery's age.
     pub(crate) age_max: Duration,
-    /// Where the log ended when this bridge took its place: who takes it behind that is another.
+    /// The log's head when this bridge took over; a takeover behind it is by another bridge.
     pub(crate) began: u64,
     /// How far events are followed.
     pub(crate) following: watch::Sender<Following>,
-    /// Up to which position the log was shown.
+    /// The log position up to which events have been shown.
     pub(crate) shown: watch::Sender<u64>,
     known: Mutex<Noted>,
 }
 
-/// What is remembered while the bridge runs.
+/// Facts kept in memory while the bridge runs.
 #[derive(Debug, Default)]
 struct Noted {
     rooms: BTreeSet<u64>,
     humans: BTreeSet<String>,
-    /// Posts that come from Discord, of which the event is next.
+    /// Room and agent of posts that came from Discord and whose `posted` event is next.
     keyed: BTreeSet<(String, String)>,
 }
 
@@ -125,12 +125,12 @@ impl BridgeContext {
         }
     }
 
-    /// Whether what somebody posts in a room may be on Discord already: it comes from there.
+    /// Returns whether an agent's or human's post in a room may come from Discord, and so be there already.
     pub(crate) fn posts_there(&self, name: &str) -> bool {
         name == GUEST || self.is_human(name) || self.roster.foreign(name).is_some()
     }
 
-    /// The next post of this agent in this room comes from Discord.
+    /// Notes that the agent's next post in this room came from Discord.
     pub(crate) fn note_keyed(&self, room: Option<&str>, agent: Option<&str>) {
         if let (Some(room), Some(agent)) = (room, agent) {
             self.noted().keyed.insert((room.to_owned(), agent.to_owned()));
@@ -141,7 +141,7 @@ impl BridgeContext {
         self.noted().keyed.remove(&(room.to_owned(), agent.to_owned()))
     }
 
-    /// Whether the bridge takes part in a channel, or in that of a thread.
+    /// Returns whether the bridge takes part in a channel, or in the channel of a thread.
     pub(crate) async fn takes_part(&self, channel: u64) -> bool {
         let channels = &self.settings.channels;
         if is_inside(channels, channel, None) {
@@ -152,7 +152,7 @@ impl BridgeContext {
     }
 }
 
-/// A bridge that is signed in.
+/// A bridge that is connected to the broker and to Discord.
 #[derive(Debug)]
 pub struct Bridge {
     shared: Arc<BridgeContext>,
@@ -160,10 +160,10 @@ pub struct Bridge {
 }
 
 impl Bridge {
-    /// Signs in on both sides.
+    /// Connects to the broker and to Discord, and registers or checks each bot's agent.
     ///
     /// # Errors
-    /// The settings can't work; the broker or Discord refuses, or does not answer.
+    /// The settings are invalid, or the broker or Discord refuses or doesn't answer.
     pub async fn start(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
@@ -208,6 +208,8 @@ impl Bridge {
                 }
             }
         }
+        // The guest's token is renewed before the head is read: the renewal ends any other bridge on this workspace,
+        // and `began` separates its `rekeyed` event from a later one.
         let guest = client(&settings, &agent_token(&broker, GUEST).await?, &report)?;
         let began = broker.client().events(None).await?.position();
         let humans = speakers(&settings, &report)?;
@@ -235,7 +237,7 @@ impl Bridge {
         Ok(Self { shared: Arc::new(shared), report })
     }
 
-    /// Serves until it is dropped.
+    /// Runs the bridge until it is dropped.
     ///
     /// # Errors
     /// The broker or Discord refuses for good.
@@ -259,11 +261,12 @@ impl Bridge {
             _ready = ready => {}
             Some(ended) = parts.join_next() => return Err(over(ended)),
         }
+        // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
         let ears = Arc::new(Ears { posts, interactions, missed });
-        // What is answered on Discord is about what was shown there: so all of that is shown first. Clicks and commands wait
-        // for nothing.
+        // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
+        // Interactions don't wait.
         let mut following = shared.following.subscribe();
         parts.spawn(async move {
             let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
@@ -287,6 +290,7 @@ impl Bridge {
             let shared = Arc::clone(&shared);
             async move {
                 commands::register(&shared).await;
+                // This task must not end: the first part that ends also ends the bridge.
                 std::future::pending().await
             }
         });
@@ -300,7 +304,7 @@ fn over(ended: Result<DiscordBridgeError, tokio::task::JoinError>) -> DiscordBri
     ended.unwrap_or_else(|error| DiscordBridgeError::Discord(format!("a part of the bridge was given up: {error}")))
 }
 
-/// One bot's connection to the gateway.
+/// Runs one bot's connection to the gateway.
 fn hearing(
     shared: Arc<BridgeContext>,
     token: Secret,
@@ -320,7 +324,7 @@ fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<Ret
     RetryingClient::new(&settings.url, token.reveal(), move |change| events.emit(&change.into()))
 }
 
-/// The broker, as each human with a token of its own.
+/// Returns a client for each human with a token of their own.
 fn speakers(settings: &Settings, report: &EventSink) -> Result<BTreeMap<u64, RetryingClient>, ClientError> {
     let tokens = settings.humans.iter().filter_map(|(user, token)| Some((*user, token.as_ref()?)));
     tokens.map(|(user, token)| Ok((user, client(settings, token, report)?))).collect()
@@ -332,13 +336,13 @@ async fn age_max(broker: &RetryingClient) -> Result<Duration, ClientError> {
     Ok(Duration::from_millis(ms))
 }
 
-/// The names of those who are humans.
+/// Returns the names of all humans of the workspace.
 async fn humans_of(broker: &RetryingClient) -> Result<BTreeSet<String>, ClientError> {
     let everybody = broker.client().agents().await?.items;
     Ok(everybody.into_iter().filter(|one| one.kind == Kind::Human).map(|one| one.name).collect())
 }
 
-/// A bot never speaks as a human, whatever the settings call it.
+/// Refuses a bot that the settings name like a human: a bot must never act as one.
 async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client().agent(name).await {
         Ok(known) if known.kind == Kind::Human => Err(DiscordBridgeError::Settings(format!(
@@ -350,7 +354,7 @@ async fn no_human(broker: &RetryingClient, name: &str) -> Result<(), DiscordBrid
     }
 }
 
-/// One Discord user is one bot of one agent.
+/// Refuses a Discord user that is listed for two agents.
 fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), DiscordBridgeError> {
     match roster.get(user) {
         Some(member) => Err(DiscordBridgeError::Settings(format!(
@@ -361,7 +365,7 @@ fn known_once(roster: &Roster, user: u64, agent: &str) -> Result<(), DiscordBrid
     }
 }
 
-/// An agent whose bot is ours is run by somebody, who has its token.
+/// Checks that an agent whose bot is ours is registered: its token belongs to the program that runs it.
 async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBridgeError> {
     match broker.client().agent(name).await {
         Ok(_) => Ok(()),
@@ -372,7 +376,7 @@ async fn registered(broker: &RetryingClient, name: &str) -> Result<(), DiscordBr
     }
 }
 
-/// A token of an agent that nobody else acts as: registered, or renewed.
+/// Returns a new token for an agent that only the bridge acts as: registers it, or renews its token.
 async fn agent_token(broker: &RetryingClient, name: &str) -> Result<Secret, ClientError> {
     let new = NewAgent {
         name: name.to_owned(),

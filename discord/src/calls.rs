@@ -1,4 +1,4 @@
-//! What an act is to the broker, what its refusal leads to, and what a try that was cut off has done; without any I/O.
+//! Maps acts to broker calls, refusals to next steps, and events to what an interrupted try has done; without I/O.
 
 use lastword_client::wire::{Event, Post as RoomPost, Problem};
 use lastword_proto::refusal::Refusal;
@@ -9,38 +9,38 @@ use super::inbound::{Act, Voice};
 use super::model::Post;
 use super::names::GUEST;
 
-/// What the broker is asked, under the key of the post from which it comes.
+/// A call to the broker, made under its post's key.
 #[derive(Clone, Debug)]
 pub(crate) enum Call {
     /// A post in the room of its channel.
     Post { voice: Voice, said: RoomPost },
-    /// A message with its header.
+    /// A message given as text with its header.
     Send { voice: Voice, text: String },
     /// The end of a turn.
     Finish { agent: String, turn: String, answer: String },
 }
 
-/// What is left to do when an act is done.
+/// What to do after an act.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
-    /// What comes after it.
+    /// Continue with the next act.
     GoOn,
-    /// Nothing.
+    /// Drop the remaining acts.
     Stop,
-    /// These, and then what comes after it.
+    /// Do these acts, then the remaining ones.
     Also(Vec<Act>),
 }
 
-/// What a try has done of which nobody noted the end.
+/// The outcome of an earlier try that was cut off.
 #[derive(Clone, Debug)]
 pub(crate) enum Done {
-    /// What it should.
+    /// The call was carried out.
     All,
-    /// It was refused.
+    /// The call was refused.
     Refused(Box<Problem>),
 }
 
-/// The call that carries out an act; none for what the broker has no part in.
+/// Returns the call that carries out an act; `None` if the broker isn't involved.
 pub(crate) fn call(act: &Act) -> Option<Call> {
     match act {
         Act::Post { voice, body } => {
@@ -59,18 +59,18 @@ pub(crate) fn call(act: &Act) -> Option<Call> {
     }
 }
 
-/// What the refusal of a call leads to; `old` is a post that means less by now than at an earlier try.
+/// Returns what follows a call's refusal; `old` marks a post that means less now than at an earlier try.
 pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) -> NextStep {
-    // Beyond the limit of turns a room stays silent: its one warning was posted.
+    // Past the turn limits a room stays silent, because its one warning has been posted.
     if matches!(problem.code, Code::TurnsSoft | Code::TurnsHard) {
         return NextStep::Stop;
     }
-    // It was done when it was not old yet.
+    // The earlier try was made before the post became old, with other content under the same key.
     if old && problem.code == Code::IdempotencyConflict {
         return NextStep::Stop;
     }
     match call {
-        // What is no message is a post like any other, and counts where it stands (R1).
+        // A text that isn't accepted as a message is still a post, and counts where it was posted (R1).
         Call::Send { voice, text } if !matches!(voice, Voice::Human(_)) => {
             let counted = Act::Post { voice: voice.clone(), body: text.clone() };
             NextStep::Also(vec![counted, explanation(post, voice, problem)])
@@ -80,9 +80,9 @@ pub(crate) fn refused(call: &Call, post: &Post, old: bool, problem: &Problem) ->
     }
 }
 
-/// Says to the humans why something was not passed on: to a human each time, of a bot once for each reason.
+/// Words a hint that explains a refusal to humans: for a human's post each time, for a bot's once per code and channel.
 fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
-    // A bot is named, and not mentioned: what explains a refusal must wake nobody.
+    // Name the bot without a mention: an explanation must not wake an agent.
     let once = || format!("{}:{}:{}", post.author.id, post.channel, problem.code);
     let (who, about) = match voice {
         Voice::Human(user) => (format!("<@{user}>"), format!("{}", post.id)),
@@ -93,8 +93,8 @@ fn explanation(post: &Post, voice: &Voice, problem: &Problem) -> Act {
     Act::Hint { about, text: format!("{who}: not passed on. {detail}. {}", problem.hint) }
 }
 
-/// Whether a call that is made a second time would do something a second time: posts have keys that are remembered however
-/// they end, other calls have not.
+/// Returns whether repeating a call could repeat its effect. Posts have keys that the broker remembers whatever the
+/// outcome; other calls don't.
 pub(crate) fn doubles(act: &Act) -> bool {
     match act {
         Act::Submit { .. } | Act::Finish { .. } => true,
@@ -102,7 +102,7 @@ pub(crate) fn doubles(act: &Act) -> bool {
     }
 }
 
-/// What an event tells of an earlier try of an act, where it tells of it.
+/// Returns what an event says about an earlier try of an act, if anything.
 pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
     let told = |name: &str| event.data.get(name).and_then(Value::as_str);
     match act {
@@ -115,7 +115,7 @@ pub(crate) fn done(act: &Act, event: &Event) -> Option<Done> {
             let by = |name: &str| match voice {
                 Voice::Agent(agent) => name == agent,
                 Voice::Guest => name == GUEST,
-                // Whose token it was is not known here, but that it is no bot's.
+                // The human behind the token isn't known here, only that it isn't a bot.
                 Voice::Human(_) => true,
             };
             let message = event.message.as_ref().filter(|_| event.kind == "accepted");

@@ -1,4 +1,4 @@
-//! What waits for a human, as a message with buttons: what it says, and what a click on it means. Without any I/O.
+//! Cards: messages with buttons for held calls and questions. Words them and parses clicks, without I/O.
 
 mod desk;
 mod kept;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::text::{MESSAGE_CHARS_MAX, split, title};
 
-/// What the ids of our buttons begin with.
+/// Prefix of the ids of our buttons.
 const MARK: &str = "lw";
-/// Room that is left for the outcome on the last message of a card.
+/// Characters kept free for the outcome on a card's last message.
 const OUTCOME_CHARS_MAX: usize = 400;
-/// Most messages of one card. A call that takes more is not approved on Discord: nobody would have read it.
+/// Most messages of one card. A call that needs more can't be approved on Discord, where it isn't shown in full.
 const PARTS_MAX: usize = 4;
-/// Most answers to choose from that get a button each; Discord allows 25 buttons, and one opens the form.
+/// Most options that get a button each; Discord allows 25 buttons, and one opens the form.
 const OPTIONS_MAX: usize = 24;
 const LABEL_CHARS_MAX: usize = 80;
 const ROW_BUTTONS: usize = 5;
@@ -29,30 +29,30 @@ const SECONDARY: u8 = 2;
 const SUCCESS: u8 = 3;
 const DANGER: u8 = 4;
 
-/// The field of a form that holds the words.
+/// The id of a form's text field.
 pub(crate) const WORDS: &str = "words";
 
 /// What a click means.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Button {
-    /// The very call with this digest may be made, once.
+    /// Approve exactly the call with this digest, once.
     Approve { id: String, digest: String },
-    /// It may not.
+    /// Reject the call.
     Reject { id: String },
-    /// It may not, and in these words: opens a form, and stands for it when it comes back.
+    /// Reject the call with a comment: opens a form, and identifies it when it is submitted.
     Respond { id: String },
-    /// One of the answers to choose from.
+    /// Answer with one of the offered options, by its index.
     Option { id: String, number: usize },
-    /// What the broker offers where a limit caused the question: it extends and resumes in one act.
+    /// Lift the limit that caused the question: extends and resumes in one step.
     Lift { id: String, lift: String },
-    /// An answer in words: opens a form, and stands for it when it comes back.
+    /// Answer in free text: opens a form, and identifies it when it is submitted.
     Answer { id: String },
-    /// The whole envelope of a message.
+    /// Show a message's whole envelope.
     Envelope { id: String },
 }
 
 impl Button {
-    /// The id under which Discord tells of a click.
+    /// Returns the `custom_id` with which Discord reports a click.
     pub(crate) fn custom_id(&self) -> String {
         match self {
             Self::Approve { id, digest } => format!("{MARK}:approve:{id}:{digest}"),
@@ -65,7 +65,7 @@ impl Button {
         }
     }
 
-    /// The button of an id; nothing for what is not ours.
+    /// Parses a `custom_id`; `None` if it isn't ours.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let parts: Vec<&str> = text.split(':').collect();
         let [MARK, verb, id, rest @ ..] = parts.as_slice() else { return None };
@@ -82,7 +82,7 @@ impl Button {
         })
     }
 
-    /// The question or the held call that it is about.
+    /// Returns the id of the escalation, approval or message that the button is about.
     pub(crate) fn subject(&self) -> &str {
         match self {
             Self::Approve { id, .. }
@@ -95,7 +95,7 @@ impl Button {
         }
     }
 
-    /// The only button under a post, small and grey.
+    /// Returns a single small grey button, for use under a post.
     pub(crate) fn alone(&self, label: &str) -> Value {
         json!([{ "type": 1, "components": [self.picture(label, 2)] }])
     }
@@ -105,17 +105,18 @@ impl Button {
     }
 }
 
-/// A card: its messages, and the buttons under the last.
+/// A card: its messages, and the buttons under the last one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Card {
     pub(crate) parts: Vec<String>,
     pub(crate) rows: Value,
-    /// Whether it is settled: it then has no buttons any more.
+    /// Whether the matter is settled; a settled card has no buttons.
     pub(crate) settled: bool,
 }
 
 impl Card {
     fn new(text: &str, buttons: &[Value], outcome: Option<&str>) -> Self {
+        // Every part leaves room for the outcome, which is added to the last one when the matter is settled.
         let mut parts = split(text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX);
         if let (Some(outcome), Some(last)) = (outcome, parts.last_mut()) {
             last.push('\n');
@@ -126,19 +127,19 @@ impl Card {
         Self { parts, rows, settled: outcome.is_some() }
     }
 
-    /// The last message, which has the buttons.
+    /// Returns the last message, which carries the buttons.
     pub(crate) fn last(&self) -> &str {
         self.parts.last().map(String::as_str).unwrap_or_default()
     }
 }
 
-/// Who decided, for whoever reads it on Discord: by name, and the user where it was done there.
+/// Names who decided: the broker's name, and the Discord user if it was done there.
 fn by(name: Option<&str>, user: Option<u64>) -> String {
     let user = user.map(|user| format!(" (<@{user}>)")).unwrap_or_default();
     format!("{}{user}", name.unwrap_or("nobody"))
 }
 
-/// A question of an agent.
+/// Words the card of an escalation.
 pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     let EscalationView { id, agent, reference, message, options, .. } = view;
     let asks = match view.cause {
@@ -146,6 +147,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
         EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice. What should happen?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
+    // Lifts take their buttons first; if the rest is too few for all options, these become a list in the text.
     let options_max = OPTIONS_MAX.saturating_sub(view.lifts.len());
     if options.len() > options_max {
         for option in options {
@@ -173,7 +175,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     Card::new(&text, &buttons, outcome.as_deref())
 }
 
-/// A held call, with its very arguments.
+/// Words the card of a held call, with its exact arguments.
 pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     let ApprovalView { id, agent, tool, digest, .. } = view;
     let on = view.reference.as_ref().map(|reference| format!(" · {reference}")).unwrap_or_default();
@@ -184,6 +186,7 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     text.push_str(&format!("\n```json\n{}\n```", arguments(&view.arguments)));
     let pending = view.state == ApprovalState::Pending;
     let whole = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).len() <= PARTS_MAX;
+    // A card without the whole call gets no Approve button: only a call shown in full may be approved.
     if !whole {
         text = split(&text, MESSAGE_CHARS_MAX - OUTCOME_CHARS_MAX).swap_remove(0);
         text.push_str("\n… too long for Discord: review it in the console or with `lastword approve`.");
@@ -201,7 +204,7 @@ pub(crate) fn held_call(view: &ApprovalView, user: Option<u64>) -> Card {
     Card::new(&text, &buttons, (!pending).then(|| ruling(view, user)).as_deref())
 }
 
-/// How a held call was decided.
+/// Words how a held call was decided.
 fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
     let who = by(view.by.as_deref(), user);
     let words = view.comment.as_ref().map(|words| format!(": {words}")).unwrap_or_default();
@@ -217,8 +220,8 @@ fn ruling(view: &ApprovalView, user: Option<u64>) -> String {
     }
 }
 
-/// JSON as it is, but that nothing in it can end the block or hide: such characters are written as escapes, which are the
-/// same JSON.
+/// Formats JSON so that no character ends the code block or is invisible: such characters become escapes, which are
+/// equal JSON.
 fn arguments(value: &Value) -> String {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
     let mut shown = String::with_capacity(text.len());
@@ -235,12 +238,12 @@ fn arguments(value: &Value) -> String {
     shown
 }
 
-/// A text on one line, in which nothing hides.
+/// Returns a text on one line, without invisible characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || hides(c) { ' ' } else { c }).collect()
 }
 
-/// On one line, and with nothing that Discord would take for a mark: a fence, a spoiler, a link.
+/// Returns a text on one line in which Discord finds no markup: no fence, spoiler or link.
 fn unmarked(text: &str) -> String {
     let mut out = String::new();
     for c in plain(text).chars() {
@@ -254,19 +257,19 @@ fn unmarked(text: &str) -> String {
     out
 }
 
-/// Several lines in which nothing is hidden and no block of code begins.
+/// Returns a text on several lines, without invisible characters and without code blocks or spoilers.
 fn shown(text: &str) -> String {
     let seen = |c: char| if (c.is_control() && c != '\n') || hides(c) { ' ' } else { c };
     text.chars().map(seen).collect::<String>().replace("```", "` ` `").replace("||", "| |")
 }
 
-/// Characters that have no picture, or that turn the direction of what follows.
+/// Returns whether a character is invisible or changes the text direction.
 fn hides(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}'
         | '\u{2060}'..='\u{206f}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// The form that a button opens.
+/// Returns the form that a button opens; `None` if it opens none.
 pub(crate) fn form(button: &Button) -> Option<Value> {
     let (heading, label) = match button {
         Button::Respond { id } => (format!("Reject {id} with a reason"), "Reason for the agent"),

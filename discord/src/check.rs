@@ -1,4 +1,4 @@
-//! `lastword discord check`: what is missing before the bridge can work, on both sides, with what to do about it.
+//! `lastword discord check`: reports what the bridge still needs on both sides, with what to do about it.
 
 mod rights;
 
@@ -14,51 +14,51 @@ use super::rest::{Method, Rest, RestError};
 use super::settings::{Identity, Secret, Settings};
 use rights::{Needs, held, missing};
 
-/// Application flags: the message content intent is on, for a big application and for a small one.
+/// Application flags: the message content intent is on, for a large and for a small application.
 const CONTENT_ON: u64 = (1 << 18) | (1 << 19);
-/// Kinds of channels in which messages can be posted and threads started from them: text, and announcements.
+/// Types of channels that allow messages and threads: text and announcement.
 const KINDS: [u64; 2] = [0, 5];
-/// The broker's bot in what is shown.
+/// The name of the broker's bot in the report.
 const BROKER: &str = "broker";
-/// Whoever has the token, as a name.
+/// The name under which the broker returns the caller.
 const OWN_NAME: &str = "me";
 
-/// One thing that was looked at.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What it is about: a bot, a channel, a person.
+    /// The subject: a bot, a channel or a human.
     pub about: String,
-    /// Whether it is as it should be.
+    /// Whether the check passed.
     pub ok: bool,
-    /// How it is.
+    /// The result, as a sentence part.
     pub text: String,
-    /// What to do where it is not.
+    /// What to do about a failed check.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
-/// What each bot may do in each channel, and so which of them can see which.
+/// The bots' permissions in one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sight {
     /// The channel's name.
     pub channel: String,
-    /// By bot: what it lacks there; nothing where it has all that it needs.
+    /// By bot: the names of the permissions that it lacks; empty if it has all that it needs.
     pub missing: BTreeMap<String, Vec<&'static str>>,
-    /// The bots that see the channel, and so one another's messages in it.
+    /// The bots that see the channel, and so each other's messages in it.
     pub seen_by: Vec<String>,
 }
 
-/// What was found.
+/// All results of a check.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Each thing.
+    /// One entry per check, in the order of the checks.
     pub findings: Vec<Finding>,
-    /// Each channel.
+    /// One entry per text channel of the settings that the broker's bot can see.
     pub channels: Vec<Sight>,
 }
 
 impl Report {
-    /// Whether the bridge can work.
+    /// Returns whether all checks passed.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.findings.iter().all(|finding| finding.ok)
@@ -109,7 +109,7 @@ struct Bot {
     needs: Needs,
 }
 
-/// Looks at everything that the settings name.
+/// Checks everything that the settings name.
 pub async fn check(settings: &Settings) -> Report {
     let mut report = Report::default();
     lastword(settings, &mut report).await;
@@ -161,7 +161,7 @@ fn hint(error: &RestError) -> &'static str {
     }
 }
 
-/// The workspace: the human's token, the agents, the tokens of others.
+/// Checks the workspace: the human's token, the agents, and the other tokens.
 async fn lastword(settings: &Settings, report: &mut Report) {
     const ABOUT: &str = "lastword";
     let me = match named(settings, &settings.token).await {
@@ -205,7 +205,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
     }
 }
 
-/// Whose token it is.
+/// Returns the name and kind of a token's owner.
 async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), ClientError> {
     let client = Client::new(&settings.url, Some(Token::new(token.reveal())?))?;
     client.agent(OWN_NAME).await.map(|me| (me.name, me.kind))
@@ -216,7 +216,7 @@ async fn agent(settings: &Settings, name: &str) -> Result<(), ClientError> {
     client.agent(name).await.map(|_| ())
 }
 
-/// Without the message content intent the broker's bot would hear that something was said, and not what.
+/// Checks the message content intent, without which the broker's bot gets posts without their text.
 async fn intents(broker: &Rest, report: &mut Report) {
     match broker.call(Method::Get, "applications/@me", None).await {
         Ok(application) if application["flags"].as_u64().unwrap_or_default() & CONTENT_ON != 0 => {
@@ -230,7 +230,7 @@ async fn intents(broker: &Rest, report: &mut Report) {
     }
 }
 
-/// A bot that posts by itself: whether there is one.
+/// Checks that a foreign bot's user exists and is a bot.
 async fn foreign(broker: &Rest, agent: &str, user: u64, report: &mut Report) -> bool {
     match broker.call(Method::Get, &format!("users/{user}"), None).await {
         Ok(found) if found["bot"] == true => {
@@ -249,7 +249,7 @@ async fn foreign(broker: &Rest, agent: &str, user: u64, report: &mut Report) -> 
     }
 }
 
-/// Two agents can't have one user: what it posts would be whose?
+/// Reports agents with the same Discord user: a post could not be attributed.
 fn twins(bots: &[Bot], report: &mut Report) {
     for (place, bot) in bots.iter().enumerate() {
         if let Some(first) = bots.iter().take(place).find(|first| first.user == bot.user) {
@@ -270,7 +270,7 @@ async fn person(broker: &Rest, user: u64, report: &mut Report) {
     }
 }
 
-/// A channel: whether it is one, and what each bot may do in it.
+/// Checks a channel's type and each bot's permissions in it.
 async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<String, Value>, report: &mut Report) {
     let channel = match broker.call(Method::Get, &format!("channels/{id}"), None).await {
         Ok(channel) => channel,
@@ -320,7 +320,7 @@ async fn place(broker: &Rest, id: u64, bots: &[Bot], guilds: &mut BTreeMap<Strin
     report.channels.push(sight);
 }
 
-/// Whether `/lastword` can be registered.
+/// Checks whether `/lastword` can be registered.
 async fn commands(broker: &Rest, guild: &str, report: &mut Report) {
     let path = format!("applications/{}/guilds/{guild}/commands", broker.user);
     if let Err(error) = broker.call(Method::Get, &path, None).await {
@@ -329,7 +329,7 @@ async fn commands(broker: &Rest, guild: &str, report: &mut Report) {
     }
 }
 
-/// Two bots that share no channel never see one another.
+/// Reports pairs of bots that share no channel, and so never see each other's messages.
 fn strangers(bots: &[Bot], report: &mut Report) {
     let sees = |sight: &Sight, bot: &Bot| sight.seen_by.contains(&bot.name);
     let agents: Vec<&Bot> = bots.iter().filter(|bot| bot.needs != Needs::Broker).collect();

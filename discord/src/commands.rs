@@ -1,6 +1,7 @@
-//! `/lastword status|tree|stop|resume|limits`: what a human does to the workspace from Discord.
+//! `/lastword status|tree|stop|resume|limits`: watches and controls the workspace from Discord.
 //!
-//! In a thread a command is about its conversation, elsewhere about the whole workspace, unless it names something else.
+//! Inside a thread a command applies to its conversation, elsewhere to the whole workspace, unless an option names
+//! something else.
 
 mod words;
 
@@ -16,18 +17,18 @@ use super::interactions::{FOR_ONE, Interaction, failure, within};
 use super::rest::{Method, RestError};
 use lastword_client::RetryingClient;
 
-/// How the command is called.
+/// The command's name.
 pub(crate) const NAME: &str = "lastword";
-/// Options of its subcommands.
+/// Option names of the subcommands.
 const REF: &str = "ref";
 const AGENT: &str = "agent";
 const WHERE: &str = "where";
 const EVERYTHING: &str = "everything";
 
-/// Pause before the command is registered again.
+/// Pause before the registration is retried.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The command as Discord is told of it.
+/// Returns the command's definition for Discord.
 fn definition() -> Value {
     let text = |name: &str, description: &str| json!({ "type": 3, "name": name, "description": description });
     let reference = || text(REF, "A conversation, by its REF");
@@ -52,7 +53,8 @@ fn definition() -> Value {
     })
 }
 
-/// Tells the guilds of our channels of the command. It is known there at once; until Discord takes it, this tries again.
+/// Registers the command in the guilds of the bridge's channels, where it is available at once. Retries until Discord
+/// accepts it or refuses for good.
 pub(crate) async fn register(shared: &BridgeContext) {
     let mut told = std::collections::BTreeSet::new();
     for channel in &shared.settings.channels {
@@ -91,7 +93,7 @@ pub(crate) async fn run(
     let broker = interaction.broker(shared);
     let thread = shared.book.thread(interaction.channel).ok().flatten().map(|thread| thread.reference);
     let about = options.get(REF).cloned().or(thread);
-    // What changes something is for all to see, what only shows something for the one who asked.
+    // A change is announced to everyone; a view is shown only to the caller.
     let flags = if matches!(name, "stop" | "resume") { 0 } else { FOR_ONE };
     let saying = interaction.wait(shared, flags);
     let doing = async {
@@ -105,13 +107,13 @@ pub(crate) async fn run(
         };
         done.unwrap_or_else(|error| failure(&error))
     };
-    // Side by side: a stop waits for no word of Discord's.
+    // Concurrently: a stop must not wait for Discord.
     let (said, text) = tokio::join!(saying, doing);
     said?;
     interaction.tell(shared, &text, flags).await
 }
 
-/// What is stopped or resumed.
+/// Returns what to stop or resume: an option's target, else the thread's conversation, else the workspace.
 fn target<'a>(options: &'a BTreeMap<String, String>, about: Option<&'a str>) -> Target<'a> {
     let named = options.get(REF).map(String::as_str);
     match (options.get(AGENT), named, options.contains_key(WHERE)) {

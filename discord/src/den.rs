@@ -1,4 +1,4 @@
-//! For tests: a channel on Discord and the real core behind it, in virtual time.
+//! Test support: a Discord channel with the real core behind it, in virtual time.
 
 use std::collections::BTreeSet;
 
@@ -21,41 +21,41 @@ use super::outbound::Poster;
 use super::runs::Run;
 use super::settings::BotPolicy;
 
-/// The broker's bot.
+/// The user of the broker's bot.
 pub(crate) const BROKER: u64 = 1;
-/// Bots of ours.
+/// Bots that the bridge posts with.
 pub(crate) const KILO: u64 = 2;
 pub(crate) const LIMA: u64 = 3;
-/// A bot that lives on Discord alone.
+/// The foreign bot `hive`.
 pub(crate) const HIVE: u64 = 4;
-/// A bot that is nobody here.
+/// A bot that isn't an agent of the workspace.
 pub(crate) const STRANGER: u64 = 5;
-/// A human who may speak.
+/// A human listed under `humans`.
 pub(crate) const ANN: u64 = 7;
-/// A human who may not.
+/// A human who isn't listed.
 pub(crate) const BOB: u64 = 8;
-/// The channel.
+/// The channel of the bridge.
 pub(crate) const DEN: u64 = 100;
-/// A thread in it.
+/// A thread in that channel.
 pub(crate) const THREAD: u64 = 150;
-/// One in which the bridge takes no part.
+/// A channel in which the bridge takes no part.
 pub(crate) const OUTSIDE: u64 = 200;
 
-/// The channel, and the core.
+/// The channel, the core behind it, and what came of the posts so far.
 pub(crate) struct TestChannel {
     core: Core,
     pub(crate) now_ms: u64,
     roster: Roster,
     pub(crate) policy: BotPolicy,
     pub(crate) trusted: BTreeSet<u64>,
-    /// What the thread is about.
+    /// The conversation that the thread shows, if any.
     pub(crate) thread: Option<Thread>,
     book: BridgeStore,
-    /// What is posted is read only long after.
+    /// Whether posts are read only after the age limit.
     pub(crate) old: bool,
-    /// Warnings, by whom, where, and in which words.
+    /// Warnings: poster, channel and text.
     pub(crate) warned: Vec<(Poster, u64, String)>,
-    /// All facts.
+    /// All facts that the core recorded.
     pub(crate) facts: Vec<Fact>,
 }
 
@@ -95,24 +95,24 @@ impl TestChannel {
         self.core.state().prove(&credential(name)).unwrap()
     }
 
-    /// The messages of agents in the channel since a human spoke.
+    /// Returns the messages of agents in the channel since a human wrote.
     pub(crate) fn turns(&self) -> u64 {
         self.core.state().rooms.values().find(|r| r.name.as_str() == room(DEN)).unwrap().agent_messages
     }
 
-    /// The messages of agents in a conversation since a human spoke.
+    /// Returns the messages of agents in a conversation since a human wrote.
     pub(crate) fn turns_on(&self, reference: &str) -> u64 {
         let state = self.core.state();
         state.agent_messages_in(Place::Conversation(state.conv_of(reference).unwrap()))
     }
 
-    /// Posts that reached the others.
+    /// Returns the number of an agent's posts that the core admitted.
     pub(crate) fn admitted(&self, by: &str) -> usize {
         let agent: AgentId = self.core.state().live(by).unwrap();
         self.facts.iter().filter(|fact| matches!(fact, Fact::Posted { from, .. } if *from == agent)).count()
     }
 
-    /// One input of the core; what it warns of is posted, and comes back over the gateway.
+    /// Gives the core one input; its warnings are posted and come back over the gateway.
     fn give(&mut self, input: Input, channel: u64) -> Option<Reply> {
         let mut out = Out::default();
         self.core.handle(Time(self.now_ms), input, &mut out);
@@ -140,13 +140,13 @@ impl TestChannel {
         })
     }
 
-    /// A post that nothing is known about.
+    /// Returns a new post a second later, without passing it on.
     pub(crate) fn draft(&mut self, author: u64, text: &str) -> Post {
         self.now_ms += 1_000;
         post(self.now_ms, DEN, author, !matches!(author, ANN | BOB), text)
     }
 
-    /// Somebody posts; gives what it meant.
+    /// Posts as a user; returns the acts that the post meant.
     pub(crate) fn posts(&mut self, author: u64, text: &str) -> Vec<Act> {
         self.hear_as(author, DEN, text, false)
     }
@@ -183,7 +183,7 @@ impl TestChannel {
         acts
     }
 
-    /// The same calls as the bridge makes, and the same that comes of their refusal.
+    /// Makes the bridge's calls for an act, and those that follow a refusal.
     fn perform(&mut self, post: &Post, act: &Act) {
         let Some(call) = call(act) else { return };
         let reply = match &call {
@@ -202,7 +202,7 @@ impl TestChannel {
         }
     }
 
-    /// A message with its header, as its text says it.
+    /// Sends the message of a text with a header.
     fn send(&mut self, name: &str, post: &Post, text: &str) -> Option<Reply> {
         let (header, body) = header::parse(text).unwrap();
         let mut draft = Draft::new(header.kind, header.to, body.trim_start());
@@ -214,12 +214,12 @@ impl TestChannel {
         self.give(Input::Send(by, Box::new(draft)), post.channel)
     }
 
-    /// A turn of a bot is shown somewhere; who shows it does not know of which channel that is a thread.
+    /// Notes a turn of a bot as shown, without knowing the thread's parent, like the bridge.
     pub(crate) fn shows_turn(&mut self, agent: &str, channel: u64, turn: &str) {
         self.book.show_turn(agent, naive::place(channel, None), turn, 0).unwrap();
     }
 
-    /// An agent of ours posts in the room; what is admitted is mirrored, and comes back over the gateway.
+    /// Posts in the room as an agent whose bot is ours; an admitted post is mirrored and comes back over the gateway.
     pub(crate) fn speaks(&mut self, user: u64, text: &str) -> bool {
         self.now_ms += 1_000;
         let name = self.roster.get(user).unwrap().agent.clone();
@@ -231,7 +231,7 @@ impl TestChannel {
         admitted
     }
 
-    /// An agent posts in the room of a channel, and nobody hears of it on Discord.
+    /// Posts in a channel's room without mirroring it on Discord.
     pub(crate) fn says_in_room(&mut self, name: &str, channel: u64, text: &str) {
         self.now_ms += 1_000;
         self.say(name, channel, text, &[], None, None);

@@ -1,4 +1,4 @@
-//! The events of a running bridge, for whoever prints or logs them.
+//! The events of a bridge, for the program that prints or logs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub enum Event {
     Ready {
         /// The broker's address.
         url: String,
-        /// Always `discord`; tells these events from a runner's.
+        /// Always `discord`; distinguishes these events from a runner's.
         driver: &'static str,
     },
     /// A call to the broker or to Discord failed and is retried.
@@ -26,9 +26,9 @@ pub enum Event {
     },
     /// The broker answers again.
     Connected,
-    /// Something was dropped or needs an admin.
+    /// Something was dropped or needs an operator.
     Warning {
-        /// A sentence for that admin.
+        /// A sentence for that operator.
         message: String,
     },
 }

@@ -1,47 +1,47 @@
-//! The bug trail of a Discord broker: each fix is a check that `trail.rs` takes out, to see that the bug comes back.
+//! The bug trail of a Discord broker: each fix is a check that `trail.rs` disables, to show that the bug comes back.
 //!
-//! In the shipped program [`holds`] is `true` at compile time. What a broker without a fix would do instead is in `naive.rs`,
-//! which is compiled for the tests only.
+//! In the shipped program [`holds`] is `true` at compile time. `naive.rs` holds what a broker without a fix would do;
+//! it is compiled only for tests.
 
 /// A fix of the bug trail.
-#[cfg_attr(not(test), expect(dead_code, reason = "some are taken out in `naive.rs` only"))]
+#[cfg_attr(not(test), expect(dead_code, reason = "some are checked only in `naive.rs`"))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fix {
-    /// Our own posts count, too, but for those that only show what the broker has counted.
+    /// Our own posts count, too, except those that only show what the broker has counted.
     OwnPostsCount,
-    /// What a policy keeps out is counted before.
+    /// Posts that the policy keeps out are counted first.
     CountedBeforePolicy,
-    /// What a list of trusted bots keeps out is counted before.
+    /// Posts that the list of trusted bots keeps out are counted first.
     CountedBeforeTrust,
-    /// A human is heard without a mention, so that a limit that was reached is lifted.
+    /// A human is heard without a mention, so that a reached limit is lifted.
     HumansAreHeard,
-    /// Only what an allowed human says is a human's word.
+    /// Only the text of an allowed human counts as a human's post.
     OnlyWordsAreWords,
-    /// The list of humans is about humans.
+    /// The list of humans applies only to humans.
     ListsApart,
-    /// A mention is one in the text, and no reply's ping.
+    /// Only a mention in the text counts, not the ping of a reply.
     LiteralMentions,
-    /// The broker's warning, when it comes back, is neither counted nor delivered.
+    /// The broker's own warning is neither counted nor delivered when it comes back.
     WarningsAreEchoes,
-    /// A warning is posted for the one fact that tells of it.
+    /// A warning is posted only for the one fact that reports it.
     OneFactOneWarning,
-    /// The broker's bot warns, and nobody else.
+    /// Only the broker's bot warns.
     BrokerWarns,
-    /// A notice makes nobody a participant: who replies to one asks nobody.
+    /// A notice involves no agent: a reply to one sends no request.
     NoticesInvolveNobody,
-    /// Nothing is posted where the bridge takes no part.
+    /// Nothing is posted outside of the bridge's channels.
     OnlyWhereItTakesPart,
-    /// A thread is looked up under the id under which it was noted.
+    /// A thread is looked up under the same id under which it was noted.
     OneKey,
-    /// The numbers of a warning are the broker's.
+    /// A warning shows the broker's numbers.
     NumbersOfTheBroker,
     /// The parts of a long answer are one post.
     PartsAreOnePost,
-    /// What was posted long ago asks nobody.
+    /// A post read too late sends no request.
     OldAsksNobody,
 }
 
-/// Returns whether a fix is in.
+/// Returns whether a fix is active.
 #[cfg(not(test))]
 pub(crate) const fn holds(_: Fix) -> bool {
     true
@@ -64,7 +64,7 @@ mod testing {
         OFF.get() != Some(fix)
     }
 
-    /// Runs a test on this thread with one fix taken out.
+    /// Runs a test on this thread with one fix disabled.
     pub(crate) fn without<T>(fix: Fix, run: impl FnOnce() -> T) -> T {
         OFF.set(Some(fix));
         let result = run();

@@ -1,4 +1,4 @@
-//! What happens in the workspace, shown on Discord: from the stream of events behind a durable cursor.
+//! Shows the workspace's events on Discord: follows the stream from a durable cursor.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,20 +21,20 @@ use lastword_client::Backoff;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Events without a post after which the cursor is noted all the same.
+/// Events without a post after which the cursor is stored regardless.
 const QUIET_EVENTS_MAX: u64 = 256;
-/// Longest line about a conversation that began elsewhere.
+/// Longest first line about a conversation that began outside of Discord.
 const OPENING_CHARS_MAX: usize = 200;
-/// Why it ends where somebody else takes its place.
+/// Why this bridge ends when another one takes over.
 const TAKEN: &str = "another bridge has started on this workspace, or the token of discord-guest was renewed: a workspace has one \
                      bridge. Stop the other one, then restart this one if it is to stay";
-/// Behind this there is no post.
+/// A floor above every post, so that no post answers the turn yet.
 const NOTHING_YET: u64 = i64::MAX.cast_unsigned();
 const SIGN_TAKEN: &str = "👀";
 const SIGN_DONE: &str = "✅";
 const SIGN_FAILED: &str = "❌";
 
-/// Follows, through every loss of the connection. Ends only where the broker refuses.
+/// Follows the log and reconnects after every loss. Returns only if the broker refuses or another bridge takes over.
 pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
     let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
     let mut after = None;
@@ -48,7 +48,7 @@ pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
     }
 }
 
-/// One connection's worth of events: at first what is in the log, and then what happens.
+/// Follows one connection's events: first the log up to its head, then live events.
 async fn listen(shared: &BridgeContext, after: &mut Option<u64>, backoff: &mut Backoff) -> Result<(), ClientError> {
     let client = &shared.broker.client();
     let cursor = match *after {
@@ -57,7 +57,7 @@ async fn listen(shared: &BridgeContext, after: &mut Option<u64>, backoff: &mut B
     };
     *after = Some(cursor);
     if *shared.following.borrow() != Following::Live {
-        // With no end in sight the stream ends where the log does.
+        // An end beyond the head: the stream ends at the log's head.
         let mut events = client.events_until(Some(cursor), Some(u64::MAX)).await?;
         shared.broker.works();
         shared.following.send_replace(Following::Begun);
@@ -69,7 +69,7 @@ async fn listen(shared: &BridgeContext, after: &mut Option<u64>, backoff: &mut B
     show_all(shared, &mut events, after, backoff).await
 }
 
-/// Where to begin: what was said before the bridge was there is not shown.
+/// Returns where to begin: the stored cursor, or the log's head at the first start, so that older events aren't shown.
 async fn begin_at(shared: &BridgeContext) -> Result<u64, ClientError> {
     if let Some(cursor) = shared.book.cursor().map_err(lost)? {
         return Ok(cursor);
@@ -88,7 +88,7 @@ async fn show_all(
     let mut noted = after.unwrap_or_default();
     while let Some(event) = events.next().await? {
         *backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
-        // What comes behind it is the other one's to show: so each thing is shown once, by position.
+        // Later events are the other bridge's to show, so each event is shown once, by position.
         if event.kind == "rekeyed" && event.agent.as_deref() == Some(GUEST) && event.seq > shared.began {
             return Err(ClientError::Unusable(TAKEN.to_owned()));
         }
@@ -96,7 +96,8 @@ async fn show_all(
         shared.desk.hear(&event);
         *after = Some(event.seq);
         shared.shown.send_replace(event.seq);
-        // The key of a post and the post are one: who goes on between them would take it for another's.
+        // Never store the cursor between a post's key and the post: a restart there would mirror a post that came from
+        // Discord.
         let quiet = event.seq - noted >= QUIET_EVENTS_MAX && event.kind != "post_keyed";
         if posted || quiet {
             shared.book.set_cursor(event.seq).map_err(lost)?;
@@ -106,7 +107,7 @@ async fn show_all(
     Ok(())
 }
 
-/// Shows one event; says whether something may have been posted.
+/// Shows one event; returns whether something may have been posted.
 async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     match event.kind.as_str() {
         "accepted" => match &event.message {
@@ -123,6 +124,7 @@ async fn show(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError
         }
         "warned" | "heard" => warned(shared, event).await,
         "post_keyed" => {
+            // The key comes right before its `posted` event, which is then not mirrored back to Discord.
             let ours = text(event, "key").and_then(post_of).is_some();
             let there = event.agent.as_deref().is_some_and(|agent| shared.posts_there(agent));
             if ours && there && event.data.get("admitted") == Some(&Value::Bool(true)) {
@@ -147,7 +149,7 @@ fn text<'a>(event: &'a Event, name: &str) -> Option<&'a str> {
 
 async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage) -> Result<bool, ClientError> {
     let from_discord = message.request_id.as_deref().and_then(post_of).filter(|_| {
-        // A key is the sender's to choose: only these send what is on Discord already.
+        // Senders choose their keys; only posts of humans and foreign bots are on Discord already.
         let there = shared.is_human(&message.from) || shared.roster.foreign(&message.from).is_some();
         there && message.kind != MessageType::Response
     });
@@ -163,7 +165,7 @@ async fn accepted(shared: &BridgeContext, event: &Event, message: &StoredMessage
     let Some(thread) = place(shared, message).await? else { return Ok(false) };
     settle(shared, message).await;
     if from_discord.is_some() || waits {
-        // The post is there already, or comes with the turn that the message opens.
+        // The post is there already, or is sent when the message's turn opens.
         return Ok(false);
     }
     let Some(posting) = posting(message, human, &shared.roster, shared.settings.header) else { return Ok(false) };
@@ -183,11 +185,11 @@ async fn send(
     shared.outbox.send(&event.seq.to_string(), thread, posting, reply).await
 }
 
-/// The thread that shows a message's conversation, opened where that is ours to do.
+/// Returns the thread that shows a message's conversation; opens it if it began outside of Discord.
 async fn place(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<u64>, ClientError> {
     let BridgeContext { threads, broker, .. } = shared;
     let known = match message.parent_ref.as_deref() {
-        // Nothing is asked about a conversation that came from no other.
+        // A conversation without a parent needs no lookup at the broker.
         None => threads.place(&message.reference, None).map_err(lost)?,
         parent => threads.find(broker, &message.reference, parent).await?,
     };
@@ -204,7 +206,7 @@ async fn place(shared: &BridgeContext, message: &StoredMessage) -> Result<Option
     Ok(shared.threads.thread(&place, &message.body).await)
 }
 
-/// A conversation that began elsewhere gets a post and a thread in the home channel, where there is one.
+/// Opens a conversation that began outside of Discord: a post and a thread in the home channel, if there is one.
 async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option<Place>, ClientError> {
     let Some(home) = shared.settings.home else { return Ok(None) };
     let root = lineage(&message.reference).last().unwrap_or(&message.reference).to_owned();
@@ -218,7 +220,7 @@ async fn begin(shared: &BridgeContext, message: &StoredMessage) -> Result<Option
     Ok(Some(place))
 }
 
-/// A delivery: to a foreign bot it is posted, with its mention; one of ours is seen to be at work.
+/// Shows a delivery: posts it with a mention for a foreign bot, or shows the typing sign of a bot of ours.
 async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     let (Some(agent), Some(turn), Some(id)) = (event.agent.as_deref(), text(event, "turn"), text(event, "message"))
     else {
@@ -243,19 +245,19 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         message.request_id.as_deref().map(|id| shared.book.asked_in(id)).transpose().map_err(lost)?.flatten();
     let first = event.data.get("attempt").and_then(Value::as_u64).is_none_or(|attempt| attempt <= 1);
     let floor = match asked_in {
-        // It knows of a request from the human's own post on, and of one that it had before from then on.
+        // A retried request is already known to the bot; a first attempt from the human's own post on.
         _ if !first => 0,
         Some(_) => message.request_id.as_deref().and_then(post_of).unwrap_or_default(),
-        // Nothing answers what was not posted yet.
+        // Nothing answers a delivery that isn't posted yet.
         None => NOTHING_YET,
     };
     shared.book.show_turn(agent, turn_place(thread), turn, floor).map_err(lost)?;
     if let Some(channel) = asked_in.filter(|_| first) {
-        // The human's own post asks it, and that is where it answers.
+        // The human's own post mentions the bot, and the bot answers there.
         shared.book.show_turn(agent, turn_place(channel), turn, floor).map_err(lost)?;
         return Ok(false);
     }
-    // It is the addressee who is to see it, also where the answer is the broker's.
+    // The post must mention the agent that has the turn, even if the broker itself worded the answer.
     let message = StoredMessage { to: agent.to_owned(), ..message };
     let human = shared.is_human(&message.from);
     let posting = posting(&message, human, &shared.roster, shared.settings.header).unwrap_or_else(|| {
@@ -263,11 +265,12 @@ async fn given(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErro
         Posting { ping: shared.roster.foreign(agent), ..Posting::of_broker(text) }
     });
     let shown = send(shared, event, &message, thread, &posting).await;
+    // If Discord refused the post, any post of the bot in the thread may answer the turn.
     shared.book.answers_behind(turn, shown.unwrap_or_default()).map_err(lost)?;
     Ok(true)
 }
 
-/// Signs that cost nothing when they are lost.
+/// Shows typing and a reaction; losing them doesn't matter.
 async fn at_work(shared: &BridgeContext, agent: &str, message: &StoredMessage, thread: u64) {
     let Some(rest) = shared.outbox.agents.get(agent) else { return };
     let _typing = rest.typing(thread).await.is_ok();
@@ -276,7 +279,7 @@ async fn at_work(shared: &BridgeContext, agent: &str, message: &StoredMessage, t
     }
 }
 
-/// Under the post that asked: how it ended.
+/// Reacts to the post that asked with the request's outcome.
 async fn settle(shared: &BridgeContext, message: &StoredMessage) {
     let (Some(rest), Some(status)) = (shared.outbox.agents.get(&message.from), message.status) else { return };
     if let Some((channel, post)) = origin(shared, message) {
@@ -285,11 +288,11 @@ async fn settle(shared: &BridgeContext, message: &StoredMessage) {
     }
 }
 
-/// The human's post from which the request of a message came, and its channel.
+/// Returns the human's post that a message's request came from, and its channel.
 fn origin(shared: &BridgeContext, message: &StoredMessage) -> Option<(u64, u64)> {
     let post = message.request_id.as_deref().and_then(post_of)?;
     let place = shared.book.placed(&message.reference).ok()??;
-    // The post from which the thread was started is in the channel; any later one is in the thread.
+    // The post that started the thread is in the channel; later ones are in the thread.
     if place.origin == post { Some((place.channel, post)) } else { Some((place.thread?, post)) }
 }
 
@@ -314,7 +317,7 @@ async fn warned(shared: &BridgeContext, event: &Event) -> Result<bool, ClientErr
     Ok(true)
 }
 
-/// What an agent or a human posted in a room that is a channel, but not there.
+/// Mirrors a post in a channel's room that was made outside of Discord.
 async fn posted(shared: &BridgeContext, event: &Event) -> Result<bool, ClientError> {
     let (Some(room), Some(from), Some(body)) = (text(event, "room"), event.agent.as_deref(), text(event, "body"))
     else {

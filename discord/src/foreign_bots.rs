@@ -1,4 +1,4 @@
-//! Deliveries of the bots that post by themselves: taken here, shown by what follows the log, ended by what they post.
+//! Takes the deliveries of foreign bots and keeps their turns; `follow.rs` shows them, and the bots' posts finish them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use tokio::sync::watch;
 
 use lastword_client::{FinishOutcome, RetryingClient, is_late};
 
-/// Time that an answer of the broker gets.
+/// Time limit of a call to the broker.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// A turn that a foreign bot has.
+/// A turn that a foreign bot holds.
 #[derive(Clone, Debug)]
 pub(crate) struct Held {
     delivery: Delivery,
     turn: TurnView,
 }
 
-/// The turns of one foreign bot.
+/// The open turns of one foreign bot.
 #[derive(Debug)]
 pub(crate) struct Taker {
     pub(crate) broker: RetryingClient,
     held: watch::Sender<BTreeMap<String, Held>>,
-    /// How many answers to requests of its own there were.
+    /// The number of answers to the bot's own requests; a change triggers a look at its inbox.
     answers: watch::Sender<u64>,
 }
 
@@ -34,7 +34,7 @@ impl Taker {
         Arc::new(Self { broker, held: watch::Sender::default(), answers: watch::Sender::default() })
     }
 
-    /// Takes deliveries, one turn after another. Ends only where the broker refuses for good.
+    /// Takes deliveries, one turn after another. Returns only if the broker refuses for good.
     pub(crate) async fn serve(&self) -> ClientError {
         loop {
             match self.broker.take().await {
@@ -44,7 +44,7 @@ impl Taker {
         }
     }
 
-    /// Stays with a turn until it is over; what comes for it meanwhile joins it.
+    /// Keeps a turn until it is over; answers that arrive meanwhile join it.
     async fn attend(&self, delivery: Delivery) {
         let Some(turn) = delivery.turn.clone() else { return };
         let (id, token) = (turn.id.clone(), turn.token.clone());
@@ -54,13 +54,13 @@ impl Taker {
         let within = self.broker.client().in_turn(&token);
         let over = async {
             let mut held = self.held.subscribe();
-            // The sender lives as long as this value.
+            // The sender lives as long as `self`, so the wait can't fail.
             let _over = held.wait_for(|held| !held.contains_key(&id)).await.is_ok();
         };
         let joining = async {
             let mut answers = self.answers.subscribe();
             loop {
-                // One look an answer: whoever asks all the time keeps the lease of a bot that is gone.
+                // One look per answer: polling would keep renewing the lease for a bot that is gone.
                 let looked = self.broker.persist(|| self.broker.within(ANSWER, within.inbox(Duration::ZERO))).await;
                 match looked {
                     Ok(Some(_)) => {}
@@ -76,29 +76,29 @@ impl Taker {
         self.end(&id);
     }
 
-    /// An answer to a request of its own is there.
+    /// Notes that an answer to one of the bot's own requests has arrived.
     pub(crate) fn answered(&self) {
         self.answers.send_modify(|count| *count += 1);
     }
 
-    /// The turn is over.
+    /// Drops a turn that is over.
     pub(crate) fn end(&self, turn: &str) {
         self.held.send_if_modified(|held| held.remove(turn).is_some());
     }
 
-    /// Whether a turn is here.
+    /// Returns whether the bot holds any turn.
     pub(crate) fn holds_any(&self) -> bool {
         !self.held.borrow().is_empty()
     }
 
-    /// Whether a turn is open.
+    /// Returns whether a turn is open.
     pub(crate) async fn is_open(&self, turn: &str) -> bool {
         self.held.borrow().contains_key(turn)
             || self.broker.persist(|| self.broker.is_open(turn)).await.unwrap_or(false)
     }
 
-    /// Ends a turn with its final answer; says what was refused. The delivery may still be on its way here, and a turn that
-    /// was lost has its answer on record as late: whichever it is, the broker hears it.
+    /// Finishes a turn with its answer, or returns why that was refused. The delivery may not have arrived here yet,
+    /// and the answer to a lost turn is recorded as late, so the broker is called in every case.
     pub(crate) async fn finish(&self, turn: &str, answer: &str) -> Result<(), String> {
         let finish = Finish { answer: answer.to_owned(), ..Finish::default() };
         let held = self.held.borrow().get(turn).cloned();
@@ -127,7 +127,7 @@ impl Taker {
         });
         match sent.await {
             Ok(finished) => FinishOutcome::Finished(finished),
-            // An earlier try was heard, and its answer lost.
+            // An earlier try succeeded, but its response was lost.
             Err(ClientError::Refused(problem)) if is_late(&problem) && tries > 1 => {
                 FinishOutcome::Finished(Finished { turn: Some(turn.to_owned()), open: false, answer: None })
             }
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    /// Ends a turn at a broker of which one answer is known beforehand; gives what came of it, and what was asked.
+    /// Finishes a turn at a broker with one fixed response; returns the outcome and the calls made.
     async fn finished(status: u16, answer: Value) -> (Result<(), String>, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());

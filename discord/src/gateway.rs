@@ -1,4 +1,4 @@
-//! The gateway: what happens on Discord, as it comes. Heartbeats, RESUME, reconnects and lost sessions are the library's.
+//! The gateway: receives Discord's events. The library handles heartbeats, RESUME, reconnects and lost sessions.
 
 use futures_util::StreamExt as _;
 use serde::Deserialize;
@@ -21,26 +21,26 @@ struct Frame {
     d: Value,
 }
 
-/// What is listened for.
+/// Which events a bot listens for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Everything that is said.
+    /// All posts and interactions.
     Reader,
-    /// No more than clicks on its own posts: the bot is seen to be there.
+    /// Only clicks on its own posts; the connection shows the bot as online.
     Present,
 }
 
-/// Where what comes is put.
+/// The queues that received events go to.
 pub(crate) struct Ears {
-    /// Posts, in order.
+    /// Posts, in order of arrival.
     pub(crate) posts: Sender<Post>,
-    /// Interactions, which wait behind no post.
+    /// Interactions, apart from posts so that they don't wait behind them.
     pub(crate) interactions: Sender<Value>,
-    /// Raised where something may have been missed.
+    /// Incremented when posts may have been missed.
     pub(crate) missed: watch::Sender<u64>,
 }
 
-/// Stays connected. Ends only where Discord will not have us.
+/// Stays connected; returns a reason only if Discord refuses for good.
 pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: &Ears, report: &EventSink) -> String {
     let intents = match role {
         Role::Reader => Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::MESSAGE_CONTENT,
@@ -73,11 +73,11 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
         return;
     }
     match frame.t.as_deref() {
-        // A new session: what happened before it was never sent.
+        // A new session: events from before it are never sent.
         Some("READY" | "MESSAGE_CREATE") if role == Role::Present => {}
         Some("READY") => ears.missed.send_modify(|count| *count += 1),
         Some("MESSAGE_CREATE") => match serde_json::from_value::<Post>(frame.d) {
-            // A full queue loses nothing: what is behind in a channel is read from there.
+            // A full queue loses nothing: missed posts are read from their channel.
             Ok(post) => {
                 if ears.posts.try_send(post).is_err() {
                     ears.missed.send_modify(|count| *count += 1);
@@ -89,8 +89,8 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
                 ears.missed.send_modify(|count| *count += 1);
             }
         },
-        // Cards, forms and commands are the broker's bot's. Whoever else has an agent's token could make a form that looks
-        // like one of them.
+        // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
+        // looks like one of ours.
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
         Some("INTERACTION_CREATE") => {
             if ears.interactions.try_send(frame.d).is_err() {

@@ -1,7 +1,7 @@
-//! What a post on Discord means: from what was posted and what is known to a list of acts, without any I/O.
+//! Decides what a post on Discord means: a post and the known facts become a list of acts, without I/O.
 //!
-//! Each post of a bot where the bridge takes part becomes exactly one call by which the broker counts it (R1), and it is
-//! the first act; only then, policies decide what else comes of it.
+//! Each bot's post in the bridge's channels becomes exactly one call by which the broker counts it (R1), and that is
+//! the first act. Only then do policies decide what else follows.
 
 use std::collections::BTreeSet;
 
@@ -14,38 +14,39 @@ use super::names::{Roster, reference};
 use super::runs::Run;
 use super::settings::BotPolicy;
 
-/// What stands for a bot's post in which there are no words.
+/// The body of a bot's post without text.
 const WORDLESS: &str = "(without words)";
 
 /// In whose name a call is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Voice {
-    /// An agent whose bot posts by itself.
+    /// An agent whose bot is foreign.
     Agent(String),
-    /// A bot or webhook that is nobody here.
+    /// A bot or webhook that isn't an agent of the workspace.
     Guest,
-    /// A human, by the Discord user.
+    /// A human, by Discord user.
     Human(u64),
 }
 
-/// What is to be done.
+/// Something to do about a post.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Act {
-    /// A bot's post without an envelope: counted in its room, read by whoever is in it.
+    /// A bot's post without a header: counted in its room, and readable there.
     Post { voice: Voice, body: String },
     /// A message with its header: counted in its conversation, and judged like any other.
     Submit { voice: Voice, text: String },
     /// The final answer of the turn that the bot holds here.
     Finish { agent: String, turn: String, answer: String },
-    /// The answer to a request of which the turn is still to open.
+    /// The answer to a request whose turn hasn't opened yet.
     Early { agent: String, request: String, answer: String },
-    /// A human's word: the counters begin again, and who is mentioned is asked.
+    /// A human's post: resets the counters and sends a request to each mentioned agent.
     Say { user: u64, mentions: Vec<String>, about: Option<String>, opens: bool, body: String },
-    /// One word of explanation to the humans here, never repeated.
+    /// A hint to the humans in the channel, given once per `about`.
     Hint { about: String, text: String },
-    /// It asked for something and is too old for that: the humans here are told, once for all such posts.
+    /// The post asked for something but is too old for that: the humans in the channel are notified once for all such
+    /// posts.
     Late,
 }
 
@@ -53,38 +54,38 @@ pub(crate) enum Act {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Thread {
     pub(crate) reference: String,
-    /// Whom a human asked here last.
+    /// The agent that a human asked here last.
     pub(crate) agent: Option<String>,
 }
 
-/// What is known when a post comes.
+/// The facts known when a post arrives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known<'a> {
     pub(crate) roster: &'a Roster,
     pub(crate) policy: BotPolicy,
-    /// The author is on the list of trusted bots, or there is none.
+    /// Whether the author is on the list of trusted bots, or that list is empty.
     pub(crate) trusted: bool,
-    /// The author is on the list of humans.
+    /// Whether the author is on the list of humans.
     pub(crate) human: bool,
-    /// The bridge takes part in the channel, or in that of the thread.
+    /// Whether the bridge takes part in the channel, or in the thread's channel.
     pub(crate) inside: bool,
-    /// Its words are those of a message that we posted.
+    /// Whether the bridge itself posted this text.
     pub(crate) echo: bool,
-    /// It was posted so long ago that it asks nobody any more.
+    /// Whether the post is so old that it sends no request.
     pub(crate) old: bool,
     pub(crate) thread: Option<&'a Thread>,
     /// The open turn that was shown to the author's bot in this thread.
     pub(crate) turn: Option<&'a str>,
-    /// The request that waits for the author, and to whose post it replies.
+    /// The request that waits for the author and that the post replies to.
     pub(crate) waiting: Option<&'a str>,
 }
 
-/// Whether a channel is one in which the bridge takes part, or a thread in one.
+/// Returns whether the bridge takes part in a channel, or in the channel of a thread.
 pub(crate) fn is_inside(channels: &BTreeSet<u64>, channel: u64, parent: Option<u64>) -> bool {
     !holds(Fix::OnlyWhereItTakesPart) || [Some(channel), parent].into_iter().flatten().any(|id| channels.contains(&id))
 }
 
-/// Under which id a turn that was shown somewhere is noted, and looked up.
+/// The id under which a shown turn is noted and looked up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TurnPlace(u64);
 
@@ -99,13 +100,14 @@ pub(crate) const fn turn_place(channel: u64) -> TurnPlace {
     TurnPlace(channel)
 }
 
-/// What a run of posts by one author means.
+/// Decides what a run of posts by one author means.
 pub(crate) fn decide(run: &Run, known: &Known<'_>) -> Vec<Act> {
     let acts = meaning(run, known);
     if known.old && holds(Fix::OldAsksNobody) { outdated(acts) } else { acts }
 }
 
-/// What is left of what a post meant when it was read long after: its words are counted and can be read, and ask nobody.
+/// Returns what remains of a post's acts if it is read too late: its text is counted and readable, but sends no
+/// request.
 pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
     let mut left = Vec::new();
     let mut late = false;
@@ -125,7 +127,7 @@ pub(crate) fn outdated(acts: Vec<Act>) -> Vec<Act> {
                 left.push(read(user, body));
             }
             Act::Late => late = true,
-            // An answer ends a turn that is open now, however long it took.
+            // An answer finishes a turn that is still open, however long it took.
             Act::Post { .. } | Act::Finish { .. } | Act::Early { .. } => left.push(act),
             Act::Hint { .. } => {}
         }
@@ -150,9 +152,11 @@ fn meaning(run: &Run, known: &Known<'_>) -> Vec<Act> {
     human(run, post, known)
 }
 
-/// A post of a user in whose name we post: what the broker has counted comes back, or another program has the token.
+/// Decides a post of a user that the bridge posts as: an echo of what the broker has counted, or another program with
+/// the same token.
 fn own(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
-    // What the broker's bot answers to a command is a warning's like: it comes as a post of the application's own webhook.
+    // Replies of the broker's bot to a command come as posts of the application's webhook; like a warning, they aren't
+    // counted.
     if post.webhook_id.is_some() && known.roster.is_broker(post.author.id) {
         return Vec::new();
     }
@@ -209,13 +213,14 @@ fn bot(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
     }
 }
 
-/// What a bot posted, for whoever reads it in its room. A picture or a card without words is a post like any other.
+/// Returns a bot's post as text for the room. A post without text, such as a picture or a card, is an ordinary post,
+/// too.
 fn words(run: &Run, known: &Known<'_>) -> String {
     let text = known.roster.named(&run.text());
     if text.is_empty() { WORDLESS.to_owned() } else { text }
 }
 
-/// Whether the policy lets an envelope in.
+/// Returns whether the policy admits an envelope.
 fn admitted(run: &Run, to: &str, known: &Known<'_>) -> bool {
     match known.policy {
         BotPolicy::Off => false,
@@ -256,10 +261,10 @@ fn human(run: &Run, post: &Post, known: &Known<'_>) -> Vec<Act> {
 }
 
 fn hint(post: &Post, agent: Option<&String>, what: &str) -> Act {
-    // One for each author and each kind of mistake.
+    // One hint per author and kind of mistake.
     let about = format!("{}:{}", post.author.id, what.split(':').next().unwrap_or_default());
     let bot = post.author.bot || post.webhook_id.is_some();
-    // A bot is named, and not mentioned: a hint is for the humans here, and must wake nobody.
+    // Name the bot without a mention: a hint is for humans and must not wake an agent.
     let who = match agent {
         Some(agent) => agent.clone(),
         None if bot => "a bot".to_owned(),
@@ -268,7 +273,7 @@ fn hint(post: &Post, agent: Option<&String>, what: &str) -> Act {
     Act::Hint { about, text: format!("{who}: {what}") }
 }
 
-/// Whether a text begins as a header does, right or wrong.
+/// Returns whether a text begins like a header, valid or not.
 pub(crate) fn looks_like_header(text: &str) -> bool {
     let Some(inner) = text.trim_start().strip_prefix('[') else { return false };
     let key = inner.split(':').next().unwrap_or_default().trim();
@@ -418,7 +423,7 @@ mod tests {
             let acts = meant(said(author, &text.replace("[DEPTH:0]", "")), |_| ());
             assert!(matches!(acts.as_slice(), [Act::Post { .. }, Act::Hint { .. }]), "counted first: {acts:?}");
         }
-        // Who holds a turn and asks somebody else does not answer with it.
+        // A bot that holds a turn and sends a request to another agent doesn't answer with it.
         assert!(submitted(&meant(said(HIVE, text), |known| known.turn = Some("turn-1"))));
     }
 

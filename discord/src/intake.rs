@@ -1,4 +1,4 @@
-//! What is posted on Discord, one post after another: decided, noted, and only then done.
+//! Processes posts one after another: decides each, stores the decision, and only then acts on it.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -25,20 +25,20 @@ use super::rest::{PAGE, RestError};
 use super::runs::{GAP, Run};
 use lastword_client::{Backoff, RetryingClient};
 
-/// Pause before a call is tried again, at first and at last.
+/// Pause before a call is retried, first and longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// Longest wait until what is in the log is shown.
+/// Longest wait until the log's head has been shown.
 const SHOWN: Duration = Duration::from_secs(5);
-/// Tries of a call while the broker is full.
+/// Most tries of a call while the broker is saturated.
 const SATURATED_TRIES_MAX: u32 = 5;
 
-/// Hears posts, and makes calls of them.
+/// Reads posts and turns them into calls to the broker.
 pub(crate) struct Intake {
     shared: Arc<BridgeContext>,
-    /// Posts of which another part may come, by channel, and until when.
+    /// By channel: a run that another part may continue, and when it stops waiting.
     tails: BTreeMap<u64, (Run, Instant)>,
-    /// Humans may have to be told of posts that were too old.
+    /// Whether humans may have to be notified of posts that were too old.
     late: AtomicBool,
 }
 
@@ -47,11 +47,12 @@ impl Intake {
         Self { shared, tails: BTreeMap::new(), late: AtomicBool::new(true) }
     }
 
-    /// Serves. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    /// Processes posts until the broker refuses for good, or the bridge's file can't be written; returns why.
     pub(crate) async fn run(mut self, mut posts: mpsc::Receiver<Post>, mut missed: watch::Receiver<u64>) -> String {
         loop {
             let due = self.tails.values().map(|(_, until)| *until).min();
             let done = tokio::select! {
+                // Catching up goes first: a live post from behind a gap would otherwise mark the gap as handled.
                 biased;
                 changed = missed.changed() => match changed {
                     Ok(()) => self.catch_up().await,
@@ -63,7 +64,7 @@ impl Intake {
                 },
                 () = reached(due) => self.flush_due(due).await,
             };
-            // Once for all of them: not before everything is read that waits.
+            // One notification for all of them, so wait until the queue is empty.
             let told = match done {
                 Ok(()) if posts.is_empty() => self.tell_late().await,
                 done => done,
@@ -74,7 +75,7 @@ impl Intake {
         }
     }
 
-    /// Where to begin in channels that are new: what was said before the bridge was there is not for it.
+    /// Notes where to begin in new channels: earlier posts aren't for the bridge.
     pub(crate) async fn begin(&self) -> Result<(), String> {
         let BridgeContext { settings, book, outbox, .. } = &*self.shared;
         for channel in settings.channels.iter().copied() {
@@ -87,6 +88,8 @@ impl Intake {
                         .map_err(|error| format!("the broker's bot can't read the channel {channel}: {error}"))?;
                     let last = last.unwrap_or_default();
                     book.handle(channel, last, last).map_err(|error| error.to_string())?;
+                    // Threads may hold posts newer than the channel's last one, so the start is at least the current
+                    // time.
                     last.max(outbox.broker.now_ms().map_or(0, first_id))
                 }
             };
@@ -96,7 +99,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Reads what was posted while nobody listened.
+    /// Reads the posts that were missed.
     async fn catch_up(&mut self) -> Result<(), ClientError> {
         let shared = Arc::clone(&self.shared);
         let behind = Behind::look(&shared).await?;
@@ -106,15 +109,15 @@ impl Intake {
                 shared.outbox.warn(&format!("{channel} can't be read. {error}"));
             }
         }
-        // Only now, and not while a part of an answer is waited for: whoever is killed on the way looks for the same threads
-        // again.
+        // Only after reading, and not while a part of an answer is awaited: a bridge killed in between must find the same
+        // threads again.
         for (channel, moment) in behind.looked.into_iter().filter(|_| self.tails.is_empty()) {
             shared.book.looked_through(channel, &moment).map_err(lost)?;
         }
         Ok(())
     }
 
-    /// Reads what is behind the last post that was dealt with, or behind `since` where none was.
+    /// Reads the posts after the last handled one, or after `since` if none was handled.
     async fn catch_up_in(&mut self, channel: u64, since: u64) -> Result<Result<(), RestError>, ClientError> {
         let shared = Arc::clone(&self.shared);
         let rest = &shared.outbox.broker;
@@ -138,7 +141,7 @@ impl Intake {
         }
     }
 
-    /// A post came.
+    /// Takes a post: continues the channel's run or begins a new one.
     async fn hear(&mut self, post: Post) -> Result<(), ClientError> {
         let channel = post.channel;
         if !self.shared.takes_part(channel).await {
@@ -146,6 +149,7 @@ impl Intake {
         }
         let handled = self.shared.book.handled(channel).map_err(lost)?.unwrap_or_default();
         let held = self.tails.get(&channel).map_or(0, |(run, _)| run.last_id());
+        // Catching up and the gateway may deliver the same post twice; ids increase within a channel.
         if post.id <= handled.max(held) {
             return Ok(());
         }
@@ -177,16 +181,18 @@ impl Intake {
         Ok(())
     }
 
-    /// Decides what a run of posts means, notes it, does it, and notes that it is done.
+    /// Decides what a run of posts means, stores that, carries it out, and marks the run as handled.
     async fn deal_with(&self, run: &Run) -> Result<(), ClientError> {
         let shared = &self.shared;
         let Some(first) = run.first() else { return Ok(()) };
         let (acts, tried) = match shared.book.decided(first.id).map_err(lost)? {
-            // Nobody knows whether it was done. What was done is not done again: the key is taken.
+            // Unknown whether the earlier try succeeded. Posts repeat safely under their key; `perform` looks up other calls
+            // in the log.
             Some((acts, head)) => (if self.is_old(first) { outdated(acts) } else { acts }, Some(head)),
             None => (self.decided(run, first).await?, None),
         };
         let mut acts = VecDeque::from(acts);
+        // Stored before the first act, so that a retry after a restart does the same, whatever has changed meanwhile.
         if tried.is_none() && !acts.is_empty() {
             self.note(first, &acts).await?;
         }
@@ -196,7 +202,7 @@ impl Intake {
                 NextStep::Stop => break,
                 NextStep::Also(more) => {
                     more.into_iter().rev().for_each(|act| acts.push_front(act));
-                    // What was refused counts once: it is not tried again.
+                    // A refused act counts once and isn't retried.
                     self.note(first, &acts).await?;
                 }
             }
@@ -204,7 +210,8 @@ impl Intake {
         shared.book.handle(first.channel, first.id, run.last_id()).map_err(lost)
     }
 
-    /// Notes what is to be done, and where the log ends before it: where a second try finds what the first has done.
+    /// Stores the acts that remain and the log's head before them, behind which a retry finds what the first try has
+    /// done.
     async fn note(&self, post: &Post, acts: &VecDeque<Act>) -> Result<(), ClientError> {
         let broker = &self.shared.broker;
         let head = if acts.iter().any(doubles) {
@@ -215,7 +222,7 @@ impl Intake {
         self.shared.book.decide(post.id, acts, head).map_err(lost)
     }
 
-    /// What an earlier try has done, as far as the log behind `head` tells.
+    /// Returns the outcome of an earlier try, as far as the log behind `head` shows.
     async fn done(&self, act: &Act, head: u64) -> Result<Option<Done>, ClientError> {
         let broker = &self.shared.broker;
         let look = async || {
@@ -230,13 +237,13 @@ impl Intake {
         broker.persist(look).await
     }
 
-    /// Whether a post is so old that it asks nobody any more, by Discord's own clock.
+    /// Returns whether a post is too old to send requests, by Discord's clock.
     fn is_old(&self, post: &Post) -> bool {
         let age_ms = self.shared.outbox.broker.now_ms().map(|now| now.saturating_sub(post.unix_ms()));
         age_ms.is_some_and(|age| u128::from(age) > self.shared.age_max.as_millis())
     }
 
-    /// Tells the humans of posts that were too old, where they posted them.
+    /// Notifies humans of posts that were too old, in the channels where they were posted.
     async fn tell_late(&self) -> Result<(), ClientError> {
         if !self.late.swap(false, Ordering::Relaxed) {
             return Ok(());
@@ -268,7 +275,7 @@ impl Intake {
             Some(member) => early::waiting(shared, &member.agent, post).await?,
             None => None,
         };
-        // Which request it answers is said already.
+        // A reply to a waiting request answers that one, so the turn isn't looked up.
         let turn = if waiting.is_none() { self.turn(post).await? } else { None };
         let trusted = &shared.settings.trusted;
         let known = Known {
@@ -286,7 +293,7 @@ impl Intake {
         Ok(decide(run, &known))
     }
 
-    /// The open turn that was shown to the author's bot where it posts.
+    /// Returns the open turn that was shown to the author's bot in the post's channel.
     async fn turn(&self, post: &Post) -> Result<Option<String>, ClientError> {
         let Some(member) = self.shared.roster.get(post.author.id).filter(|member| !member.ours) else {
             return Ok(None);
@@ -295,17 +302,17 @@ impl Intake {
         let taker = self.shared.takers.get(&member.agent);
         let mut turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
         if turn.is_none() && taker.is_some_and(|taker| taker.holds_any()) {
-            // Who answers at once may be ahead of what is being shown.
+            // A bot may answer before `follow.rs` has noted the turn that it was shown.
             self.catch_up_with_log().await?;
             turn = self.shared.book.turn(&member.agent, place, post.id).map_err(lost)?;
         }
         let (Some(turn), Some(taker)) = (turn, taker) else { return Ok(None) };
-        // Whether its delivery is here already or not: what it says is its answer.
+        // Ask the taker or the broker: the delivery may not have arrived here yet.
         let open = taker.is_open(&turn).await;
         Ok(open.then_some(turn))
     }
 
-    /// Waits until all that is in the log now is shown, but not for ever.
+    /// Waits until everything in the log so far has been shown, at most `SHOWN`.
     async fn catch_up_with_log(&self) -> Result<(), ClientError> {
         let broker = &self.shared.broker;
         let head = broker.persist(|| broker.client().events(None)).await?.position();
@@ -314,8 +321,7 @@ impl Intake {
         Ok(())
     }
 
-    /// Does it; says what is left to do. `tried` is where the log ended before an earlier try, 0 where
-    /// nobody knows.
+    /// Carries out an act and returns what to do next. `tried` is the log's head before an earlier try, 0 if unknown.
     async fn perform(&self, post: &Post, act: &Act, tried: Option<u64>) -> Result<NextStep, ClientError> {
         let Some(call) = call(act) else {
             match act {
@@ -362,7 +368,7 @@ impl Intake {
         })
     }
 
-    /// Notes an answer for the turn that is to open, or hands it in where that has opened meanwhile.
+    /// Stores an early answer, or finishes the turn if it has opened meanwhile.
     async fn answer_early(
         &self,
         post: &Post,
@@ -375,14 +381,14 @@ impl Intake {
         if early::waits(shared, request).await? {
             return Ok(NextStep::GoOn);
         }
-        // Whoever followed the log past the opening may not have seen the answer.
+        // `follow.rs` may have passed the turn's opening before the answer was stored.
         self.catch_up_with_log().await?;
         let Some(turn) = self.turn(post).await? else { return Ok(NextStep::GoOn) };
         let (agent, answer) = (agent.to_owned(), answer.to_owned());
         Ok(NextStep::Also(vec![Act::Finish { agent, turn, answer }]))
     }
 
-    /// Notes what a human's word is about, before it is passed on.
+    /// Stores what a human's post is about before it is sent.
     async fn prepare(
         &self,
         post: &Post,
@@ -391,6 +397,7 @@ impl Intake {
         opens: bool,
     ) -> Result<(), ClientError> {
         let book = &self.shared.book;
+        // First, because the message's event can arrive before the call returns, and `follow.rs` looks up its place.
         if let Some(reference) = about.filter(|_| opens) {
             book.place(&self.place(post, reference).await).map_err(lost)?;
         }
@@ -399,7 +406,7 @@ impl Intake {
         }
         let named = self.shared.roster.mentioned(post);
         for (number, agent) in mentions.iter().enumerate() {
-            // Whom the human's own post mentions has it before it, and gets it no second time.
+            // A foreign bot that the human's own post mentions has read it, so it isn't posted again.
             if self.shared.roster.foreign(agent).is_some() && named.contains(agent) {
                 book.ask(&format!("{}.{}", key(post.id), number + 1), post.channel).map_err(lost)?;
             }
@@ -424,6 +431,8 @@ impl Intake {
         if let Some(reference) = reference
             && self.shared.threads.place(&reference, None).map_err(lost)?.is_none()
         {
+            // Noted before the call, because the message's event may come before the call returns; taken back if the
+            // call fails.
             book.place(&self.place(post, &reference).await).map_err(lost)?;
             fresh = Some(reference);
         }
@@ -437,7 +446,7 @@ impl Intake {
         refused_or_fatal(sent)
     }
 
-    /// Where a conversation that begins with this post is shown: in a thread of its own, or in that in which it is.
+    /// Returns where a conversation that begins with this post is shown: in a new thread, or in the thread of the post.
     async fn place(&self, post: &Post, reference: &str) -> Place {
         let parent = self.shared.threads.parent(post.channel).await.ok().flatten();
         let thread = parent.is_some().then_some(post.channel);
@@ -445,7 +454,7 @@ impl Intake {
         Place { reference, channel: parent.unwrap_or(post.channel), origin: post.id, thread }
     }
 
-    /// The room of a channel, opened where it isn't yet.
+    /// Returns a channel's room, opened if the bridge hasn't done so since its start.
     async fn room(&self, channel: u64) -> Result<String, ClientError> {
         let name = room(channel);
         if !self.shared.has_room(channel) {
@@ -480,8 +489,8 @@ impl Intake {
     }
 }
 
-/// Repeats a call until it is answered. A refusal is an answer, whatever may be possible later: what waits behind the
-/// post would wait with it. A full broker alone is tried again, a few times.
+/// Repeats a call until it is answered. A refusal is an answer, even if a later try could succeed: the posts behind
+/// this one would wait with it. Only a saturated broker is retried, a few times.
 async fn deliver<T, F>(broker: &RetryingClient, mut call: impl FnMut() -> F) -> Result<T, ClientError>
 where
     F: Future<Output = Result<T, ClientError>>,
@@ -510,7 +519,7 @@ where
     }
 }
 
-/// A refusal is for whoever posted; anything else ends the bridge.
+/// Separates refusals, which concern only the post's author, from errors that end the bridge.
 fn refused_or_fatal(sent: Result<(), ClientError>) -> Result<Result<(), ClientError>, ClientError> {
     match sent {
         Err(ClientError::Refused(problem)) if problem.code == Code::Unauthenticated => {

@@ -1,4 +1,4 @@
-//! Clicks, forms and commands: each is served by a task of its own, so that none waits behind another.
+//! Clicks, forms and commands: each is served by its own task, so that none waits behind another.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,33 +20,33 @@ use super::rest::{Method, RestError};
 use super::text::{MESSAGE_CHARS_MAX, split};
 use lastword_client::RetryingClient;
 
-/// Longest wait for the broker, of which the one who clicked sees nothing yet.
+/// Longest call to the broker, during which the user sees only Discord's waiting sign.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Most messages of one answer.
+/// Most messages of one reply.
 const ANSWER_PARTS_MAX: usize = 4;
 
-/// Kinds of an answer.
+/// Types of an interaction's response.
 const MESSAGE: u8 = 4;
 const LATER: u8 = 5;
 const UPDATE_LATER: u8 = 6;
 const FORM: u8 = 9;
-/// Seen by the one who asked alone.
+/// Message flag: only the caller sees the reply.
 pub(crate) const FOR_ONE: u64 = 1 << 6;
 
-/// What somebody did.
+/// What a user did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// Gave a command of ours: its name, and what it was given.
+    /// Called our command: the subcommand's name and its options.
     Command { name: String, options: BTreeMap<String, String> },
-    /// Pressed a button of ours.
+    /// Pressed one of our buttons.
     Click(Button),
-    /// Sent the form that a button opened.
+    /// Submitted the form that a button opened.
     Form { button: Button, words: String },
-    /// What is nothing of ours.
+    /// Something that isn't ours.
     Other,
 }
 
-/// Something that somebody did with our application.
+/// An interaction of a user with our application.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Interaction {
     id: String,
@@ -54,20 +54,20 @@ pub(crate) struct Interaction {
     application: String,
     pub(crate) user: u64,
     pub(crate) channel: u64,
-    /// The message whose button it was.
+    /// The message whose button was pressed.
     post: Option<u64>,
     deed: Deed,
 }
 
 impl fmt::Debug for Interaction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Whoever has its token can speak as we do for a quarter of an hour.
+        // The interaction's token is left out: it allows posting as our application for 15 minutes.
         write!(f, "Interaction({} by {}: {:?})", self.id, self.user, self.deed)
     }
 }
 
 impl Interaction {
-    /// Reads what the gateway told of.
+    /// Parses an interaction from the gateway; `None` if a field is missing.
     fn read(value: &Value) -> Option<Self> {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let id = |value: &Value| value.as_str()?.parse().ok();
@@ -100,7 +100,7 @@ fn deed(kind: Option<u64>, data: &Value) -> Deed {
             let mut fields = parts.flat_map(|row| row["components"].as_array().into_iter().flatten());
             let words = fields.find(|field| field["custom_id"] == WORDS).and_then(|field| field["value"].as_str());
             match (button(), words) {
-                // Other buttons open no form, so no form of ours comes back for them.
+                // Other buttons open no form, so a form with their id isn't ours.
                 (Some(button @ (Button::Respond { .. } | Button::Answer { .. })), Some(words)) => {
                     Deed::Form { button, words: words.trim().to_owned() }
                 }
@@ -111,13 +111,13 @@ fn deed(kind: Option<u64>, data: &Value) -> Deed {
     }
 }
 
-/// Whether it only shows something: what may come by the bot of an agent, too.
+/// Returns whether an interaction only shows something, and so may come through an agent's bot.
 pub(crate) fn is_harmless(value: &Value) -> bool {
     let button = value["data"]["custom_id"].as_str().and_then(Button::parse);
     value["type"] == 3 && matches!(button, Some(Button::Envelope { .. }))
 }
 
-/// Serves, each in a task of its own. Ends with the gateway.
+/// Serves each interaction in its own task. Returns when the gateway ends.
 pub(crate) async fn serve(shared: Arc<BridgeContext>, mut told: Receiver<Value>) -> String {
     let mut tasks = JoinSet::new();
     loop {
@@ -166,18 +166,18 @@ impl Interaction {
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
     }
 
-    /// Answers at once.
+    /// Replies at once.
     pub(crate) async fn say(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
         let data = json!({ "content": text, "flags": flags, "allowed_mentions": { "parse": [] } });
         self.answer(shared, MESSAGE, data).await
     }
 
-    /// Says that the answer comes: Discord waits three seconds for a word.
+    /// Announces a later reply: Discord waits only three seconds for a response.
     pub(crate) async fn wait(&self, shared: &BridgeContext, flags: u64) -> Result<(), RestError> {
         self.answer(shared, LATER, json!({ "flags": flags })).await
     }
 
-    /// The answer that was to come.
+    /// Sends the announced reply.
     pub(crate) async fn tell(&self, shared: &BridgeContext, text: &str, flags: u64) -> Result<(), RestError> {
         let mut parts = split(text, MESSAGE_CHARS_MAX);
         parts.truncate(ANSWER_PARTS_MAX);
@@ -193,27 +193,27 @@ impl Interaction {
         Ok(())
     }
 
-    /// A word to the one who clicked alone, beside the card.
+    /// Replies to the user alone, beside the card.
     async fn whisper(&self, shared: &BridgeContext, text: &str) -> Result<(), RestError> {
         let body = json!({ "content": text, "flags": FOR_ONE, "allowed_mentions": { "parse": [] } });
         let path = format!("webhooks/{}/{}", self.application, self.token);
         shared.outbox.broker.call(Method::Post, &path, Some(&body)).await.map(|_| ())
     }
 
-    /// Whether it was done on the card that we know under this id. The same bot may once have served another workspace, in
-    /// which the id was something else. A form may come without the card from which it was opened.
+    /// Returns whether the interaction happened on the card noted under this id. The same bot may once have served
+    /// another workspace in which the id meant something else. A form may arrive without the card that opened it.
     fn is_of_card(&self, shared: &BridgeContext, id: &str) -> bool {
         let known = shared.book.card(id).ok().flatten();
         known.is_some_and(|card| card.post.is_none() || self.post.is_none() || card.post == self.post)
     }
 
-    /// The broker, as whoever clicked: by a token of their own, or the bridge's.
+    /// Returns the broker as the user who clicked: with their own token, or else the bridge's.
     pub(crate) fn broker<'a>(&self, shared: &'a BridgeContext) -> &'a RetryingClient {
         shared.humans.get(&self.user).unwrap_or(&shared.broker)
     }
 }
 
-/// A call that is given so long, and no second try: whoever clicked can click again.
+/// Makes a call with a time limit and without a retry: the user can click again.
 pub(crate) async fn within<T>(
     broker: &RetryingClient,
     call: impl Future<Output = Result<T, ClientError>>,
@@ -221,7 +221,7 @@ pub(crate) async fn within<T>(
     broker.within(PATIENCE, call).await
 }
 
-/// In words for whoever clicked.
+/// Words an error for the user who clicked.
 pub(crate) fn failure(error: &ClientError) -> String {
     match error.problem() {
         Some(problem) => format!("{} {}", problem.detail, problem.hint),
@@ -237,7 +237,7 @@ async fn envelope(shared: &BridgeContext, interaction: &Interaction, id: &str) -
     interaction.say(shared, &text, FOR_ONE).await
 }
 
-/// Decides or answers, and has the card say so. Who comes second is told who came first.
+/// Decides or answers, and has the card show the outcome. If it was settled before, tells the user so.
 async fn settle(
     shared: &BridgeContext,
     interaction: &Interaction,
@@ -245,8 +245,10 @@ async fn settle(
     words: Option<&String>,
 ) -> Result<(), RestError> {
     let id = button.subject();
+    // Acknowledge first: Discord drops an interaction without a response after three seconds.
     interaction.answer(shared, UPDATE_LATER, Value::Null).await?;
     let broker = interaction.broker(shared);
+    // Held until the user is noted, so that the card isn't settled without the user's name.
     let settling = shared.desk.settling.lock().await;
     let done = within(broker, decide(broker, button, words)).await;
     if done.is_ok() && shared.book.sign_card(id, interaction.user).is_err() {

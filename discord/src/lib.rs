@@ -1,7 +1,8 @@
-//! Discord: a client with tokens like any other, which shows conversations in threads and hears what is posted there.
+//! Discord: a client with ordinary tokens that shows conversations in threads and reads the posts there.
 //!
-//! What a post means ([`inbound`]) and how a message is posted ([`outbound`], [`text`]) is decided without any I/O; the
-//! rest carries it out. Nothing is counted here: each post of a bot becomes one call of the broker, which counts it.
+//! What a post means (`inbound`) and how a message is posted (`outbound`, `text`) is decided without I/O; the
+//! other modules carry it out. Nothing is counted here: each bot's post becomes one call to the broker, which counts
+//! it.
 
 mod backfill;
 mod book;

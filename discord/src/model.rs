@@ -1,13 +1,13 @@
-//! What comes from Discord, as much of it as matters here.
+//! The parts of Discord's objects that the bridge reads.
 
 use serde::Deserialize;
 
-/// Milliseconds per step of a snowflake's time, as a shift.
+/// Bits below a snowflake's timestamp, which is in milliseconds.
 const SNOWFLAKE_TIME_SHIFT: u32 = 22;
-/// When Discord's time begins, in milliseconds since 1970.
+/// The epoch of snowflakes, in Unix milliseconds.
 const EPOCH_MS: u64 = 1_420_070_400_000;
 
-/// A post, as Discord has it.
+/// A post, as Discord sends it.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Post {
     #[serde(deserialize_with = "snowflake")]
@@ -29,7 +29,7 @@ pub(crate) struct Post {
     referenced_message: Option<Box<Referenced>>,
 }
 
-/// Who posted.
+/// A post's author.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Author {
     #[serde(deserialize_with = "snowflake")]
@@ -38,7 +38,7 @@ pub(crate) struct Author {
     pub(crate) bot: bool,
 }
 
-/// A file.
+/// An attached file.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Attachment {
     #[serde(default)]
@@ -85,12 +85,12 @@ struct Metadata {
 }
 
 impl Channel {
-    /// Its last post, which may be deleted; nothing where Discord does not say.
+    /// Returns the id of the last post, which may be deleted; `None` if Discord doesn't send it.
     pub(crate) fn last(&self) -> Option<u64> {
         self.last_message_id.as_ref()?.parse().ok()
     }
 
-    /// When a thread was put away or taken out again, in Discord's words, which are in the order of time.
+    /// Returns when a thread was last archived or reopened, as an RFC 3339 text that sorts by time.
     pub(crate) fn put_away(&self) -> &str {
         self.thread_metadata.as_ref().map_or("", |known| &known.archive_timestamp)
     }
@@ -99,34 +99,37 @@ impl Channel {
         self.guild_id.as_ref()?.parse().ok()
     }
 
-    /// The channel in which a thread is; none for what is no thread.
+    /// Returns a thread's channel; `None` for anything but a thread.
     pub(crate) fn parent(&self) -> Option<u64> {
+        // 10 to 12: threads. Other channels' parent is their category.
         matches!(self.kind, 10..=12).then(|| self.parent_id.as_ref()?.parse().ok()).flatten()
     }
 }
 
 impl Post {
-    /// A message that somebody wrote, and no note of Discord's own about a pin, a join or a thread.
+    /// Returns whether a human wrote the post; false for Discord's own notes about pins, joins or threads.
     pub(crate) const fn is_said(&self) -> bool {
+        // 0: an ordinary message; 19: a reply.
         matches!(self.kind, 0 | 19)
     }
 
-    /// The same for a bot, which may also answer a command.
+    /// Returns whether a bot wrote the post; a bot may also respond to a command.
     pub(crate) const fn is_written(&self) -> bool {
+        // 20 and 23: responses to a slash command and to a context menu command.
         matches!(self.kind, 0 | 19 | 20 | 23)
     }
 
-    /// When, in milliseconds of Discord's own clock.
+    /// Returns the post's time in milliseconds since Discord's epoch.
     pub(crate) const fn at_ms(&self) -> u64 {
         self.id >> SNOWFLAKE_TIME_SHIFT
     }
 
-    /// The same since 1970.
+    /// Returns the post's time in Unix milliseconds.
     pub(crate) const fn unix_ms(&self) -> u64 {
         moment(self.id)
     }
 
-    /// The words, and the files by their addresses.
+    /// Returns the text, with each file as its name and URL.
     pub(crate) fn text(&self) -> String {
         let mut text = self.content.clone();
         for file in &self.attachments {
@@ -142,7 +145,7 @@ impl Post {
         self.content.trim().is_empty() && self.attachments.is_empty()
     }
 
-    /// The nonce with which it was sent, where it came over the gateway.
+    /// Returns the nonce that the post was sent with, if it came over the gateway.
     pub(crate) fn nonce(&self) -> Option<String> {
         Some(match self.nonce.as_ref()? {
             Nonce::Text(text) => text.clone(),
@@ -150,33 +153,33 @@ impl Post {
         })
     }
 
-    /// Whose message it replies to.
+    /// Returns the author of the message that the post replies to.
     pub(crate) fn replies_to(&self) -> Option<u64> {
         Some(self.referenced_message.as_ref()?.author.id)
     }
 
-    /// The post to which it replies.
+    /// Returns the id of the post that it replies to.
     pub(crate) fn replied_post(&self) -> Option<u64> {
         Some(self.referenced_message.as_ref()?.id)
     }
 
-    /// Whether a user is mentioned by a literal `<@id>` in the text; a reply's ping is none.
+    /// Returns whether the text mentions a user with a literal `<@id>`; the ping of a reply doesn't count.
     pub(crate) fn mentions(&self, user: u64) -> bool {
         self.content.contains(&format!("<@{user}>")) || self.content.contains(&format!("<@!{user}>"))
     }
 }
 
-/// The moment of an id, in milliseconds since 1970.
+/// Returns an id's time in Unix milliseconds.
 pub(crate) const fn moment(id: u64) -> u64 {
     (id >> SNOWFLAKE_TIME_SHIFT) + EPOCH_MS
 }
 
-/// The first id of a moment, which is in milliseconds since 1970.
+/// Returns the first id of a Unix time in milliseconds.
 pub(crate) const fn first_id(unix_ms: u64) -> u64 {
     unix_ms.saturating_sub(EPOCH_MS) << SNOWFLAKE_TIME_SHIFT
 }
 
-/// Discord writes its ids as text.
+/// Parses an id; Discord sends ids as text.
 fn snowflake<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     let text = String::deserialize(from)?;
     text.parse().map_err(|_| serde::de::Error::custom(format!("{text:?} isn't a snowflake")))
@@ -186,7 +189,7 @@ fn snowflake<'de, D: serde::Deserializer<'de>>(from: D) -> Result<u64, D::Error>
 pub(crate) mod tests {
     use super::*;
 
-    /// A post at a moment, in milliseconds.
+    /// Returns a post made at a time in milliseconds since Discord's epoch.
     pub(crate) fn post(at_ms: u64, channel: u64, author: u64, bot: bool, content: &str) -> Post {
         Post {
             id: (at_ms << SNOWFLAKE_TIME_SHIFT) | author,

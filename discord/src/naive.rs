@@ -1,4 +1,5 @@
-//! The wrong decisions of a broker without the fixes of the bug trail, for `trail.rs` to see each bug come back.
+//! The wrong decisions of a broker without the fixes of the bug trail, with which `trail.rs` shows that each bug comes
+//! back.
 
 use lastword_proto::Limits;
 
@@ -9,7 +10,7 @@ use super::names::Roster;
 use super::outbound::{Poster, Posting, warning, warns};
 use super::runs::Run;
 
-/// Warns at every post past the limit, with a number of its own, and by every bot: each where its fix is out.
+/// Warns at every post past the limit, with its own number, and as every bot: each where that fix is disabled.
 pub(crate) fn warnings(
     kind: &str,
     agent_messages: u64,
@@ -31,7 +32,7 @@ pub(crate) fn warnings(
     agents.map(|poster| Posting { poster, ..posting.clone() }).collect()
 }
 
-/// Keys a thread by its parent, where that is known.
+/// Keys a thread by its parent, if that is known.
 pub(crate) fn place(channel: u64, parent: Option<u64>) -> TurnPlace {
     turn_place(if holds(Fix::OneKey) { channel } else { parent.unwrap_or(channel) })
 }

@@ -1,30 +1,30 @@
-//! Who is who: agents by their Discord users, and the names of things on either side.
+//! Maps agents to Discord users, and posts, channels and threads to Lastword's names.
 
 use std::collections::BTreeMap;
 
 use super::model::Post;
 
-/// The agent that speaks for bots and webhooks that are nobody here.
+/// The agent in whose name posts of unknown bots and webhooks are counted.
 pub(crate) const GUEST: &str = "discord-guest";
-/// What keys of calls begin with that come from a post.
+/// Prefix of the keys of calls that come from a post.
 const KEY: &str = "discord:";
-/// What the REF of a conversation that began with a post begins with.
+/// Prefix of the REF of a conversation that began with a post.
 const REF: &str = "D-";
-/// Digits of the ids in a REF.
+/// Digits of ids in a REF: Crockford's base 32.
 const DIGITS: &[u8; 32] = b"0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 
-/// One bot that is an agent.
+/// A bot that belongs to an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) agent: String,
     pub(crate) ours: bool,
 }
 
-/// The bots by their Discord users.
+/// The agents' bots, by Discord user.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Roster {
     members: BTreeMap<u64, Member>,
-    /// The broker's own bot, which is no agent.
+    /// The user of the broker's own bot, which isn't an agent's.
     broker: u64,
 }
 
@@ -41,12 +41,12 @@ impl Roster {
         self.members.get(&user)
     }
 
-    /// Whether we post as this user.
+    /// Returns whether the bridge posts as this user.
     pub(crate) fn is_ours(&self, user: u64) -> bool {
         user == self.broker || self.members.get(&user).is_some_and(|member| member.ours)
     }
 
-    /// The agent whose message a human replies to; the broker's bot speaks for none.
+    /// Returns the agent whose message a human replies to; `None` for the broker's bot.
     pub(crate) fn replied(&self, user: u64) -> Option<String> {
         #[cfg(test)]
         if let Some(agent) = super::naive::replied(user, self) {
@@ -55,7 +55,7 @@ impl Roster {
         Some(self.get(user)?.agent.clone())
     }
 
-    /// Whether it is the broker's own bot.
+    /// Returns whether the user is the broker's own bot.
     pub(crate) fn is_broker(&self, user: u64) -> bool {
         user == self.broker
     }
@@ -64,7 +64,7 @@ impl Roster {
         self.members.iter().find(|(_, member)| member.agent == agent).map(|(user, _)| *user)
     }
 
-    /// The agent's user, where its bot posts by itself.
+    /// Returns the agent's user if its bot is foreign.
     pub(crate) fn foreign(&self, agent: &str) -> Option<u64> {
         self.user_of(agent).filter(|user| !self.is_ours(*user))
     }
@@ -73,7 +73,7 @@ impl Roster {
         self.members.values().map(|member| member.agent.as_str())
     }
 
-    /// The agents that a text mentions, in its order.
+    /// Returns the agents that a text mentions, in the text's order.
     pub(crate) fn mentioned(&self, post: &Post) -> Vec<String> {
         let place = |user: &u64| {
             [format!("<@{user}>"), format!("<@!{user}>")].iter().filter_map(|form| post.content.find(form)).min()
@@ -84,7 +84,7 @@ impl Roster {
         found.into_iter().map(|(_, member)| member.agent.clone()).collect()
     }
 
-    /// A text with mentions of our agents as their names.
+    /// Replaces mentions of agents with their names.
     pub(crate) fn named(&self, text: &str) -> String {
         let mut text = text.to_owned();
         for (user, member) in &self.members {
@@ -96,27 +96,27 @@ impl Roster {
     }
 }
 
-/// The room in which posts of a channel or thread count.
+/// Returns the room in which posts of a channel or thread count.
 pub(crate) fn room(channel: u64) -> String {
     format!("{KEY}{channel}")
 }
 
-/// The key under which the calls of a post are made once.
+/// Returns the idempotency key of a post's calls.
 pub(crate) fn key(post: u64) -> String {
     format!("{KEY}{post}")
 }
 
-/// The post from which a request came, by the id of the request.
+/// Returns the post that a request came from, by the request's id.
 pub(crate) fn post_of(request: &str) -> Option<u64> {
     request.strip_prefix(KEY)?.split('.').next()?.parse().ok()
 }
 
-/// The REF of the conversation that begins with a post: the same for whoever reads the post.
+/// Returns the REF of the conversation that begins with a post; the same for every reader of the post.
 pub(crate) fn reference(post: u64) -> String {
     format!("{REF}{}", short(post))
 }
 
-/// An id of Discord's in few characters.
+/// Writes a Discord id in base 32, to save characters.
 pub(crate) fn short(id: u64) -> String {
     let mut digits = Vec::new();
     let mut rest = id;
@@ -127,7 +127,7 @@ pub(crate) fn short(id: u64) -> String {
     digits.iter().rev().collect()
 }
 
-/// What tells one hint about a post from all others: a nonce has no room for the words, so a digest (FNV-1a) stands for them.
+/// Names a hint about a post for its nonce, which has no room for the text: an FNV-1a hash replaces it.
 pub(crate) fn hint_name(post: u64, about: &str) -> String {
     let bytes = post.to_be_bytes().into_iter().chain(about.bytes());
     let digest =
@@ -135,7 +135,7 @@ pub(crate) fn hint_name(post: u64, about: &str) -> String {
     format!("h{}", short(digest))
 }
 
-/// The REFs from which a REF may have come, itself first.
+/// Returns a REF and its parents by name, the REF itself first.
 pub(crate) fn lineage(reference: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(reference), |child| child.rsplit_once('/').map(|(parent, _)| parent))
 }

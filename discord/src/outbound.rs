@@ -1,4 +1,4 @@
-//! How a message of the workspace is posted on Discord: by whom, in which words, in how many parts; without any I/O.
+//! Words a workspace message for Discord: the poster, the text and its parts; without I/O.
 
 use lastword_client::wire::StoredMessage;
 use lastword_proto::MessageType;
@@ -8,36 +8,36 @@ use super::names::Roster;
 use super::settings::HeaderStyle;
 use super::text::{MESSAGE_CHARS_MAX, split};
 
-/// Room that the mention of a foreign bot takes at the end of a message.
+/// Characters kept free for a foreign bot's mention at the end of a message.
 const MENTION_CHARS_MAX: usize = 32;
 
-/// As which bot something is posted.
+/// The bot that posts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Poster {
-    /// The broker's own.
+    /// The broker's own bot.
     Broker,
-    /// An agent's.
+    /// The bot of this agent.
     Agent(String),
 }
 
-/// What is posted.
+/// A post in parts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Posting {
     pub(crate) poster: Poster,
     pub(crate) parts: Vec<String>,
-    /// The foreign bot to which it is delivered: the only user that is ever pinged.
+    /// The foreign bot that gets the delivery: the only user that is ever pinged.
     pub(crate) ping: Option<u64>,
-    /// The message whose whole envelope a button under it shows.
+    /// The message whose envelope a button under the post shows.
     pub(crate) envelope: Option<String>,
 }
 
 impl Posting {
-    /// Something that the broker's bot says.
+    /// Returns a post by the broker's bot.
     pub(crate) fn of_broker(text: String) -> Self {
         Self { poster: Poster::Broker, parts: vec![text], ping: None, envelope: None }
     }
 
-    /// A post without an envelope.
+    /// Returns a room's post, without an envelope.
     pub(crate) fn in_room(from: &str, body: &str, roster: &Roster) -> Self {
         let has_bot = roster.user_of(from).is_some() && roster.foreign(from).is_none();
         if has_bot {
@@ -49,10 +49,10 @@ impl Posting {
     }
 }
 
-/// The posts of a message; none for what is not shown.
+/// Returns the post of a message; `None` if the message isn't shown.
 pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, style: HeaderStyle) -> Option<Posting> {
     let by_its_bot = roster.foreign(&message.from).is_some();
-    // What a foreign bot says it says on Discord itself, and a human's answer stands on the card that it answers.
+    // A foreign bot's message is on Discord already, and a human's answer is on the card that it answers.
     if by_its_bot || message.kind == MessageType::Status || (human && message.kind == MessageType::Response) {
         return None;
     }
@@ -60,7 +60,7 @@ pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, sty
     let poster = if ours { Poster::Agent(message.from.clone()) } else { Poster::Broker };
     let delivered = matches!(message.kind, MessageType::Request | MessageType::Response);
     let ping = roster.foreign(&message.to).filter(|_| delivered);
-    // A foreign bot reads the header as text, whatever people like.
+    // A foreign bot parses the header, whatever style the settings choose.
     let style = if ping.is_some() { HeaderStyle::Text } else { style };
     let header = match style {
         HeaderStyle::Text => header(message),
@@ -70,14 +70,14 @@ pub(crate) fn posting(message: &StoredMessage, human: bool, roster: &Roster, sty
     let room = MESSAGE_CHARS_MAX - if ping.is_some() { MENTION_CHARS_MAX } else { 0 };
     let mut parts = split(text.trim_end(), room);
     if let (Some(user), Some(last)) = (ping, parts.last_mut()) {
-        // At the very end: whoever wakes by it finds all of it there.
+        // At the very end: the bot is woken by this part and must find the whole message.
         last.push_str(&format!("\n<@{user}>"));
     }
     let envelope = (style == HeaderStyle::Compact).then(|| message.id.clone());
     Some(Posting { poster, parts, ping, envelope })
 }
 
-/// The envelope as text (E1).
+/// Formats the envelope as text (E1).
 pub(crate) fn header(message: &StoredMessage) -> String {
     let StoredMessage { from, to, reference, depth, .. } = message;
     let id = message.request_id.as_ref().map(|id| format!("[ID:{id}]")).unwrap_or_default();

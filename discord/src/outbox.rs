@@ -1,4 +1,4 @@
-//! Posting exactly once: what may have been posted is looked for before it is posted again.
+//! Posts exactly once: looks for a post that may have been sent before it sends the post again.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,24 +13,24 @@ use super::rest::{PAGE, Rest, RestError};
 use crate::event::{Event, EventSink};
 use lastword_client::Backoff;
 
-/// Pause before a call is tried again, at first and at last.
+/// Pause before a call is retried, first and longest.
 const PAUSE_MIN: Duration = Duration::from_millis(200);
 const PAUSE_MAX: Duration = Duration::from_secs(30);
-/// Pages of a channel's history in which a post is looked for.
+/// Most pages of history searched for a post.
 const HISTORY_PAGES_MAX: usize = 20;
 
-/// Where posts go out.
+/// Sends posts as the broker's or an agent's bot.
 #[derive(Debug)]
 pub(crate) struct Outbox {
     pub(crate) book: BridgeStore,
-    /// The broker's own bot.
+    /// The client of the broker's bot.
     pub(crate) broker: Rest,
     pub(crate) agents: BTreeMap<String, Rest>,
     pub(crate) report: EventSink,
 }
 
 impl Outbox {
-    /// The bot of a poster; the broker's where it has none.
+    /// Returns a poster's bot; the broker's if the agent has none of ours.
     pub(crate) fn rest(&self, poster: &Poster) -> &Rest {
         match poster {
             Poster::Broker => &self.broker,
@@ -38,14 +38,15 @@ impl Outbox {
         }
     }
 
-    /// Posts all parts, each once; gives the id of the first. `name` tells this post from all others.
+    /// Posts all parts, each once; returns the id of the first. `name` is unique to this post. `None` if Discord
+    /// refuses a part.
     pub(crate) async fn send(&self, name: &str, channel: u64, posting: &Posting, reply: Option<u64>) -> Option<u64> {
         let mut first = None;
         for (number, part) in posting.parts.iter().enumerate() {
             let reply = reply.filter(|_| number == 0);
             let nonce = self.book.nonce(name, number);
             let last = number + 1 == posting.parts.len();
-            // Whoever wakes by it finds all of it there.
+            // Ping only in the last part: the bot is woken by it and must find the whole message.
             let mut body = message(part.trim(), &nonce, posting.ping.filter(|_| last), reply);
             if let Some(id) = posting.envelope.as_ref().filter(|_| last) {
                 body["components"] = Button::Envelope { id: id.clone() }.alone("envelope");
@@ -60,6 +61,7 @@ impl Outbox {
         let rest = self.rest(poster);
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         loop {
+            // Retried here, so that later posts of the caller keep their order.
             match self.try_part(rest, nonce, channel, text, body).await {
                 Ok(id) => return Some(id),
                 Err(error) if error.may_pass() => {
@@ -84,6 +86,7 @@ impl Outbox {
         body: &Value,
     ) -> Result<u64, RestError> {
         let found = match self.book.tried(nonce).map_err(lost)? {
+            // Three states: sent and known; begun, so it may have been sent and is looked for; new.
             Some(Tried { id: Some(id), .. }) => return Ok(id),
             Some(Tried { id: None, floor }) => self.look_for(rest, channel, floor, text).await?,
             None => {
@@ -99,7 +102,7 @@ impl Outbox {
         Ok(id)
     }
 
-    /// The post with these words that this bot made behind `floor`, and that is no other of ours.
+    /// Returns the post with this text that this bot made after `floor` and that doesn't belong to another nonce.
     async fn look_for(&self, rest: &Rest, channel: u64, floor: u64, text: &str) -> Result<Option<u64>, RestError> {
         let mut after = floor;
         for _ in 0..HISTORY_PAGES_MAX {
@@ -121,7 +124,7 @@ impl Outbox {
         self.report.emit(&Event::Warning { message: message.to_owned() });
     }
 
-    /// A call that is tried until it is answered; nothing where it is refused.
+    /// Repeats a call until Discord answers; returns its refusal as an error.
     pub(crate) async fn persist<T, F>(&self, call: impl FnMut() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
@@ -129,7 +132,7 @@ impl Outbox {
         self.try_for(u32::MAX, call).await
     }
 
-    /// The same for a call without which it goes on, too: it is tried so many times.
+    /// Like [`Outbox::persist`], for calls that the bridge can do without: gives up after `tries`.
     pub(crate) async fn try_for<T, F>(&self, tries: u32, mut call: impl FnMut() -> F) -> Result<T, RestError>
     where
         F: Future<Output = Result<T, RestError>>,
@@ -149,18 +152,19 @@ impl Outbox {
     }
 }
 
-/// A file that can't be written is like a Discord that does not answer: nothing goes out unnoted.
-#[expect(clippy::needless_pass_by_value, reason = "the form in which an error is mapped")]
+/// Maps an error of the bridge's file to an unreachable Discord: a post that can't be noted isn't sent.
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 fn lost(error: rusqlite::Error) -> RestError {
     RestError::Unreachable(format!("the bridge's own file: {error}"))
 }
 
-/// A message that pings nobody but the foreign bot to which it is delivered.
+/// Builds a message that pings no user except the foreign bot that gets the delivery.
 pub(crate) fn message(text: &str, nonce: &str, ping: Option<u64>, reply: Option<u64>) -> Value {
     let users: Vec<String> = ping.iter().map(ToString::to_string).collect();
     let mut message = json!({
         "content": text,
         "nonce": nonce,
+        // Discord itself drops a repeated nonce for a few minutes; the bridge's file covers later retries.
         "enforce_nonce": true,
         "allowed_mentions": { "parse": [], "users": users, "replied_user": false },
     });

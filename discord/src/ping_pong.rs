@@ -1,4 +1,4 @@
-//! Two bots of ours and one that is not, left alone in a channel, in virtual time and against the real core.
+//! Two bots of ours and a foreign one in a channel without humans, in virtual time and against the real core.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -9,7 +9,7 @@ use lastword_proto::fact::{Crossing, Fact};
 use super::den::{ANN, HIVE, KILO, LIMA, TestChannel};
 use super::outbound::Poster;
 
-/// Everybody answers what was said last by another, until nobody hears anything new; gives how much was said.
+/// Lets each bot answer the last post until no post is admitted; returns the number of posts.
 fn left_alone(den: &mut TestChannel) -> usize {
     let mut said = 0;
     let mut heard = true;

@@ -1,4 +1,4 @@
-//! Discord's REST calls, as one bot.
+//! Discord's REST API, as one bot.
 
 mod bot_client;
 
@@ -13,15 +13,15 @@ use super::settings::Secret;
 
 /// Most posts that one call lists.
 pub(crate) const PAGE: usize = 100;
-/// Minutes without a word after which Discord puts a thread away.
+/// Minutes of inactivity after which Discord archives a thread.
 const ARCHIVE_MINUTES: u32 = 10_080;
-/// A thread was started from this post before.
+/// Discord's error code: a thread was already started from this post.
 const CODE_THREAD_EXISTS: u64 = 160_004;
 
-/// Discord, as one bot.
+/// A REST client of one bot.
 pub(crate) struct Rest {
     bot_client: BotClient,
-    /// Its Discord user.
+    /// The bot's Discord user.
     pub(crate) user: u64,
 }
 
@@ -34,21 +34,21 @@ impl fmt::Debug for Rest {
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RestError {
-    /// Discord refuses.
+    /// Discord refuses the call.
     Refused {
         /// The HTTP status.
         status: u16,
-        /// Discord's own code.
+        /// Discord's error code; 0 if it gave none.
         code: u64,
-        /// In which words.
+        /// Discord's explanation, in English.
         message: String,
     },
-    /// No answer; what was asked may have been done.
+    /// No usable response; the call may have been carried out.
     Unreachable(String),
 }
 
 impl RestError {
-    /// Whether the same call can do better later.
+    /// Returns whether a retry may succeed.
     pub(crate) const fn may_pass(&self) -> bool {
         match self {
             Self::Refused { status, .. } => *status >= 500 || *status == 429,
@@ -68,7 +68,7 @@ impl fmt::Display for RestError {
 }
 
 impl Rest {
-    /// Signs in.
+    /// Connects as the bot with this token and reads its user id.
     pub(crate) async fn start(token: &Secret, api: Option<&str>) -> Result<Self, RestError> {
         let mut rest = Self { bot_client: BotClient::new(token, api)?, user: 0 };
         let me = rest.call(Method::Get, "users/@me", None).await?;
@@ -76,38 +76,40 @@ impl Rest {
         Ok(rest)
     }
 
-    /// One call; its answer as JSON, nothing where there is none. One that is refused with 429 is made again, later.
+    /// Makes a call; returns its response as JSON, `null` if it is empty. A call refused with 429 is repeated after the
+    /// pause that Discord demands.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
         self.bot_client.call(method, path, body).await
     }
 
-    /// What time it is on Discord, in milliseconds since 1970.
+    /// Returns Discord's time in Unix milliseconds; `None` before the first response.
     pub(crate) fn now_ms(&self) -> Option<u64> {
         self.bot_client.now_ms()
     }
 
-    /// A channel or thread.
+    /// Reads a channel or thread.
     pub(crate) async fn channel(&self, channel: u64) -> Result<Channel, RestError> {
         read(self.call(Method::Get, &format!("channels/{channel}"), None).await?)
     }
 
-    /// The posts behind one, oldest first.
+    /// Lists up to [`PAGE`] posts after one, oldest first.
     pub(crate) async fn posts_after(&self, channel: u64, after: u64) -> Result<Vec<Post>, RestError> {
         let path = format!("channels/{channel}/messages?after={after}&limit={PAGE}");
         let posts: Vec<Value> = read(self.call(Method::Get, &path, None).await?)?;
-        // One that can't be read must not hide the others.
+        // A post that can't be parsed must not hide the others.
         let mut posts: Vec<Post> = posts.into_iter().filter_map(|post| serde_json::from_value(post).ok()).collect();
         posts.sort_by_key(|post| post.id);
         Ok(posts)
     }
 
-    /// The threads of a channel's guild that are open now, with the channels in which they are.
+    /// Lists the open threads of a guild.
     pub(crate) async fn open_threads(&self, guild: u64) -> Result<Vec<Channel>, RestError> {
         let answer = self.call(Method::Get, &format!("guilds/{guild}/threads/active"), None).await?;
         read(answer["threads"].clone())
     }
 
-    /// A page of the threads of a channel that were put away before a moment, the last one first; and whether there are more.
+    /// Lists a page of a channel's threads that were archived before a time, the latest first; the flag says whether
+    /// there are more.
     pub(crate) async fn put_away(&self, channel: u64, before: Option<&str>) -> Result<(Vec<Channel>, bool), RestError> {
         let before = before.map(|moment| format!("&before={}", moment.replace('+', "%2B"))).unwrap_or_default();
         let path = format!("channels/{channel}/threads/archived/public?limit={PAGE}{before}");
@@ -115,36 +117,36 @@ impl Rest {
         Ok((read(answer["threads"].clone())?, answer["has_more"] == true))
     }
 
-    /// The last post of a channel.
+    /// Returns the id of a channel's last post.
     pub(crate) async fn last_post(&self, channel: u64) -> Result<Option<u64>, RestError> {
         let posts = self.call(Method::Get, &format!("channels/{channel}/messages?limit=1"), None).await?;
         Ok(id_of(&posts[0]).ok())
     }
 
-    /// Posts; gives the id of the post.
+    /// Posts a message and returns its id.
     pub(crate) async fn post(&self, channel: u64, message: &Value) -> Result<u64, RestError> {
         let post = self.call(Method::Post, &format!("channels/{channel}/messages"), Some(message)).await?;
         id_of(&post)
     }
 
-    /// Starts a thread from a post; it is there, if it was started before.
+    /// Starts a thread from a post; returns the existing one if there is one.
     pub(crate) async fn start_thread(&self, channel: u64, post: u64, name: &str) -> Result<u64, RestError> {
         let path = format!("channels/{channel}/messages/{post}/threads");
         let body = json!({ "name": name, "auto_archive_duration": ARCHIVE_MINUTES });
         match self.call(Method::Post, &path, Some(&body)).await {
             Ok(thread) => id_of(&thread),
-            // A thread has the id of the post from which it was started.
+            // A thread has the id of the post that it was started from.
             Err(RestError::Refused { code: CODE_THREAD_EXISTS, .. }) => Ok(post),
             Err(error) => Err(error),
         }
     }
 
-    /// Shows that the bot is at work.
+    /// Shows the typing sign.
     pub(crate) async fn typing(&self, channel: u64) -> Result<(), RestError> {
         self.call(Method::Post, &format!("channels/{channel}/typing"), None).await.map(|_| ())
     }
 
-    /// Puts a sign under a post.
+    /// Adds a reaction to a post.
     pub(crate) async fn react(&self, channel: u64, post: u64, emoji: &str) -> Result<(), RestError> {
         let emoji: String = emoji.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let path = format!("channels/{channel}/messages/{post}/reactions/{emoji}/@me");

@@ -1,17 +1,18 @@
-//! Posts of one author that are one answer: Discord cuts at 2,000 characters, so a long one comes in parts.
+//! Runs of posts by one author that form one answer: Discord limits a message to 2,000 characters, so bots split long
+//! answers.
 
 use super::fix::{Fix, holds};
 use super::inbound::looks_like_header;
 use super::model::Post;
 
-/// A part that another may follow is at least so long: nobody cuts earlier than this.
+/// Least length of a part that another may follow; no bot splits earlier.
 const PART_CHARS_MIN: usize = 1_000;
-/// Longest time between two parts, by Discord's own clock.
+/// Longest time between two parts, by Discord's clock.
 const GAP_MS_MAX: u64 = 3_000;
-/// Most parts of one answer, so that a bot that only ever posts long ones is counted all the same.
+/// Most parts of one answer, so that a bot that posts only long messages is still counted.
 const PARTS_MAX: usize = 10;
 
-/// Parts of one answer, at least one.
+/// The parts of one answer, at least one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Run(Vec<Post>);
 
@@ -24,36 +25,36 @@ impl Run {
         self.0.first()
     }
 
-    /// The id of the last part.
+    /// Returns the id of the last part.
     pub(crate) fn last_id(&self) -> u64 {
         self.0.last().map_or(0, |post| post.id)
     }
 
-    /// The words of all parts.
+    /// Returns the text of all parts.
     pub(crate) fn text(&self) -> String {
         self.0.iter().map(Post::text).collect::<Vec<_>>().join("\n")
     }
 
-    /// Whether a user is mentioned in any part.
+    /// Returns whether any part mentions a user.
     pub(crate) fn mentions(&self, user: u64) -> bool {
         self.0.iter().any(|post| post.mentions(user))
     }
 
-    /// Whether another part may follow.
+    /// Returns whether another part may follow.
     pub(crate) fn may_go_on(&self) -> bool {
         let long = |post: &Post| post.content.chars().count() >= PART_CHARS_MIN;
         let bot = |post: &Post| post.author.bot || post.webhook_id.is_some();
         self.0.len() < PARTS_MAX && self.0.last().is_some_and(|post| post.is_written() && bot(post) && long(post))
     }
 
-    /// Adds the next part; gives it back where it is none.
+    /// Adds the next part; returns the post if it doesn't continue the run.
     pub(crate) fn go_on(&mut self, post: Post) -> Result<(), Box<Post>> {
         let Some(last) = self.0.last().filter(|_| holds(Fix::PartsAreOnePost)) else { return Err(Box::new(post)) };
         let same = last.channel == post.channel
             && last.author.id == post.author.id
             && last.webhook_id == post.webhook_id
             && post.is_written()
-            // A message begins with its header, and no part of another does.
+            // A message begins with its header, and a continuation never does.
             && !looks_like_header(&post.content);
         if same && self.may_go_on() && post.at_ms().saturating_sub(last.at_ms()) <= GAP_MS_MAX {
             self.0.push(post);
@@ -63,7 +64,7 @@ impl Run {
     }
 }
 
-/// How long a part is waited for.
+/// How long to wait for the next part.
 pub(crate) const GAP: std::time::Duration = std::time::Duration::from_millis(GAP_MS_MAX);
 
 #[cfg(test)]

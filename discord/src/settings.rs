@@ -1,4 +1,4 @@
-//! What a bridge is told: where it takes part, and who is who.
+//! The settings of a bridge: its channels, bots and humans.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -6,18 +6,18 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-/// A token, which has no printed form.
+/// A token; its `Debug` form hides it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(Box<str>);
 
 impl Secret {
-    /// Takes a token as it stands in a file or variable; white space around it is dropped.
+    /// Takes a token from a file or variable; trims white space.
     #[must_use]
     pub fn new(text: &str) -> Self {
         Self(text.trim().into())
     }
 
-    /// The token itself, for the call that needs it.
+    /// Returns the token itself, for the call that needs it.
     pub(crate) fn reveal(&self) -> &str {
         &self.0
     }
@@ -29,92 +29,93 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// How a bot comes to post.
+/// The program that posts as a bot.
 #[derive(Clone, Debug)]
 pub enum Identity {
-    /// We post in its name: its agent is attached to Lastword.
+    /// The bridge posts as the bot; its agent is connected to Lastword.
     Ours {
-        /// Its Discord token.
+        /// The bot's Discord token.
         token: Secret,
     },
-    /// It lives in Discord alone, and posts by itself: the bridge takes its deliveries.
+    /// A foreign bot: it runs on Discord alone and posts for its agent; the bridge takes the agent's deliveries.
     Theirs {
-        /// Its Discord user.
+        /// The bot's Discord user.
         user: u64,
-        /// Its agent's Lastword token; renewed at each start where none is given.
+        /// The agent's Lastword token; `None` renews it at each start.
         token: Option<Secret>,
     },
 }
 
-/// A bot, which is an agent of the workspace.
+/// A bot of an agent of the workspace.
 #[derive(Clone, Debug)]
 pub struct Bot {
-    /// The agent.
+    /// The agent's name.
     pub agent: String,
-    /// How it posts.
+    /// The program that posts as the bot.
     pub identity: Identity,
 }
 
-/// Which envelopes of bots that are not ours are submitted. All of their posts count, whichever it is.
+/// Which envelopes of foreign bots are submitted. All of their posts count, whatever the policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BotPolicy {
-    /// None.
+    /// No envelopes; posts with a header are counted as plain posts.
     Off,
-    /// Those that mention the addressee's bot, with a literal `<@id>`.
+    /// Envelopes that mention the recipient's bot with a literal `<@id>`.
     Mentions,
-    /// All.
+    /// Envelopes to every recipient.
     #[default]
     All,
 }
 
-/// How the header of a message is shown.
+/// How a message's header is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeaderStyle {
-    /// In full, as text.
+    /// The full header, as text.
     #[default]
     Text,
-    /// In a few words, with the whole envelope behind a button.
+    /// One short line, with the whole envelope behind a button.
     Compact,
 }
 
-/// What a bridge is told.
+/// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Lastword's address.
+    /// The broker's address.
     pub url: String,
-    /// A human's token: the bridge sees the workspace and asks in the name of those who have no token of their own.
+    /// A human's token: the bridge reads the workspace with it and acts for humans without their own token.
     pub token: Secret,
-    /// Discord's REST address, where it is not the usual one.
+    /// Discord's REST address; `None` for the default.
     pub api: Option<String>,
-    /// Discord's gateway address, where it is not the usual one.
+    /// Discord's gateway address; `None` for the default.
     pub gateway: Option<String>,
-    /// The channels in which it takes part.
+    /// The channels in which the bridge takes part; at least one.
     pub channels: BTreeSet<u64>,
-    /// The channel in which conversations that began elsewhere get a thread; without it they are not shown.
+    /// The channel in which conversations that began outside of Discord get a thread; `None` doesn't show them.
     pub home: Option<u64>,
-    /// The broker's own bot: it reads, warns and hints.
+    /// The Discord token of the broker's bot, which reads, warns and hints.
     pub broker: Secret,
-    /// The bots.
+    /// The agents' bots; at least one, and at most one per agent.
     pub bots: Vec<Bot>,
     /// Which envelopes of foreign bots are submitted.
     pub policy: BotPolicy,
-    /// Where it is not empty, envelopes of these bots alone are submitted.
+    /// If not empty, only envelopes of these bots' Discord users are submitted.
     pub trusted: BTreeSet<u64>,
-    /// The Discord users who may speak as humans; with a Lastword token of their own, or the bridge's.
+    /// The Discord users who may act as humans, each with a Lastword token; `None` uses the bridge's.
     pub humans: BTreeMap<u64, Option<Secret>>,
     /// How headers are shown.
     pub header: HeaderStyle,
-    /// The file in which the bridge keeps what it has done.
+    /// The path of the bridge's own file.
     pub book: PathBuf,
 }
 
 impl Settings {
-    /// Looks for what can't work.
+    /// Checks the settings for contradictions, without any call.
     ///
     /// # Errors
-    /// Something can't; says what to do instead.
+    /// A list is empty, the home channel isn't listed, or an agent or user is listed twice; the text says what to do
+    /// instead.
     pub fn check(&self) -> Result<(), String> {
         if self.channels.is_empty() {
             return Err("channels is empty: list the ids of the channels in which the bridge takes part".into());

@@ -1,12 +1,12 @@
-//! Texts within Discord's limits.
+//! Fits texts into Discord's limits.
 
-/// Longest message, in the characters by which Discord counts.
+/// Longest message, in UTF-16 units, as Discord counts.
 pub(crate) const MESSAGE_CHARS_MAX: usize = 2_000;
-/// Most messages that one text becomes; who wants to read more finds it in Lastword.
+/// Most messages that one text becomes; Lastword has the rest.
 pub(crate) const PARTS_MAX: usize = 12;
 const FENCE: &str = "```";
 
-/// Cuts a text into messages: at lines where it can be, and a code block goes on as one in the next.
+/// Splits a text into messages, at line ends where possible; a code block continues as one in the next message.
 pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
     let mut cut = Cut { parts: Vec::new(), part: String::new(), fence: None, max };
     for line in text.split('\n') {
@@ -26,14 +26,14 @@ pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
 struct Cut {
     parts: Vec<String>,
     part: String,
-    /// The line that opened the code block in which we are.
+    /// The line that opened the current code block.
     fence: Option<String>,
     max: usize,
 }
 
 impl Cut {
     fn line(&mut self, line: &str) {
-        // Discord takes a fence wherever it stands. A block that begins and ends on one line changes nothing.
+        // Discord accepts a fence anywhere in a line. A block that opens and closes on one line changes nothing.
         let after = match (line.matches(FENCE).count() % 2 == 1, &self.fence) {
             (true, None) => line.rfind(FENCE).map(|at| line[at..].trim().to_owned()),
             (true, Some(_)) => None,
@@ -42,7 +42,7 @@ impl Cut {
         let mut rest = line;
         while self.length(rest, after.is_some() || self.fence.is_some()) > self.max {
             if self.is_fresh() {
-                // The line alone is too long: it is cut at a space, or anywhere.
+                // The line alone is too long: cut it at a space, or anywhere.
                 let room = self.max - self.length("", true);
                 let end = cut_at(rest, room);
                 self.push(&rest[..end]);
@@ -54,13 +54,13 @@ impl Cut {
         self.fence = after;
     }
 
-    /// How long the part would be with this line, and the end of the code block.
+    /// Returns the part's length with this line and, in a code block, the closing fence.
     fn length(&self, line: &str, fenced: bool) -> usize {
         let end = if fenced { FENCE.len() + 1 } else { 0 };
         units(&self.part) + usize::from(!self.part.is_empty()) + units(line) + end
     }
 
-    /// Whether there is nothing yet in the part but the beginning of a code block that goes on.
+    /// Returns whether the part holds nothing but the fence of a continued code block.
     fn is_fresh(&self) -> bool {
         self.part.is_empty() || self.fence.as_ref() == Some(&self.part)
     }
@@ -85,7 +85,7 @@ impl Cut {
     }
 }
 
-/// Where a line is cut: behind the last space that fits, if there is one in its second half.
+/// Returns where to cut a line: after the last space that fits, if that is in the second half.
 fn cut_at(line: &str, room: usize) -> usize {
     let mut used = 0;
     let mut end = 0;
@@ -100,7 +100,7 @@ fn cut_at(line: &str, room: usize) -> usize {
             space = Some(at);
         }
     }
-    // At least one character, or nothing would ever end.
+    // At least one character, or the loop would never end.
     let end = end.max(line.chars().next().map_or(0, char::len_utf8));
     space.filter(|at| *at > end / 2 && end < line.len()).unwrap_or(end)
 }
@@ -109,7 +109,7 @@ fn units(text: &str) -> usize {
     text.encode_utf16().count()
 }
 
-/// At most so many characters of the first line of a text.
+/// Returns the first non-empty line of a text, cut to `max` characters.
 pub(crate) fn title(text: &str, max: usize) -> String {
     let line = text.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim();
     if line.chars().count() <= max {

@@ -1,4 +1,4 @@
-//! Conversations and the threads that show them.
+//! Finds and starts the threads that show conversations.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,13 +17,13 @@ use lastword_client::RetryingClient;
 
 /// Longest name of a thread.
 const NAME_CHARS_MAX: usize = 100;
-/// Most conversations through which a thread is looked for, from a child to whom it came from.
+/// Most conversations followed from a child to its parent in search of a thread.
 const PARENTS_MAX: usize = 8;
 
-/// How long Discord is not asked again for a thread that it refused: a human may give the permission meanwhile.
+/// How long Discord isn't asked again for a refused thread: a human may grant the permission meanwhile.
 const REFUSED: Duration = Duration::from_secs(600);
 
-/// Where conversations are shown.
+/// Finds where conversations are shown.
 #[derive(Debug)]
 pub(crate) struct Threads {
     book: BridgeStore,
@@ -31,7 +31,7 @@ pub(crate) struct Threads {
     refused: Refusals,
 }
 
-/// The posts from which Discord would start no thread, and when it is asked again.
+/// The posts that Discord refused to start a thread from, and when to ask again.
 #[derive(Debug, Default)]
 struct Refusals(Mutex<BTreeMap<u64, Instant>>);
 
@@ -52,7 +52,7 @@ impl Threads {
         Self { book, outbox, refused: Refusals::default() }
     }
 
-    /// Where a conversation is shown: its own thread, or that of the one from which it came.
+    /// Returns where a conversation is shown: its own thread, or that of a parent by name.
     pub(crate) fn place(&self, reference: &str, parent: Option<&str>) -> rusqlite::Result<Option<Place>> {
         for name in lineage(reference).chain(parent.into_iter().flat_map(lineage)) {
             if let Some(place) = self.book.placed(name)? {
@@ -62,8 +62,7 @@ impl Threads {
         Ok(None)
     }
 
-    /// The same, looked for up to the conversation from which it all came, which the broker knows. What is found is noted:
-    /// a REF of its own does not tell from where it came.
+    /// Like [`Threads::place`], but asks the broker for parents that the REF doesn't name. The result is stored.
     pub(crate) async fn find(
         &self,
         broker: &RetryingClient,
@@ -83,7 +82,7 @@ impl Threads {
                 next = parent;
             }
             let known = match broker.persist(|| broker.client().conversation(&next)).await {
-                // A conversation that is forgotten came from nowhere.
+                // A forgotten conversation has no known parent.
                 Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => return Ok(None),
                 known => known?,
             };
@@ -95,7 +94,7 @@ impl Threads {
         Ok(None)
     }
 
-    /// The thread of a place, started where it isn't there yet; its channel where Discord refuses that.
+    /// Returns a place's thread, started if needed; the channel if Discord refuses.
     pub(crate) async fn thread(&self, place: &Place, about: &str) -> Option<u64> {
         if let Some(thread) = place.thread {
             return Some(thread);
@@ -114,13 +113,13 @@ impl Threads {
             Err(error) => {
                 self.outbox.warn(&format!("{} gets no thread and is shown in its channel. {error}", place.reference));
                 self.refused.note(place.origin, Instant::now());
-                // Better there than nowhere; and not noted, or the whole channel would be about this conversation.
+                // Not stored: otherwise the whole channel would show this conversation.
                 Some(place.channel)
             }
         }
     }
 
-    /// The channel in which a thread is; `None` for what is no thread.
+    /// Returns a thread's channel; `None` if the id isn't a thread.
     pub(crate) async fn parent(&self, channel: u64) -> Result<Option<u64>, RestError> {
         if let Ok(Some(parent)) = self.book.parent(channel) {
             return Ok(parent);
@@ -131,7 +130,7 @@ impl Threads {
     }
 
     pub(crate) fn note_parent(&self, channel: u64, parent: Option<u64>) {
-        // What can't be noted is asked again.
+        // If it can't be stored, it is read again next time.
         let _noted = self.book.set_parent(channel, parent).is_ok();
     }
 }

@@ -1,4 +1,4 @@
-//! The bug trail of a Discord broker (openab), each as a test that fails when its fix is taken out.
+//! The bug trail of a Discord broker (openab): each bug is a test that fails when its fix is disabled.
 
 use lastword_proto::fact::Fact;
 
@@ -11,7 +11,7 @@ use super::outbound::Poster;
 use super::runs::Run;
 use super::settings::BotPolicy;
 
-/// It holds, and does not without the fix.
+/// Checks that a property holds, and doesn't hold without the fix.
 fn needs(fix: Fix, holds: impl Fn() -> bool) {
     assert!(holds(), "it does not hold with the fix");
     assert!(!without(fix, holds), "it holds without {fix:?}, too");
@@ -24,7 +24,7 @@ fn bug_466_own_posts_count_in_an_alternation() {
     needs(Fix::OwnPostsCount, || {
         let mut den = TestChannel::new();
         for n in 0..12 {
-            // Another program posts with the token of one of ours.
+            // Another program posts with the token of one of our bots.
             den.posts(KILO, &format!("ping {n}"));
             den.posts(HIVE, &format!("pong {n}"));
         }
@@ -51,7 +51,7 @@ fn bug_473_a_human_word_in_its_thread_unlocks_a_conversation() {
         let mut den = TestChannel::new();
         den.thread = Some(Thread { reference: "X-1".into(), agent: None });
         for _ in 0..105 {
-            // Slow enough for the windows of a pair (G1) and of refusals (G2), behind which nothing counts.
+            // Slow enough for the windows of a pair (G1) and of refusals (G2), in which refused messages don't count.
             den.now_ms += 6_000;
             den.hear_as(HIVE, THREAD, ENVELOPE, false);
         }
@@ -108,7 +108,7 @@ fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
         let mut den = TestChannel::new();
         for round in 0..4 {
             (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {round} {n}"))));
-            // A pin, a join, "thread created", an empty post, and somebody else.
+            // A pin, a join, "thread created", an empty post, and a user who isn't listed.
             for (author, kind, text) in
                 [(ANN, 6, "pinned"), (ANN, 7, ""), (ANN, 18, "thread"), (ANN, 0, " "), (BOB, 0, "hi")]
             {
@@ -128,7 +128,7 @@ fn bug_528_nothing_is_posted_where_the_bridge_takes_no_part() {
         (0..25).for_each(|n| drop(den.hear_as(HIVE, OUTSIDE, &format!("message {n}"), false)));
         den.warned.is_empty()
     });
-    // The room of such a channel may be there all the same, and its limit is crossed without a post on Discord.
+    // Such a channel may still have a room, whose limit is crossed without a post on Discord.
     needs(Fix::OnlyWhereItTakesPart, || {
         let mut den = TestChannel::new();
         (0..25).for_each(|n| den.says_in_room("kilo", OUTSIDE, &format!("message {n}")));

@@ -1,4 +1,4 @@
-//! The ACP driver: one process that stays, one session a conversation, one prompt a delivery.
+//! The ACP driver: one long-lived process, one session per conversation, one prompt per delivery.
 
 mod asked;
 mod heard;
@@ -22,19 +22,19 @@ use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::Restart;
 use crate::watch::stopped;
 
-/// Sessions that are remembered; the one used longest ago is forgotten first.
+/// Most sessions kept; the least recently used one that isn't in use is dropped first.
 const SESSIONS_MAX: usize = 256;
-/// Deliveries whose session is remembered, so that an answer finds it.
+/// Most deliveries whose conversation is remembered, so that an answer finds the session that asked.
 const DELIVERIES_MAX: usize = 4096;
-/// Answers to answers that are followed back to the request whose session is meant.
+/// Most steps from an answer back through its causes to the request whose session serves it.
 const CAUSES_MAX: usize = 64;
-/// Longest pause before the process is started again.
+/// Longest pause before the process is restarted.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The agent's process, started again when it ends, and what is known of its sessions.
+/// The agent's process, restarted when it ends, and its sessions.
 #[derive(Default)]
 pub(crate) struct Host {
-    /// Held while the process is started.
+    /// Locked while the process starts, so that concurrent runs wait for one start instead of each starting one.
     process: Mutex<Current>,
     sessions: StdMutex<Sessions>,
 }
@@ -42,33 +42,33 @@ pub(crate) struct Host {
 #[derive(Default)]
 struct Current {
     live: Option<Arc<Process>>,
-    /// How often it was started.
+    /// The number of starts, failed ones included; a session belongs to one start.
     starts: u64,
-    /// Ends and failed starts since a turn went well.
+    /// Ends and failed starts since the last turn that went well; sets the pause before the next start.
     failures: u32,
 }
 
 #[derive(Default)]
 struct Sessions {
-    /// By conversation, with the number of its last use.
+    /// The sessions by conversation, each with the number of its last use.
     slots: BTreeMap<String, (u64, Arc<Mutex<Slot>>)>,
     uses: u64,
-    /// The conversation of each message that was delivered.
+    /// By log position: each delivered message's id and the conversation whose session served it.
     delivered: BTreeMap<u64, (String, String)>,
 }
 
-/// A conversation's session. Locked while a prompt runs: a session takes one at a time.
+/// A conversation's session. Locked while a prompt runs, because a session takes one prompt at a time.
 #[derive(Default)]
 struct Slot {
     id: Option<SessionId>,
-    /// The start of the process in which it was opened.
+    /// The process start in which the session was opened or loaded; in a later start the id has to be loaded again.
     start: u64,
-    /// What it has cost so far, as the agent says.
+    /// The session's total cost in USD so far, as the agent reports it.
     cost: f64,
 }
 
 impl Host {
-    /// Starts the process for the first time; what goes wrong then is wrong with the settings.
+    /// Starts the process for the first time. A failure here is a fault of the settings, so it isn't retried.
     pub(crate) async fn start(&self, shared: &RunnerContext) -> Result<(), String> {
         let mut current = self.process.lock().await;
         current.starts += 1;
@@ -76,14 +76,16 @@ impl Host {
         Ok(())
     }
 
-    /// The process, started again if it has ended.
+    /// Returns the process, restarted if it has ended.
     ///
     /// # Errors
-    /// It ended and is not to be started again.
+    /// The process ended and the settings forbid a restart.
     async fn live(&self, shared: &RunnerContext) -> Result<Arc<Process>, String> {
         let mut current = self.process.lock().await;
         loop {
             let reason = match current.live.take() {
+                // The result of `Process::failed` has ended from the start, so a failed start takes this path, too:
+                // it counts as a failure and the pause grows.
                 Some(process) => match process.ending() {
                     None => {
                         current.live = Some(Arc::clone(&process));
@@ -104,17 +106,21 @@ impl Host {
             current.starts += 1;
             match Process::start(shared, current.starts).await {
                 Ok(process) => current.live = Some(Arc::new(process)),
+                // Kept as an ended process instead of returned: only `Restart::Never` gives up.
                 Err(reason) => current.live = Some(Arc::new(Process::failed(reason))),
             }
         }
     }
 
     /// Resolves once the process can take a prompt.
+    ///
+    /// # Errors
+    /// The same as [`Host::live`].
     pub(crate) async fn ready(&self, shared: &RunnerContext) -> Result<(), String> {
         self.live(shared).await.map(drop)
     }
 
-    /// Resolves once the process has ended.
+    /// Resolves once the current process has ended; at once if there is none.
     pub(crate) async fn gone(&self) {
         let live = self.process.lock().await.live.clone();
         if let Some(process) = live {
@@ -122,17 +128,18 @@ impl Host {
         }
     }
 
-    /// Ends the process.
+    /// Ends the process and its group: SIGTERM, then SIGKILL after `grace`.
     pub(crate) async fn end(&self, grace: Duration) {
         if let Some(process) = self.process.lock().await.live.take() {
             process.end(grace).await;
         }
     }
 
-    /// Runs the agent for one delivery.
+    /// Runs the agent for one delivery as a prompt of its conversation's session.
     pub(crate) async fn run(&self, shared: &RunnerContext, run: &mut Run) -> Ended {
         let process = tokio::select! {
             process = self.live(shared) => process,
+            // The caller words the failure from the reason to stop.
             _ = stopped(&mut run.signs) => return Ended::default(),
         };
         let process = match process {
@@ -147,13 +154,15 @@ impl Host {
             _ = stopped(&mut signs) => return Ended::default(),
         };
         let ended = session::prompt(shared, &process, &mut slot, run).await;
+        // Only a turn that the agent ended well resets the pause; otherwise an agent that crashes at each prompt would
+        // restart without a pause.
         if process.ending().is_none() && ended.status.is_none() {
             self.process.lock().await.failures = 0;
         }
         ended
     }
 
-    /// The conversation whose session serves a delivery: a request's own; for an answer that of the task which
+    /// Returns the conversation whose session serves a delivery: a request's own; for an answer that of the task that
     /// asked.
     async fn conversation(&self, shared: &RunnerContext, delivery: &Delivery) -> String {
         let message = &delivery.message;
@@ -162,6 +171,7 @@ impl Host {
             found = self.asking(shared, delivery).await.unwrap_or(found);
         }
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
+        // Keys are log positions, so the first entry is the oldest delivery.
         if sessions.delivered.len() >= DELIVERIES_MAX {
             sessions.delivered.pop_first();
         }
@@ -169,8 +179,8 @@ impl Host {
         found
     }
 
-    /// Follows an answer back: to the request that it answers, to the delivery in whose turn that was sent, and
-    /// from there to the conversation.
+    /// Follows an answer back to the request it answers, then to the delivery in whose turn that was sent, and from
+    /// there to the conversation. `None` if a step is unknown or the chain exceeds `CAUSES_MAX`.
     async fn asking(&self, shared: &RunnerContext, delivery: &Delivery) -> Option<String> {
         let client = &shared.broker.client();
         let mut message = delivery.message.clone();
@@ -199,6 +209,7 @@ impl Host {
         sessions.uses += 1;
         let uses = sessions.uses;
         if sessions.slots.len() >= SESSIONS_MAX && !sessions.slots.contains_key(conversation) {
+            // A strong count of 1 means that no run holds the slot; a session in use is never dropped.
             let idle = sessions.slots.iter().filter(|(_, (_, slot))| Arc::strong_count(slot) == 1);
             if let Some(oldest) = idle.min_by_key(|(_, (used, _))| *used).map(|(name, _)| name.clone()) {
                 sessions.slots.remove(&oldest);
@@ -210,7 +221,7 @@ impl Host {
     }
 }
 
-/// The pause before a start that follows so many failures.
+/// Returns the pause before a start after this many consecutive failures: doubled each time, at most `PAUSE_MAX`.
 fn pause(least: Duration, failures: u32) -> Duration {
     least.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(PAUSE_MAX)
 }

@@ -1,4 +1,4 @@
-//! The command driver: a process per delivery, text in, text out.
+//! The command driver: one process per delivery, text in, text out.
 
 use std::collections::VecDeque;
 use std::process::Stdio;
@@ -17,11 +17,11 @@ use crate::settings::Input;
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
-/// The exit code by which a command says that it is not the one to do this (`EX_TEMPFAIL`): another agent that
-/// serves the action is tried.
+/// The exit code (`EX_TEMPFAIL`) with which a command rejects a request, so that another agent that serves the action
+/// is tried.
 const REJECTED: i32 = 75;
 
-/// Earlier messages that a prompt repeats.
+/// Most earlier messages that a prompt repeats.
 const EARLIER_MAX: usize = 16;
 
 /// Runs the command for one delivery.
@@ -50,7 +50,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let (Some(stdout), Some(stderr)) = (streams.1, streams.2) else { return Ended::failed("it has no output") };
     let write = async move {
         if let Some(mut stdin) = streams.0 {
-            // A command need not read what it is given.
+            // A command need not read its standard input, so a broken pipe isn't a failure.
             let _unread = stdin.write_all(input.as_bytes()).await;
         }
     };
@@ -63,6 +63,8 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     });
     let mut output = None;
     let status = loop {
+        // Writing, reading and waiting run side by side: a command that fills its output before it reads its input
+        // would block otherwise.
         tokio::select! {
             read = &mut pipes, if output.is_none() => output = Some(read),
             status = child.wait() => {
@@ -72,7 +74,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
             _ = stopped(&mut run.signs) => break process::end(&mut child, group, settings.grace).await,
         }
     };
-    // Its group is gone; only one that left the group could still hold the pipes.
+    // The group is gone; only a process that left the group can still hold the pipes open.
     if output.is_none() {
         output = timeout(DRAIN, pipes).await.ok();
     }
@@ -81,8 +83,8 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     judged(&status, answer(&bytes, total), &said)
 }
 
-/// What was said in a task before the answer that comes to it, oldest first: what the agent was asked, and what it
-/// asked others. A command remembers nothing from one run to the next.
+/// Returns the task's messages before the answer just delivered, oldest first: the requests to the agent and those it
+/// sent. A command keeps no memory between runs.
 async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
     let mut said = VecDeque::new();
     let mut answer = delivery.message.clone();
@@ -99,7 +101,7 @@ async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
     said.into()
 }
 
-/// The agent's own token and what the delivery is, for tools that the command calls.
+/// Passes on the agent's own token and the delivery's facts, for tools that the command calls.
 fn identify(command: &mut Command, shared: &RunnerContext, run: &Run) {
     command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
     command.envs(wording::variables(&run.delivery));

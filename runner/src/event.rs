@@ -1,4 +1,4 @@
-//! The events of a runner, for whoever prints or logs them.
+//! The events of a runner, for the program that prints or logs them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -85,7 +85,7 @@ pub enum Event {
     Finished {
         /// The turn of the run.
         turn: String,
-        /// `completed`, `waiting`, `failed`, `rejected` or `partial`.
+        /// `completed`, `waiting`, `failed`, `rejected` or `partial`; `finished` if the agent's own tool ended the turn.
         status: &'static str,
         /// The id of the RESPONSE, if the turn settled its request.
         answer: Option<String>,
@@ -108,7 +108,7 @@ pub enum Event {
     Unanswered {
         /// The turn, which stays open until its lease expires.
         turn: String,
-        /// The refusal.
+        /// The broker's refusal, with its hint.
         reason: String,
     },
     /// A call to the broker failed and is retried.

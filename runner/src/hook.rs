@@ -1,9 +1,9 @@
-//! Hooks of an agent that sits in a session of its own, in the words of Claude Code: deliveries come into the
-//! session by themselves, and a turn that a delivery opened is finished with what the model said last.
+//! Hooks for an agent in an interactive session, in the format of Claude Code: deliveries are injected into the
+//! session, and a turn that a delivery opened is finished with the model's last message.
 //!
-//! Whether a person typed is all that is known of a session. So a turn in which somebody did is never finished
-//! by itself: what was said last may be meant for that person. And a prompt is no human's grant here: the
-//! program sends prompts of its own, too (schedules, agents of its own that come back).
+//! A hook learns of a session only whether its user typed. A turn in which the user typed is therefore never finished
+//! automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
+//! because the program also sends prompts without its user (schedules, subagents that return).
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
@@ -19,55 +19,55 @@ use serde_json::{Value, json};
 
 use crate::wording::{Memory, prompt};
 
-/// Longest session id that becomes a file's name.
+/// Longest session id accepted; it becomes a file name.
 const SESSION_BYTES_MAX: usize = 128;
 
-/// What the program tells a hook on standard input; other members are passed over.
+/// The JSON that the program passes to a hook on standard input; other members are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// What happened: `SessionStart`, `UserPromptSubmit` or `Stop`.
+    /// The hook: `SessionStart`, `UserPromptSubmit` or `Stop`. Other names do nothing.
     pub hook_event_name: String,
-    /// The session.
+    /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
     pub session_id: String,
-    /// Where the session is written down, one JSON value a line.
+    /// The session's transcript, one JSON value per line; read if `last_assistant_message` is missing.
     pub transcript_path: Option<PathBuf>,
-    /// `Stop`: what the model said last.
+    /// `Stop` only: the model's last message.
     pub last_assistant_message: Option<String>,
-    /// `Stop`: a hook has made the model go on before, in this turn.
+    /// `Stop` only: a hook has already made the model continue in this turn.
     pub stop_hook_active: bool,
 }
 
-/// Why a hook did nothing.
+/// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
-    /// The broker could not be asked, or said no.
+    /// The broker was unreachable or refused a call.
     #[error(transparent)]
     Broker(#[from] ClientError),
-    /// What is known of the session could not be read or written.
+    /// The session's state or transcript could not be read or written.
     #[error("{path}: {source}")]
     File {
-        /// The file.
+        /// The path of the state file or transcript.
         path: PathBuf,
-        /// What it said.
+        /// The error of the operating system or of the JSON parser.
         source: io::Error,
     },
-    /// The token is a human's.
+    /// The token belongs to a human.
     #[error("the token is a human's: a hook acts as the agent that sits in the session")]
     Human,
-    /// The input names no session.
+    /// The session id is empty, too long or not a plain file name.
     #[error("the input names no session: this command is called by an agent program, with JSON on standard input")]
     NoSession,
 }
 
-/// What is known of a session from one hook to the next.
+/// The state of a session between two hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Session {
-    /// The turn that a delivery opened in it.
+    /// The open turn that a delivery opened in the session.
     turn: Option<Open>,
-    /// Somebody typed in that turn.
+    /// The user typed during that turn, so it isn't finished automatically.
     mixed: bool,
-    /// The model was told how to behave.
+    /// The model has been given the rules of conduct in this session.
     told: bool,
 }
 
@@ -78,11 +78,10 @@ struct Open {
     reference: String,
 }
 
-/// Does what the occasion asks for; gives what the program is to be told, if anything. `folder` keeps what is
-/// known of sessions.
+/// Handles one hook call and returns the JSON to print, if any. `folder` holds the state files of sessions.
 ///
 /// # Errors
-/// See [`HookError`]. The session goes on all the same.
+/// See [`HookError`]. The session continues regardless.
 pub async fn claude(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let kept = Kept::of(folder, &occasion.session_id)?;
     let mut session = kept.read()?;
@@ -90,7 +89,7 @@ pub async fn claude(client: &Client, folder: &Path, occasion: &Occasion) -> Resu
     if me.kind == Kind::Human {
         return Err(HookError::Human);
     }
-    // It was finished with a tool, or its lease is over.
+    // The turn was finished with a tool, or its lease has expired.
     session.turn = session.turn.take().filter(|open| me.turns.contains(&open.id));
     session.mixed &= session.turn.is_some();
     let said = match occasion.hook_event_name.as_str() {
@@ -121,7 +120,7 @@ fn still_open(open: &Open) -> String {
     format!("Turn {id} for {from} ({reference}) is still open: when it is done, call finish_turn with its answer.")
 }
 
-/// Somebody typed. A delivery that waits comes with it, in a turn that is then both's.
+/// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
 async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, HookError> {
     if let Some(open) = &session.turn {
         session.mixed = true;
@@ -139,16 +138,16 @@ async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, 
     Ok(Some(context("UserPromptSubmit", &text)))
 }
 
-/// The model ends its turn: so does the delivery's, if it is its alone, and the next one comes.
+/// The model ended its turn: finishes the delivery's turn unless the user typed in it, then delivers the next one.
 async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     if let Some(open) = session.turn.clone() {
         if session.mixed {
-            // Once: who doesn't do it then is let go, and the lease ends some time.
+            // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
             return Ok((!occasion.stop_hook_active).then(|| go_on(&still_open(&open))));
         }
         let answer = last_words(occasion)?;
         match client.finish(&open.id, &Finish { answer, ..Finish::default() }).await {
-            // A refusal says that it is over already.
+            // A refusal means that the turn is already over.
             Ok(_) | Err(ClientError::Refused(_)) => session.turn = None,
             Err(error) => return Err(error.into()),
         }
@@ -159,7 +158,7 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
     Ok(Some(go_on(&prompt(&delivery, memory, None, &[]))))
 }
 
-/// The next delivery, without waiting; its turn is the session's from now on.
+/// Takes the next delivery without waiting; its turn becomes the session's.
 async fn next(client: &Client, session: &mut Session) -> Result<Option<Delivery>, HookError> {
     let delivery = client.inbox(Duration::ZERO).await?;
     if let Some(delivery) = &delivery {
@@ -182,7 +181,7 @@ fn go_on(text: &str) -> Value {
     json!({ "decision": "block", "reason": text })
 }
 
-/// What the model said last: as the program tells, else as it stands in the session's transcript.
+/// Returns the model's last message: from the input, or else from the session's transcript.
 fn last_words(occasion: &Occasion) -> Result<String, HookError> {
     if let Some(text) = &occasion.last_assistant_message {
         return Ok(text.clone());
@@ -192,7 +191,7 @@ fn last_words(occasion: &Occasion) -> Result<String, HookError> {
     let mut last = String::new();
     for line in BufReader::new(fs::File::open(path).map_err(failed)?).lines() {
         let line = line.map_err(failed)?;
-        // A line that is being written is none yet.
+        // The last line may still be in the middle of being written; a line that doesn't parse is skipped.
         let Ok(value) = serde_json::from_str::<Value>(&line) else { continue };
         if value["type"] == "assistant"
             && let Some(text) = texts(&value["message"]["content"])
@@ -209,11 +208,12 @@ fn texts(content: &Value) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
-/// The file of a session.
+/// The state file of a session.
 struct Kept(PathBuf);
 
 impl Kept {
     fn of(folder: &Path, session: &str) -> Result<Self, HookError> {
+        // The id comes from outside and becomes a file name: no `/` and no `.` can leave the folder.
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
         if session.is_empty() || session.len() > SESSION_BYTES_MAX || !session.chars().all(plain) {
             return Err(HookError::NoSession);
@@ -233,7 +233,7 @@ impl Kept {
         }
     }
 
-    /// Replaces the file, whole or not at all.
+    /// Replaces the file atomically, through a rename.
     fn write(&self, session: &Session) -> Result<(), HookError> {
         let bytes = serde_json::to_vec(session).map_err(|error| self.failed(error.into()))?;
         let draft = self.0.with_extension("new");

@@ -1,8 +1,8 @@
-//! The runner: a client with an agent's token that makes each delivery one run of an agent.
+//! The runner: a client with an agent's token that turns each delivery into one run of an agent.
 //!
-//! A [`Runner`] takes deliveries, has a [`Driver`] run the agent for each of them, keeps the turn's lease
-//! alive meanwhile, and finishes the turn with what the agent said last. It sees the broker over HTTP alone,
-//! so nothing in it can get round a guard.
+//! A [`Runner`] takes deliveries, has a [`Driver`] run the agent for each of them, renews the turn's lease meanwhile,
+//! and finishes the turn with the agent's final output. It talks to the broker only over HTTP, so it can't bypass a
+//! guard.
 
 mod acp;
 mod command;

@@ -1,4 +1,4 @@
-//! A child in a process group of its own, which ends as a whole.
+//! A child process in its own process group, which is ended as a whole.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,16 +12,16 @@ use tokio::time::{sleep, timeout};
 
 use crate::settings::{OWN_VARIABLES, Settings};
 
-/// How much of what an agent writes on standard error is kept.
+/// Most bytes kept of an agent's standard error: its end.
 const STDERR_BYTES_MAX: usize = 4096;
-/// How often a group that was asked to end is looked at.
+/// Pause between two checks whether a signalled group has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// Time for what is left in the pipes of a process that has ended.
+/// Time to drain the pipes of a process that has ended.
 pub(crate) const DRAIN: Duration = Duration::from_secs(2);
 
-/// The command of an agent: in its directory, in a group of its own, with the variables that it may see.
+/// Builds the agent's command: in its directory and its own process group, with the environment that it may see.
 ///
-/// What the runner's own environment has of `LASTWORD_*` is taken out, above all a human's token.
+/// `LASTWORD_*` variables of the runner's environment are removed, above all a human's token.
 pub(crate) fn command(settings: &Settings) -> Command {
     let mut command = Command::new(&settings.program);
     let ours = |(name, _): &(OsString, OsString)| name.as_encoded_bytes().starts_with(OWN_VARIABLES.as_bytes());
@@ -39,7 +39,7 @@ pub(crate) fn command(settings: &Settings) -> Command {
     command
 }
 
-/// The group of a child that was started with [`command`]. What is left of it is killed with this value.
+/// The process group of a child started with [`command`]. Dropping it kills the rest of the group.
 #[derive(Debug)]
 pub(crate) struct Group(Option<Pid>);
 
@@ -50,7 +50,7 @@ impl Group {
 
     fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // It may have ended by itself.
+            // The group may already be gone.
             let _gone = kill_process_group(group, signal);
         }
     }
@@ -59,7 +59,7 @@ impl Group {
         self.0.is_some_and(|group| test_kill_process_group(group).is_ok())
     }
 
-    /// Ends what is left of the group: asks, waits for the time given, and kills.
+    /// Ends the rest of the group: SIGTERM, then SIGKILL after `grace`.
     pub(crate) async fn end(mut self, grace: Duration) {
         self.signal(Signal::TERM);
         let over = async {
@@ -71,7 +71,7 @@ impl Group {
         if ended.is_err() {
             self.signal(Signal::KILL);
         }
-        // From here on the number may be somebody else's.
+        // From here on the number may be reused by another process, so `drop` must not signal it.
         self.0 = None;
     }
 }
@@ -82,10 +82,11 @@ impl Drop for Group {
     }
 }
 
-/// Ends a child and its group: asks, waits for the time given, and kills.
+/// Ends a child and its group: SIGTERM, then SIGKILL after `grace`.
 pub(crate) async fn end(child: &mut Child, group: Group, grace: Duration) -> io::Result<ExitStatus> {
     group.signal(Signal::TERM);
     if let Ok(status) = timeout(grace, child.wait()).await {
+        // The child is gone; what it started gets no further grace.
         group.end(Duration::ZERO).await;
         return status;
     }
@@ -95,7 +96,7 @@ pub(crate) async fn end(child: &mut Child, group: Group, grace: Duration) -> io:
     status
 }
 
-/// How a process ended, in words.
+/// Describes how a process ended: its exit code or signal.
 pub(crate) fn ending(status: &io::Result<ExitStatus>) -> String {
     use std::os::unix::process::ExitStatusExt as _;
     match status {
@@ -108,13 +109,14 @@ pub(crate) fn ending(status: &io::Result<ExitStatus>) -> String {
     }
 }
 
-/// The first `bytes_max` bytes of a stream, which is read to its end, and how many there were.
+/// Reads a stream to its end; returns its first `bytes_max` bytes and its total length.
 pub(crate) async fn head(mut from: impl AsyncRead + Unpin, bytes_max: usize) -> (Vec<u8>, u64) {
     let (mut kept, mut total, mut buffer) = (Vec::new(), 0_u64, [0; 8192]);
     loop {
         match from.read(&mut buffer).await {
             Ok(0) | Err(_) => return (kept, total),
             Ok(n) => {
+                // Keep reading past the limit: a process whose pipe is full would block.
                 let room = bytes_max.saturating_sub(kept.len()).min(n);
                 kept.extend_from_slice(&buffer[..room]);
                 total = total.saturating_add(n as u64);
@@ -123,7 +125,7 @@ pub(crate) async fn head(mut from: impl AsyncRead + Unpin, bytes_max: usize) -> 
     }
 }
 
-/// The last part of a stream, which is read to its end and given to `keep` as it grows.
+/// Reads a stream to its end and passes its last `STDERR_BYTES_MAX` bytes to `keep` as it grows.
 pub(crate) async fn tail(mut from: impl AsyncRead + Unpin, keep: impl Fn(&str)) {
     let (mut kept, mut buffer) = (Vec::new(), [0; 2048]);
     loop {
@@ -139,7 +141,7 @@ pub(crate) async fn tail(mut from: impl AsyncRead + Unpin, keep: impl Fn(&str)) 
     }
 }
 
-/// "exit code 3: what it said last".
+/// Appends the standard error's tail: "exit code 3: the last output".
 pub(crate) fn with_tail(what: &str, said: &str) -> String {
     if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") }
 }

@@ -1,4 +1,4 @@
-//! One delivery, from its run to its finish.
+//! One delivery, from the start of its run to the finish of its turn.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::watch::{Signal, Signs, Stop, Watch};
 use crate::{acp, command};
 use lastword_client::{FinishOutcome, RetryingClient, RunnerLimits};
 
-/// Notes of progress that wait to be sent; of several the last one counts.
+/// Most progress notes queued; only the latest is sent.
 const NOTES_MAX: usize = 16;
-/// Longest note.
+/// Longest progress note, in characters.
 const NOTE_CHARS_MAX: usize = 200;
-/// Time that a report of progress gets; the next one is not far.
+/// Time limit of a progress report; a lost one is made up for by the next.
 const PROGRESS: Duration = Duration::from_secs(5);
-/// Time in which the end of a turn is told of after it has come.
+/// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
-/// What all runs of a runner share.
+/// State shared by all runs of a runner.
 pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
     pub(crate) broker: RetryingClient,
@@ -37,7 +37,7 @@ pub(crate) struct RunnerContext {
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
-/// What runs the agent.
+/// The driver and its state.
 pub(crate) enum Agent {
     Command,
     Acp(acp::Host),
@@ -47,34 +47,34 @@ pub(crate) enum Agent {
 pub(crate) struct Run {
     pub(crate) delivery: Delivery,
     pub(crate) turn: TurnView,
-    /// Acts in the turn.
+    /// A client that acts in the turn.
     pub(crate) client: Client,
     pub(crate) signs: watch::Receiver<Signs>,
     notes: mpsc::Sender<String>,
 }
 
 impl Run {
-    /// Says what the agent is doing. Where there is too much to say, some of it is not said.
+    /// Queues a progress note, cut to one line. Notes that exceed the queue are dropped.
     pub(crate) fn note(&self, text: &str) {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let note: String = line.chars().take(NOTE_CHARS_MAX).collect();
         if !note.is_empty() {
-            // A full queue holds newer notes than will ever be sent.
+            // The queue is full, and of the notes in it only the last will be sent.
             let _dropped = self.notes.try_send(note);
         }
     }
 }
 
-/// How a run ended.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub(crate) struct Ended {
-    /// What the agent said last.
+    /// The agent's final output; empty if it gave none.
     pub(crate) answer: String,
-    /// As what it finishes; none where the broker tells (waiting or completed).
+    /// The status to finish with; `None` lets the broker choose `waiting` or `completed`.
     pub(crate) status: Option<FinishStatus>,
-    /// Why.
+    /// The reason of a failure, rejection or partial answer, for the requester.
     pub(crate) reason: Option<String>,
-    /// What it spent.
+    /// The model usage, if the agent reports it.
     pub(crate) usage: Option<Usage>,
 }
 
@@ -95,6 +95,7 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
         let _watched = shared.watch.begin(&turn.id, signal.clone());
         let mut attending = pin!(attend(&shared, &turn, noted, &signal));
         let mut running = pin!(async {
+            // `catch_up` belongs to the run: `attend` must renew the lease and watch the deadline until then.
             let ended = shared.drive(&mut run).await;
             catch_up(&shared, &turn, &mut run.signs).await;
             ended
@@ -114,7 +115,7 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
             let reason = Some("its own tool finished the turn".to_owned());
             shared.report.emit(&Event::Finished { turn: turn.id, status: "finished", answer, reason });
         }
-        // An answer that was whole by then is still shown, as late.
+        // The agent's complete answer is still sent and recorded as late; only a failed or empty run is dropped.
         (Some(Stop::Lost), _) if ended.status.is_some() || ended.answer.is_empty() => {
             shared.report.emit(&Event::Withdrawn { turn: turn.id, reason: "its lease was lost" });
         }
@@ -122,16 +123,16 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
     }
 }
 
-/// Where the turn has ended already, hears why before anything is said in it: what a tool of the agent's own
-/// finished is not to be finished once more.
+/// If the turn is already over, waits for the event that says why before anything is sent: a turn that the agent's own
+/// tool finished must not be finished again.
 async fn catch_up(shared: &RunnerContext, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
     if let Ok(false) = shared.broker.is_open(&turn.id).await {
-        // Where it is not told, the finish is refused, and recorded as late.
+        // Without the event, the finish is refused and recorded as late.
         let _told = timeout(CATCH_UP, told(signs)).await;
     }
 }
 
-/// Resolves once it is known how the turn ended.
+/// Resolves once the end of the turn is known.
 async fn told(signs: &mut watch::Receiver<Signs>) {
     if signs.wait_for(|signs| signs.finished || signs.stop.is_some()).await.is_err() {
         std::future::pending::<()>().await;
@@ -157,7 +158,7 @@ fn tell_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
     });
 }
 
-/// A run that was cut short has failed, whatever it said until then.
+/// Turns a run that was cut short into a failure, but keeps its output.
 fn judged(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let reason = match stop {
         None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
@@ -181,6 +182,7 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     let event = match shared.broker.finish(delivery, turn, &finish).await {
         FinishOutcome::Finished(finished) => {
             let told = finish.status.map_or("completed", FinishStatus::word);
+            // Without a status the broker chose it: a request still open is waiting, and an empty answer has failed.
             let status = match (finished.open, finish.status, empty) {
                 (true, None, _) => "waiting",
                 (false, None, true) => "failed",
@@ -195,7 +197,7 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     shared.report.emit(&event);
 }
 
-/// An answer that is too long says what is missing of it.
+/// Cuts an answer to `bytes_max` bytes between characters; the last line states the original length.
 fn cut(answer: String, bytes_max: usize) -> String {
     if answer.len() <= bytes_max {
         return answer;
@@ -208,12 +210,15 @@ fn cut(answer: String, bytes_max: usize) -> String {
     format!("{}{mark}", &answer[..end])
 }
 
-/// Keeps the lease, passes notes on, and watches the time. Never ends by itself.
+/// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
 async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
     let pace = shared.settings.progress.max(shared.numbers.progress);
+    // A third of the lease, so that a lost renewal is made up for before the lease expires.
     let mut renewal = interval((shared.numbers.lease / 3).max(Duration::from_millis(1)));
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    // The first tick fires at once, and the lease is still fresh.
     renewal.tick().await;
+    // Two receivers, because each branch below borrows its own.
     let (mut phase, mut hurry) = (shared.phase.clone(), shared.phase.clone());
     let mut ended = false;
     let mut deadline = pin!(sleep(shared.settings.deadline));
@@ -242,6 +247,7 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
                 ended = true;
             }
         }
+        // Notes that came during the pause have replaced each other: only the newest is sent.
         if cooling.is_none()
             && let Some(note) = latest.take()
         {
@@ -252,7 +258,7 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
     }
 }
 
-/// Resolves when the time is over; never where none is set.
+/// Resolves when the timer fires; never if there is none.
 async fn over(timer: &mut Option<Pin<Box<Sleep>>>) {
     match timer {
         Some(timer) => timer.await,
@@ -260,19 +266,19 @@ async fn over(timer: &mut Option<Pin<Box<Sleep>>>) {
     }
 }
 
-/// Resolves once the runner is that far in ending.
+/// Resolves once the shutdown has reached this phase.
 pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
     if phase.wait_for(|phase| *phase >= wanted).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Reports progress, which renews the lease. One that is lost is made up for by the next.
+/// Reports progress, which renews the lease. A lost report is made up for by the next.
 async fn report(shared: &RunnerContext, turn: &TurnView, note: String, signal: &Signal) {
     let progress = Progress { note, eta_ms: None };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
-            // Why is told by the events; where it is not, it counts as lost.
+            // The event stream says why the lease is gone; without that event the turn counts as lost.
             if timeout(CATCH_UP, told(&mut signal.listen())).await.is_err() {
                 signal.stop(Stop::Lost);
             }

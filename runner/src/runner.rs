@@ -1,4 +1,4 @@
-//! The runner: takes deliveries, and has each served.
+//! The runner: takes deliveries and starts a run for each.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
 use lastword_client::RetryingClient;
 
-/// Time beyond the grace in which a runner that ends brings its last answers home.
+/// Time beyond the grace in which a stopping runner delivers its last answers.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// How far a runner is in ending.
+/// The phase of a runner's shutdown, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     Working,
-    /// It takes nothing more; what runs may end.
+    /// Takes no more deliveries; open runs may finish.
     Draining,
-    /// What runs is ended.
+    /// Ends open runs.
     Ending,
 }
 
-/// Asks runners to end.
+/// A handle that stops every runner started with it.
 #[derive(Clone, Debug)]
 pub struct Stopping(watch::Sender<Phase>);
 
@@ -43,7 +43,7 @@ impl Default for Stopping {
 }
 
 impl Stopping {
-    /// Nothing more is taken; what runs gets its grace to end. A second call ends it at once.
+    /// Stops taking deliveries; open runs get the grace to finish. A second call ends them at once.
     pub fn stop(&self) {
         self.0.send_modify(|phase| {
             *phase = if *phase == Phase::Working { Phase::Draining } else { Phase::Ending };
@@ -51,38 +51,38 @@ impl Stopping {
     }
 }
 
-/// Why a runner ended by itself.
+/// Why a runner could not start, or ended without being stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
-    /// The settings can't work.
+    /// The settings are invalid.
     #[error(transparent)]
     Settings(#[from] SettingsError),
-    /// The broker refuses for good, or was not there at the start.
+    /// The broker refuses for good, or was unreachable at the start.
     #[error(transparent)]
     Broker(#[from] ClientError),
-    /// The token is a human's, whose inbox is no agent's to take.
+    /// The token belongs to a human, whose inbox a runner must not take.
     #[error("this token is a human's, and a runner takes an agent's deliveries")]
     Human,
-    /// The agent's process can't be used.
+    /// The agent's process failed to start, or ended and must not be restarted.
     #[error("{0}")]
     Agent(String),
 }
 
-/// A delivery on its way.
+/// A pending call for the next delivery.
 type Taking = Pin<Box<dyn Future<Output = Result<Delivery, RunnerError>> + Send>>;
 
-/// A runner that can take deliveries.
+/// A runner that is connected and ready to take deliveries.
 pub struct Runner {
     shared: Arc<RunnerContext>,
-    /// The broker's count of open turns, once the agent's name is known.
+    /// The agent's `turns_max` at the broker; `None` until the first delivery names the agent.
     turns_max: Option<usize>,
 }
 
 impl Runner {
-    /// Checks everything that can be checked, and starts an agent that stays.
+    /// Checks the settings, the token and the program, and starts the process of an ACP agent.
     ///
     /// # Errors
-    /// The settings can't work, the broker or the agent does not answer.
+    /// The settings are invalid, the token is a human's, or the broker or the agent doesn't answer.
     pub async fn start(
         mut settings: Settings,
         url: &str,
@@ -111,10 +111,10 @@ impl Runner {
         Ok(Self { shared, turns_max: None })
     }
 
-    /// Serves until it is asked to stop.
+    /// Serves deliveries until it is stopped.
     ///
     /// # Errors
-    /// The broker refuses for good, or the agent's process ended and is not to be started again.
+    /// The broker refuses for good, or the agent's process ended and must not be restarted.
     pub async fn run(mut self) -> Result<(), RunnerError> {
         let shared = Arc::clone(&self.shared);
         let (connected, mut listening) = watch::channel(false);
@@ -122,7 +122,7 @@ impl Runner {
         let mut turns = JoinSet::new();
         let ended = {
             let mut serving = pin!(async {
-                // An end that nobody hears of would let a run go on for nothing.
+                // Listen before the first delivery: a turn whose end goes unseen would keep its run going for nothing.
                 let _listening = listening.wait_for(|up| *up).await.is_ok();
                 self.serve_all(&mut turns).await
             });
@@ -135,13 +135,16 @@ impl Runner {
         if still {
             shared.report.emit(&Event::Stopping { turns: turns.len() });
         }
+        // At most a grace each to wait, to end the runs, and to end what they started, and time to deliver the answers.
         let time = shared.settings.grace.saturating_mul(3).saturating_add(LAST_WORDS);
         let rest = async { while turns.join_next().await.is_some() {} };
         tokio::select! {
             _ = timeout(time, rest), if still => {}
+            // Polled on: a turn that is cancelled now must not be finished. Resolves only if the broker refuses.
             _ = &mut watching, if still => {}
             else => {}
         }
+        // Aborts the runs that exceeded the time; a dropped run kills its process group.
         turns.shutdown().await;
         if let Agent::Acp(host) = &shared.agent {
             host.end(shared.settings.grace).await;
@@ -160,6 +163,7 @@ impl Runner {
                 taking = Some(Box::pin(next(Arc::clone(&shared))));
             }
             tokio::select! {
+                // Dropping a pending call loses nothing: what it may have taken is delivered again.
                 () = reached(&mut phase, Phase::Draining) => return Ok(()),
                 Some(served) = turns.join_next(), if !turns.is_empty() => {
                     if let Err(error) = served {
@@ -174,7 +178,7 @@ impl Runner {
         }
     }
 
-    /// How many turns may be open: one until the broker's number for this agent is known.
+    /// Returns how many turns may be open: 1 until the broker's limit for this agent is known.
     fn room(&self) -> usize {
         self.turns_max.map_or(1, |max| max.min(self.shared.settings.concurrency))
     }
@@ -187,7 +191,7 @@ impl Runner {
         turns.spawn(serve(Arc::clone(&self.shared), delivery, turn));
     }
 
-    /// The broker's number of open turns for this agent; one where it can't be had.
+    /// Reads the broker's limit of open turns for this agent; 1 if the call fails.
     async fn learn(&mut self, name: &str) {
         let wanted = self.shared.settings.concurrency;
         if wanted == 1 {
@@ -203,14 +207,14 @@ impl Runner {
     }
 }
 
-/// The next delivery, once the agent is there to serve it.
+/// Takes the next delivery once the agent is ready to serve it.
 async fn next(shared: Arc<RunnerContext>) -> Result<Delivery, RunnerError> {
     let Agent::Acp(host) = &shared.agent else { return Ok(shared.broker.take().await?) };
     loop {
         host.ready(&shared).await.map_err(RunnerError::Agent)?;
         tokio::select! {
             taken = shared.broker.take() => return Ok(taken?),
-            // What a call that was cut had taken comes with the next.
+            // The call is dropped, so what it may have taken comes again with the next call.
             () = host.gone() => {}
         }
     }
@@ -223,7 +227,7 @@ async fn taken(taking: &mut Option<Taking>) -> Result<Delivery, RunnerError> {
     }
 }
 
-/// The program's file, looked for as a shell would.
+/// Resolves the program's file as a shell would: through `PATH`, or relative to the working directory.
 fn found(settings: &Settings) -> Result<PathBuf, SettingsError> {
     let program = &settings.program;
     let path = if program.components().count() > 1 {

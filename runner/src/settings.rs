@@ -1,34 +1,34 @@
-//! How an agent is run.
+//! The settings of a runner and its agent.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Variables of this beginning are ours: what the parent has of them never reaches an agent.
+/// Prefix of the variables that the runner sets; those of its own environment never reach an agent.
 pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
-/// What an argument may hold, and a delivery fills in.
+/// Placeholders in arguments, filled in from the delivery.
 pub(crate) const PLACEHOLDERS: [&str; 5] = ["{message}", PROMPT, "{ref}", "{from}", "{request_id}"];
 const PROMPT: &str = "{prompt}";
-/// Programs that would take a filled-in message for commands.
+/// Programs that could run a filled-in message as commands.
 const SHELLS: [&str; 7] = ["sh", "bash", "dash", "zsh", "ksh", "fish", "ash"];
 
-/// What runs the agent.
+/// How the runner runs the agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// A command per delivery: text in, text out.
+    /// One process per delivery: text in, text out.
     Command,
-    /// A process that speaks the Agent Client Protocol, with a session per conversation.
+    /// One long-lived process that speaks the Agent Client Protocol, with a session per conversation.
     Acp,
 }
 
 impl Driver {
-    /// The driver of this name.
+    /// Returns the driver with this name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Command, Self::Acp].into_iter().find(|driver| driver.word() == word)
     }
 
-    /// Its name.
+    /// Returns the driver's name in settings and events: `command` or `acp`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -38,73 +38,74 @@ impl Driver {
     }
 }
 
-/// What a command gets on standard input.
+/// What a command reads from standard input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The message as it was written.
+    /// The message's body, unchanged.
     Message,
-    /// The delivery worded for a model: who asks, the message, and what there is to know.
+    /// The delivery as a prompt for a model: rules of conduct, header, body and notices.
     Prompt,
 }
 
-/// What follows the end of an agent's process that should have stayed.
+/// What to do when the process of an ACP agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
-    /// It is started again, after a pause that grows.
+    /// Restart it, after a pause that doubles up to 60 s.
     Always,
-    /// The runner ends, too.
+    /// End the runner, too.
     Never,
 }
 
-/// How an agent is run.
+/// The settings of a runner and its agent.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What runs it.
+    /// How the runner runs the agent.
     pub driver: Driver,
-    /// The program.
+    /// The program: a path, or a name looked up in `PATH`.
     pub program: PathBuf,
-    /// Its arguments; for the command driver with placeholders.
+    /// The program's arguments; with the command driver they may hold placeholders.
     pub args: Vec<String>,
-    /// Variables besides those of the runner's own environment.
+    /// Variables added to the runner's own environment; none may begin with `LASTWORD_`.
     pub env: BTreeMap<String, String>,
-    /// Its working directory, absolute.
+    /// The agent's working directory, absolute.
     pub cwd: PathBuf,
-    /// What a command gets on standard input, where no argument takes the message.
+    /// What a command reads from standard input if no argument takes the message.
     pub input: Input,
-    /// Open turns at once.
+    /// Most open turns at once; at least 1, and the broker's limit for the agent applies, too.
     pub concurrency: usize,
-    /// Longest run.
+    /// Longest run; a longer one is ended and fails.
     pub deadline: Duration,
-    /// Time to end after being asked to, before it is killed.
+    /// Time between SIGTERM and SIGKILL.
     pub grace: Duration,
-    /// Least time between two notes of progress of one turn.
+    /// Least time between two progress notes of one turn.
     pub progress: Duration,
-    /// What follows the end of the agent's process.
+    /// What to do when the agent's process ends.
     pub restart: Restart,
-    /// Least pause before the agent's process is started again; doubled from one failure to the next.
+    /// First pause before a restart of the agent's process; doubled with each failure.
     pub backoff: Duration,
-    /// Tools of an ACP agent that need no approval, by the name that the agent gives them; `*` at the end stands for
-    /// any rest.
+    /// Tools of an ACP agent that need no approval, by the name that the agent reports; a trailing `*` matches any
+    /// rest.
     pub allow: Vec<String>,
-    /// The program `lastword`, for agents that take MCP servers over standard input and output alone.
+    /// The `lastword` program, which serves MCP over standard input and output to agents that don't support HTTP.
     pub lastword: PathBuf,
 }
 
-/// What is wrong with the settings.
+/// A setting that can't work.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct SettingsError {
-    /// What.
+    /// The fault, as a sentence part.
     pub message: String,
-    /// What to do instead.
+    /// What to change.
     pub hint: &'static str,
 }
 
 impl Settings {
-    /// Looks for what can't work.
+    /// Checks the settings without starting anything.
     ///
     /// # Errors
-    /// Something can't.
+    /// A variable begins with `LASTWORD_`, a placeholder is used with ACP or in a shell's arguments, the concurrency is
+    /// 0, or the working directory is missing.
     pub fn check(&self) -> Result<(), SettingsError> {
         let wrong = |message: String, hint| Err(SettingsError { message, hint });
         if let Some(name) = self.env.keys().find(|name| name.starts_with(OWN_VARIABLES)) {
@@ -133,7 +134,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Whether the tool of this name needs no approval.
+    /// Returns whether the tool with this name needs no approval.
     pub(crate) fn allows(&self, tool: &str) -> bool {
         self.allow.iter().any(|allowed| match allowed.strip_suffix('*') {
             Some(beginning) => tool.starts_with(beginning),
@@ -141,12 +142,12 @@ impl Settings {
         })
     }
 
-    /// Whether an argument takes the message, so that standard input is left empty.
+    /// Returns whether an argument takes the message, so that standard input stays empty.
     pub(crate) fn message_in_args(&self) -> bool {
         self.args.iter().any(|arg| arg.contains("{message}") || arg.contains(PROMPT))
     }
 
-    /// Whether the command gets the message worded for a model.
+    /// Returns whether the command gets the message as a prompt for a model.
     pub(crate) fn wants_prompt(&self) -> bool {
         let in_args = self.args.iter().any(|arg| arg.contains(PROMPT));
         in_args || (self.input == Input::Prompt && !self.message_in_args())

@@ -1,4 +1,4 @@
-//! Turns that end without us: cancelled, stopped, lost, or finished by a tool of the agent's own.
+//! Turns that end without the runner: cancelled, stopped, lost, or finished by the agent's own tool.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use lastword_client::{Backoff, RetryingClient};
 
-/// Closed turns that are remembered, for a delivery whose answer is still on its way to us.
+/// Most closed turns remembered, for a delivery whose response is still in flight when its turn closes.
 const CLOSED_MAX: usize = 256;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -20,26 +20,26 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Why a run has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Its turn has ended: there is nothing to finish.
+    /// The broker ended the turn; there is nothing to finish.
     Withdrawn(&'static str),
-    /// Its lease was lost: what it says is late.
+    /// The lease was lost; the answer will be late.
     Lost,
-    /// It took too long.
+    /// The run exceeded the deadline.
     Deadline,
-    /// The runner ends.
+    /// The runner is stopping.
     Ending,
 }
 
-/// What a run is told from outside.
+/// Signals to a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Signs {
-    /// It has to end.
+    /// The reason to end, once there is one.
     pub(crate) stop: Option<Stop>,
-    /// A tool of the agent's own finished the turn.
+    /// The agent's own tool finished the turn; the run continues.
     pub(crate) finished: bool,
 }
 
-/// Sends signs to one run; the first reason to stop stays.
+/// Sends signals to one run; the first reason to stop stays.
 #[derive(Clone, Debug)]
 pub(crate) struct Signal(watch::Sender<Signs>);
 
@@ -80,7 +80,7 @@ pub(crate) async fn stopped(signs: &mut watch::Receiver<Signs>) -> Stop {
     }
 }
 
-/// How a turn ended.
+/// How the broker closed a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
     Finished,
@@ -88,7 +88,7 @@ enum End {
     Withdrawn,
 }
 
-/// The runs that are told.
+/// The running turns, to which the ends of turns are signalled.
 #[derive(Debug, Default)]
 pub(crate) struct Watch(Mutex<Runs>);
 
@@ -98,7 +98,7 @@ struct Runs {
     closed: VecDeque<(String, End)>,
 }
 
-/// A run that is told, for as long as this value lives.
+/// Registers a run for signals until it is dropped.
 pub(crate) struct Watched<'a> {
     watch: &'a Watch,
     turn: &'a str,
@@ -115,9 +115,10 @@ impl Watch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells the run of this turn from now on, what was missed included.
+    /// Signals to the run of this turn from now on, including an end that came before.
     pub(crate) fn begin<'a>(&'a self, turn: &'a str, signal: Signal) -> Watched<'a> {
         let mut runs = self.runs();
+        // The event of a turn's end can overtake the response that delivers the turn.
         if let Some((_, end)) = runs.closed.iter().find(|(id, _)| id == turn) {
             signal.closed(*end);
         }
@@ -136,7 +137,7 @@ impl Watch {
         runs.closed.push_back((turn.to_owned(), end));
     }
 
-    /// Follows what happens, through every loss of the connection. Ends only where the broker refuses.
+    /// Follows the event stream and reconnects after every loss. Returns only if the broker refuses.
     pub(crate) async fn follow(&self, broker: &RetryingClient, ready: watch::Sender<bool>) -> ClientError {
         let mut backoff = Backoff::new(PAUSE_MIN, PAUSE_MAX);
         let mut after = None;
@@ -148,7 +149,7 @@ impl Watch {
         }
     }
 
-    /// One connection's worth of events.
+    /// Follows one connection's events until it closes.
     async fn listen(
         &self,
         broker: &RetryingClient,
@@ -157,7 +158,10 @@ impl Watch {
         backoff: &mut Backoff,
     ) -> Result<(), ClientError> {
         let mut events = broker.client().events(*after).await?;
+        // Deliveries are taken only from here on, so that no end of a turn is missed.
         ready.send_replace(true);
+        // The first connection starts at the log's end; a reconnect continues behind the last event seen and so misses
+        // nothing.
         if after.is_none() {
             self.look(broker).await?;
         }
@@ -171,7 +175,7 @@ impl Watch {
         Ok(())
     }
 
-    /// What may have been missed where no event tells from which position on to listen.
+    /// Checks each running turn once, because no event says what happened before the stream began.
     async fn look(&self, broker: &RetryingClient) -> Result<(), ClientError> {
         let open: Vec<String> = self.runs().open.keys().cloned().collect();
         for turn in open {
@@ -190,6 +194,7 @@ fn closing(event: &Happened) -> Option<(&str, End)> {
     let end = match event.data.get("end").and_then(Value::as_str)? {
         "finished" => End::Finished,
         "lease_lost" => End::Lost,
+        // Cancelled, stopped, past its deadline, or an end that a later broker adds.
         _ => End::Withdrawn,
     };
     Some((event.data.get("turn")?.as_str()?, end))

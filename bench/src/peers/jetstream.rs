@@ -1,6 +1,6 @@
-//! NATS JetStream: a stream on file, one replica, and a durable pull consumer for each direction.
+//! NATS JetStream: a file-backed stream, one replica, and a durable pull consumer for each direction.
 //!
-//! An acknowledgement is confirmed by the server, as Redis and we confirm ours; deliveries are pulled ahead.
+//! The server confirms each acknowledgement, as Redis and Lastword do; deliveries are pulled ahead.
 
 use std::convert::Infallible;
 use std::fmt::Display;
@@ -19,10 +19,10 @@ use crate::load::{Load, Measured};
 
 const CONSUMER: &str = "bench";
 
-/// A server of NATS with JetStream.
+/// A NATS server with JetStream.
 pub(super) struct JetStream {
     url: String,
-    /// Whether an acknowledgement is on disk, and why.
+    /// Whether an acknowledgement is on disk, and by which setting.
     pub(super) disk: String,
 }
 
@@ -36,7 +36,7 @@ impl JetStream {
         Ok(Self { url: url.to_owned(), disk })
     }
 
-    /// Measures it; takes its streams away at the end.
+    /// Runs the load; removes its streams at the end.
     pub(super) async fn measure(&self, work: Work, load: Load) -> Result<Measured, Failure> {
         let context = jetstream::new(connection(&self.url).await?);
         let name = unused(work, load);
@@ -93,7 +93,7 @@ impl JetStream {
         .await
     }
 
-    /// A consumer on a connection of its own.
+    /// Creates a consumer on its own connection.
     async fn consumer(&self, stream: &str, then: OnDelivery) -> Result<Consumer, Failure> {
         let client = connection(&self.url).await?;
         let context = jetstream::new(client.clone());
@@ -103,12 +103,12 @@ impl JetStream {
     }
 }
 
-/// What becomes of a message that is delivered; it is acknowledged either way.
+/// What to do with a delivered message; it is acknowledged either way.
 #[derive(Clone)]
 enum OnDelivery {
-    /// One of the same length is published to this subject, before the acknowledgement.
+    /// Publish one of the same length to this subject, before the acknowledgement.
     Answer(String),
-    /// Its worker goes on, after the acknowledgement.
+    /// Wake its worker, after the acknowledgement.
     Done(Waiting),
 }
 
@@ -138,7 +138,7 @@ async fn acknowledge(client: Client, context: Context, then: OnDelivery, message
         stored.await.map_err(failed)?;
     }
     let reply = message.reply.clone().ok_or_else(|| Failure::unavailable("NATS gave a message without its reply"))?;
-    // As `Message::double_ack`, which makes and drops a subscription for each.
+    // Like `Message::double_ack`, but that makes and drops a subscription for each message.
     client.request(reply, "".into()).await.map_err(failed)?;
     if let OnDelivery::Done(waiting) = then {
         waiting.acknowledged(&message.payload)?;
@@ -153,7 +153,7 @@ async fn connection(url: &str) -> Result<Client, Failure> {
     })
 }
 
-/// What the server's monitor tells of its configuration.
+/// The part of the monitor's report that is read.
 #[derive(Deserialize)]
 struct Varz {
     server_id: String,
@@ -168,14 +168,14 @@ struct VarzJetStream {
 
 #[derive(Deserialize)]
 struct VarzSync {
-    /// In ns.
+    /// Time between two syncs, in nanoseconds.
     #[serde(default)]
     sync_interval: u64,
     #[serde(default)]
     sync_always: bool,
 }
 
-/// What its monitor says of an acknowledgement; a client can't ask for it.
+/// Reads from the monitor when the server syncs, which a client can't ask for.
 async fn disk(monitor: &str, server: &str) -> Result<String, Failure> {
     let unusable = |error: &dyn Display| {
         Failure::unavailable(format!("the monitor of NATS at {monitor}: {error}"))

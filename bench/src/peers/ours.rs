@@ -1,4 +1,4 @@
-//! The same work on a server of ours in process: guarded, and in the log before each reply.
+//! The same operations on a Lastword server in process: guarded, and in the log before each reply.
 
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::input::Finish;
@@ -12,7 +12,7 @@ use super::{Work, unused};
 use crate::failure::Failure;
 use crate::load::{Load, Measured, drive, human, principal, submit};
 
-/// Who works together; nobody's queue is long.
+/// The human and the agent of one worker, so that no queue grows long.
 #[derive(Clone)]
 struct Pair {
     person: AgentName,
@@ -39,7 +39,7 @@ pub(super) async fn measure(server: &Server, work: Work, load: Load) -> Result<M
     .await
 }
 
-/// An INFO to a person, who takes it: delivered and acknowledged in one.
+/// Sends an INFO to a human and takes it as that human: one input delivers and acknowledges it.
 async fn message(server: &Server, operator: Principal, pair: &Pair, name: &str, body: &str) -> Result<(), Failure> {
     let mut draft = Draft::new(MessageType::Info, Address::Name(pair.person.clone()), body);
     draft.reference = Ref::new(name).ok();
@@ -47,7 +47,7 @@ async fn message(server: &Server, operator: Principal, pair: &Pair, name: &str, 
     delivered(&submit(server, Input::Take(pair.proof, None)).await?)
 }
 
-/// A person's request to an agent, who takes and finishes it, and the person takes the answer.
+/// Sends a human's request to an agent, which takes and finishes it; the human then takes the answer.
 async fn exchange(server: &Server, pair: &Pair, name: &str, body: &str) -> Result<(), Failure> {
     let request = RequestId::new(name).map_err(Failure::bug)?;
     let mut draft = Draft::new(MessageType::Request, Address::Name(pair.agent.clone()), body);
@@ -64,7 +64,7 @@ fn delivered(reply: &Reply) -> Result<(), Failure> {
     if let Reply::Delivery(Some(_)) = reply { Ok(()) } else { Err(Failure::bug(format!("no delivery: {reply:?}"))) }
 }
 
-/// Registers a person and an agent for each worker.
+/// Registers a human and an agent for each worker.
 async fn pairs(server: &Server, work: Work, load: Load) -> Result<Vec<Pair>, Failure> {
     let client = human(server)?;
     let mut pairs = Vec::new();

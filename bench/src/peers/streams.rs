@@ -1,7 +1,7 @@
 //! Redis Streams: a stream and a consumer group for each direction.
 //!
-//! As someone would who knows Redis: calls share a connection and so a write, a delivery holds all that is there, and
-//! what a delivery makes, its answers and its acknowledgement, goes out as one pipeline while the next one is read.
+//! Written as an experienced user of Redis would: calls share a connection and so a write, a delivery takes all waiting
+//! entries, and its answers and its acknowledgement go out as one pipeline while the next delivery is read.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -16,15 +16,15 @@ use crate::failure::Failure;
 use crate::load::{Load, Measured};
 
 const GROUP: &str = "bench";
-/// The field that has the message.
+/// The field that holds the message.
 const FIELD: &str = "body";
-/// How long a read waits for something to come.
+/// Longest wait of a read.
 const BLOCK: Duration = Duration::from_secs(1);
 
-/// A server of Redis, or of what speaks its protocol.
+/// A Redis server, or one that speaks its protocol.
 pub(super) struct Streams {
     client: Client,
-    /// Whether an acknowledgement is on disk, and why.
+    /// Whether an acknowledgement is on disk, and by which setting.
     pub(super) disk: String,
 }
 
@@ -36,7 +36,7 @@ impl Streams {
             )
         };
         let place = url.into_connection_info().map_err(failed)?;
-        // Else a call may wait for the acknowledgement of the one before it.
+        // Otherwise a call may wait for the acknowledgement of the previous one.
         let settings = place.tcp_settings().clone().set_nodelay(true);
         let client = Client::open(place.set_tcp_settings(settings)).map_err(failed)?;
         let mut streams = Self { client, disk: String::new() };
@@ -50,7 +50,7 @@ impl Streams {
         self.client.get_multiplexed_async_connection_with_config(&config).await
     }
 
-    /// Measures it; takes its streams away at the end.
+    /// Runs the load; removes its streams at the end.
     pub(super) async fn measure(&self, work: Work, load: Load) -> Result<Measured, Failure> {
         let mut calls = self.connection().await.map_err(failed)?;
         let name = unused(work, load);
@@ -103,17 +103,17 @@ impl Streams {
     }
 }
 
-/// What becomes of a message that is delivered; it is acknowledged either way.
+/// What to do with a delivered message; it is acknowledged either way.
 #[derive(Clone)]
 enum OnDelivery {
-    /// One of the same length is published to this stream, before the acknowledgement.
+    /// Publish one of the same length to this stream, before the acknowledgement.
     Answer(String),
-    /// Its worker goes on, after the acknowledgement.
+    /// Wake its worker, after the acknowledgement.
     Done(Waiting),
 }
 
 struct Consumer {
-    /// A read that waits holds its connection up.
+    /// Its own connection, because a waiting read blocks it.
     reads: MultiplexedConnection,
     calls: MultiplexedConnection,
     stream: String,
@@ -166,7 +166,7 @@ async fn acknowledge(
     Ok(())
 }
 
-/// What its configuration says of an acknowledgement.
+/// Reads from the configuration whether an acknowledgement is on disk.
 async fn disk(calls: &mut MultiplexedConnection) -> RedisResult<String> {
     if setting(calls, "appendonly").await? != "yes" {
         return Ok("no: appendonly no".into());
@@ -185,7 +185,7 @@ async fn setting(calls: &mut MultiplexedConnection, name: &str) -> RedisResult<S
     Ok(found.into_iter().nth(1).unwrap_or_default())
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "it is what map_err gives")]
+#[expect(clippy::needless_pass_by_value, reason = "the signature that `map_err` takes")]
 fn failed(error: RedisError) -> Failure {
     Failure::unavailable(format!("Redis: {error}"))
 }

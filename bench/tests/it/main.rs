@@ -1,4 +1,4 @@
-//! `lastword-bench` on the real program, and beside the servers of others with the feature `peers`.
+//! `lastword-bench` with the real program, and beside other systems' servers with the feature `peers`.
 
 #[cfg(all(test, feature = "peers"))]
 mod peers;

@@ -1,4 +1,4 @@
-//! Beside the servers of others: real ones, on free ports, for a moment. Rows are looked at here, never speed.
+//! Beside real servers of other systems, on free ports, for a moment. Tests check rows, never speed.
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -11,11 +11,11 @@ use tempfile::TempDir;
 
 use crate::program::run;
 
-/// A server of others; killed when the test ends.
+/// A server of another system; killed when the test ends.
 struct Other(Child);
 
 impl Other {
-    /// Starts it and waits until it listens; `variable` names the program where it is not in the path.
+    /// Starts the server and waits until it listens; `variable` names the program if it isn't in the path.
     fn start(variable: &str, name: &str, args: &[&str], port: u16) -> Self {
         let program = std::env::var_os(variable).unwrap_or_else(|| name.into());
         let child = Command::new(&program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
@@ -33,7 +33,7 @@ impl Other {
 
 impl Drop for Other {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _gone = self.0.kill().and_then(|()| self.0.wait());
     }
 }
@@ -49,7 +49,7 @@ fn redis(dir: &Path, more: &[&str]) -> (Other, String) {
     (Other::start("REDIS_SERVER", "redis-server", &args, port), format!("redis://127.0.0.1:{port}"))
 }
 
-/// The server, its address, and that of its monitor.
+/// Starts NATS; returns the server, its address, and its monitor's address.
 fn nats(dir: &Path, sync: &str) -> (Other, String, String) {
     let (port, monitor) = (free_port(), free_port());
     let file = dir.join("nats.conf");
@@ -64,7 +64,7 @@ fn nats(dir: &Path, sync: &str) -> (Other, String, String) {
     (other, format!("nats://127.0.0.1:{port}"), format!("http://127.0.0.1:{monitor}"))
 }
 
-/// All that a server answers to this.
+/// Returns the whole response of a server to this text.
 fn asked(url: &str, question: &str) -> String {
     let (_, place) = url.split_once("://").unwrap();
     let mut stream = TcpStream::connect(place).unwrap();
@@ -80,7 +80,7 @@ fn bench(dir: &TempDir, args: &[&str]) -> Value {
     told.json()
 }
 
-/// What is said of each system's acknowledgements, once each row was looked at.
+/// Checks each row; returns what each system reports about its acknowledgements.
 fn on_disk(told: &Value, systems: &[&str]) -> Vec<String> {
     let rows = told["peers"].as_array().unwrap();
     let mut wanted = Vec::new();

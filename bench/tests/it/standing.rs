@@ -1,4 +1,4 @@
-//! Figures are looked at here, never speed.
+//! Tests check figures, never speed.
 
 use std::fs;
 

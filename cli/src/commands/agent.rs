@@ -1,4 +1,4 @@
-//! `lastword agent`: the registry.
+//! `lastword agent`: registers agents and sets their limits.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -101,7 +101,7 @@ struct Limits {
 }
 
 impl Limits {
-    /// Those that are set, by the names that the broker knows.
+    /// Returns the limits that are set, by their names at the broker.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "`as` saturates, and negative is 0")]
     fn set(&self) -> BTreeMap<String, u64> {
         let set = [
@@ -172,7 +172,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Its own limits, in words.
+/// Formats the agent's own limits.
 fn own_limits(agent: &AgentView) -> String {
     if agent.limits.is_empty() {
         return format!("{} has no per-agent limits", agent.name);

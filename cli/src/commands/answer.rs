@@ -1,4 +1,4 @@
-//! `lastword answer`: a human's answer to an escalation; it goes back to exactly the task that asked.
+//! `lastword answer`: sends a human's answer to an escalation, to exactly the task that asked.
 
 use std::io::Write as _;
 
@@ -28,7 +28,7 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(args.yes).await?;
     let asked = client.escalation(&args.id).await?;
-    // What is typed at the terminal is typed by somebody; what stands in a command line has to be confirmed.
+    // An answer typed at the terminal confirms itself; one in the command line has to be confirmed.
     let typed = args.lift.is_none() && args.answer.as_ref().is_none_or(|text| text == "-");
     let id = escape_line(&args.id);
     let question = match &args.lift {
@@ -56,7 +56,7 @@ fn limit(asked: &EscalationView) -> String {
     asked.limit.as_deref().map(escape_line).unwrap_or_default()
 }
 
-/// The lift that is chosen, in words; one that isn't offered is refused before anybody is asked.
+/// Returns the chosen lift's text; refuses one that isn't offered before the confirmation.
 fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
     match asked.lifts.iter().find(|known| known.id == lift) {
         Some(known) => Ok(format!("{} ({})", known.id, known.text)),
@@ -67,7 +67,7 @@ fn offered(asked: &EscalationView, lift: &str) -> Result<String, Failure> {
     }
 }
 
-/// Says that words extend nothing, and which command does (H6).
+/// Warns that a text answer extends nothing, and names the command that does (H6).
 fn warn_of_words(asked: &EscalationView) -> Result<(), Failure> {
     if asked.lifts.is_empty() || asked.state != EscalationState::Open {
         return Ok(());

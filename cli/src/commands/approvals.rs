@@ -1,4 +1,4 @@
-//! `lastword approvals`: the tool calls that wait for a decision.
+//! `lastword approvals`: lists the tool calls that wait for a decision.
 
 use lastword_proto::state::ApprovalState;
 

@@ -1,4 +1,4 @@
-//! `lastword approve`: allows the very call that was looked at, or one with other arguments, once (H2).
+//! `lastword approve`: allows exactly the call that was reviewed, or one with other arguments, once (H2).
 
 use std::io::{IsTerminal as _, Write as _, stderr, stdin};
 
@@ -12,7 +12,7 @@ use crate::out::{Out, escape_line};
 use crate::render;
 use crate::session::confirmed;
 
-/// Shortest beginning of a digest that says which call was looked at.
+/// Shortest prefix of a digest that identifies the reviewed call.
 const DIGEST_CHARS_MIN: usize = 8;
 
 #[derive(Debug, clap::Args)]

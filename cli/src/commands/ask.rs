@@ -1,4 +1,4 @@
-//! `lastword ask`: a human's request to an agent.
+//! `lastword ask`: sends a human's request to an agent.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::out::escape_line;
 use crate::quantity::{duration, milliseconds};
 
-/// How often is looked whether something holds the request.
+/// Interval at which the client checks whether something holds the request.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -33,11 +33,11 @@ pub(crate) struct Args {
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
-    // With a key of its own the same send can be repeated, which goes on waiting. A request_id would name the work item.
+    // Under its own idempotency key the same send can be repeated to wait on. A request_id would name the work item.
     let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: None };
     envelope.reference = args.reference;
     let waiting = Stopwatch::start();
-    // The first send doesn't wait, so that what holds the request can be told while the next ones do.
+    // The first send doesn't wait, so that holds can be reported while the later ones do.
     let mut sent = client.send(&envelope, &terms).await?;
     let mut told = BTreeSet::new();
     loop {
@@ -61,8 +61,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Says on standard error what holds the request, each once, and the step that lets it go on (R3). Ends only when it
-/// can't be said.
+/// Reports on standard error what holds the request, each hold once, with the step that lifts it (R3). Returns only an
+/// error, if it can't report.
 async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>) -> Result<Sent, Failure> {
     loop {
         let view = client.request_state(request).await?;
@@ -79,7 +79,7 @@ async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>)
 
 struct Stopwatch(Instant);
 
-#[expect(clippy::disallowed_methods, reason = "a person's patience is measured; nothing is decided by it")]
+#[expect(clippy::disallowed_methods, reason = "it limits how long a human waits; no rule depends on it")]
 impl Stopwatch {
     fn start() -> Self {
         Self(Instant::now())
@@ -90,8 +90,8 @@ impl Stopwatch {
     }
 }
 
-/// A name that nobody has used: the moment and the process.
-#[expect(clippy::disallowed_methods, reason = "it makes a name for a person to read; nothing is decided by it")]
+/// Returns an unused name from the time and the process id.
+#[expect(clippy::disallowed_methods, reason = "it only makes a name; no rule depends on it")]
 fn fresh_name() -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds);
     let digits: String = rfc3339(Time(now)).chars().filter(char::is_ascii_digit).collect();

@@ -1,4 +1,4 @@
-//! `lastword audit`: messages by REF, sender, recipient, type, depth, time and words.
+//! `lastword audit`: searches messages by REF, sender, recipient, type, depth, time and text.
 
 use lastword_client::MessageQuery;
 use lastword_client::wire::{Page, parse_rfc3339};

@@ -1,4 +1,4 @@
-//! `lastword bound`: what one grant can cause at most, in the configuration's numbers.
+//! `lastword bound`: shows the most that one grant can cause under the configured limits.
 
 use lastword_proto::Limits;
 use serde::Serialize;
@@ -13,31 +13,31 @@ pub(crate) struct Args {}
 /// The numbers of the termination theorem.
 #[derive(Debug, Serialize)]
 struct Bound {
-    /// K, the tasks.
+    /// K, the most tasks.
     tasks: u64,
-    /// 2K − 1, the waking messages that the tree's shape alone allows.
+    /// 2K − 1, the waking messages that the shape of the tree alone allows.
     structural_messages: u64,
-    /// A(2K − 1 + CK), the turns that it allows.
+    /// A(2K − 1 + CK), the turns that the shape of the tree alone allows.
     structural_turns: u64,
-    /// The smaller of that and the grant's total.
+    /// The smaller of `structural_messages` and the grant's total.
     messages: u64,
-    /// The smaller of that and the grant's total.
+    /// The smaller of `structural_turns` and the grant's total.
     turns: u64,
     /// Most distinct agents woken.
     agents: u64,
-    /// Its clock, in ms, which stands still while something in it waits.
+    /// The grant's clock, in ms; it stops while something in the grant waits.
     age_ms: u64,
-    /// Longest life, whether its clock stood still or not, in ms.
+    /// Longest life in ms, including the time in which the clock is stopped.
     life_ms: u64,
-    /// After the last act of a human: waking messages that each agent's own roots cause; none where that has no end.
+    /// Waking messages that each agent's own roots cause after a human's last act; `None` if unbounded.
     unattended_messages_per_agent: Option<u64>,
-    /// The same for each schedule, where it ticks as often as it may.
+    /// The same for each schedule that ticks as often as allowed; `None` if unbounded.
     unattended_messages_per_schedule: Option<u64>,
-    /// When everything is at rest after the last act of a human, in ms.
+    /// Time until all work has ended after a human's last act, in ms; `None` if unbounded.
     rest_ms: Option<u64>,
-    /// Above this number of messages it warns.
+    /// The number of messages above which the program warns.
     warning_messages: u64,
-    /// Above this number it refuses.
+    /// The number of messages above which the program refuses the configuration.
     ceiling_messages: u64,
 }
 
@@ -58,7 +58,7 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
     check(&cx.settings.limits)
 }
 
-/// Refuses numbers under which a grant could cause more than the ceiling; `serve` asks here too.
+/// Refuses limits under which a grant could cause more than the ceiling; `serve` checks them, too.
 pub(super) fn check(limits: &Limits) -> Result<(), Failure> {
     let (messages, ceiling) = (limits.bound_messages(), limits.bound_ceiling_messages);
     if messages <= ceiling {
@@ -94,7 +94,7 @@ impl Bound {
         self.messages > self.warning_messages
     }
 
-    /// What the whole workspace can cause after the last act of a human (D12).
+    /// Describes what the whole workspace can cause after a human's last act (D12).
     fn unattended(&self, out: &Out) -> String {
         let (Some(agent), Some(schedule), Some(rest)) =
             (self.unattended_messages_per_agent, self.unattended_messages_per_schedule, self.rest_ms)

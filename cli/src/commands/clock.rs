@@ -1,4 +1,4 @@
-//! `lastword clock`: the broker's time beside the system clock's (L6).
+//! `lastword clock`: shows the broker's time beside the system clock's (L6).
 
 use lastword_client::wire::{ClockState, ClockView};
 

@@ -1,4 +1,4 @@
-//! `lastword completions`: a script for a shell, from the same definition as the help.
+//! `lastword completions`: prints a shell script from the same definition as the help.
 
 use clap_complete::Shell;
 

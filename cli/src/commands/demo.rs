@@ -1,4 +1,4 @@
-//! `lastword demo`: seven scripted agents play what really went wrong, without guards and with them.
+//! `lastword demo`: seven scripted agents replay real incidents, without guards and with them.
 
 use std::io::IsTerminal as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::failure::Failure;
 use crate::out::{Out, Tone, table};
 use crate::session::FILE_OPERATOR;
 
-/// The folder of the second run, within the temporary one.
+/// The folder of the second run in the temporary directory.
 const KEPT: &str = "enforce";
 
 #[derive(Debug, clap::Args)]
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     keep: bool,
 }
 
-/// One line of the report.
+/// One row of the report.
 #[derive(Debug, Serialize)]
 struct Row {
     incident: &'static str,
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     runtime.block_on(async {
         let mut end = End::listen()?;
-        // Whatever ends it, it is dropped last, and nothing of the demo is left behind.
+        // Dropped last, however the command ends, so that nothing of the demo is left behind.
         let data = tempfile::Builder::new().prefix("lastword-demo-").tempdir().map_err(Failure::unavailable)?;
         let played = tokio::select! {
             played = demo(args, data.path(), cx) => played?,
@@ -56,11 +56,11 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     })
 }
 
-/// What came of the demo.
+/// The result of the demo.
 struct Played {
-    /// The stage of the second run, where it is kept.
+    /// The stage of the second run, if it is kept.
     kept: Option<Stage>,
-    /// The incidents that did not end as they should.
+    /// The incidents that did not end as expected.
     failed: Vec<&'static str>,
 }
 
@@ -100,7 +100,7 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
     Ok(Played { kept: None, failed })
 }
 
-/// Leaves the stage as it is until somebody ends the program.
+/// Keeps the stage until the user ends the program.
 async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<(), Failure> {
     let note = Note::write(&stage.server, data, &stage.url)?;
     let token = data.join(FILE_OPERATOR);
@@ -113,7 +113,7 @@ async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<
     Ok(())
 }
 
-/// Where to look, and what there is to see.
+/// Returns the addresses of the running demo, and what to look at there.
 fn further(console: &str, data: &Path, out: &Out) -> String {
     let head = out.tone(Tone::Strong, "Still running, with its agents, until Ctrl-C.");
     let data = data.display();

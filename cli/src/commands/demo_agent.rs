@@ -1,4 +1,4 @@
-//! `lastword demo-agent`: one scripted agent of the demo, as a process of its own. Not for people.
+//! `lastword demo-agent`: one scripted agent of the demo, in its own process. Not for users.
 
 use super::Context;
 use crate::demo::perform;

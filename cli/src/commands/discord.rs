@@ -1,4 +1,4 @@
-//! `lastword discord`: the bridge to Discord.
+//! `lastword discord`: runs the bridge to Discord.
 
 use super::Context;
 use crate::failure::Failure;
@@ -15,9 +15,9 @@ enum Command {
     Check,
 }
 
-/// Without the feature: says how to get it.
+/// Without the feature, reports how to get it.
 #[cfg(not(feature = "discord"))]
-#[expect(clippy::unused_async, reason = "the bridge itself, which this stands for, waits")]
+#[expect(clippy::unused_async, reason = "the version with the bridge awaits")]
 pub(crate) async fn run(args: Args, _cx: &Context) -> Result<(), Failure> {
     let _neither = args.command.map(|Command::Check| ());
     Err(Failure::usage("this lastword was built without the Discord bridge")
@@ -41,16 +41,16 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Says what is missing, on both sides.
+/// Prints the result of the checks on both sides.
 #[cfg(feature = "discord")]
 async fn check(settings: &lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
     let report = lastword_discord::check(settings).await;
-    // Names of people and channels are whatever somebody made them.
+    // Humans choose the names of users and channels, so these may hold control characters.
     cx.out.show(&report, |report, _| crate::out::escape(&report.to_string()))?;
     if report.is_good() { Ok(()) } else { Err(Failure::refused("the bridge isn't ready").hint("see ✗ above")) }
 }
 
-/// Runs the bridge until it is told to end.
+/// Runs the bridge until a signal ends it.
 #[cfg(feature = "discord")]
 async fn serve(settings: lastword_discord::Settings, cx: &Context) -> Result<(), Failure> {
     use lastword_discord::{Bridge, EventSink};
@@ -66,7 +66,7 @@ async fn serve(settings: lastword_discord::Settings, cx: &Context) -> Result<(),
     };
     tokio::select! {
         ended = running => ended.map_err(crate::discord::failure),
-        // Whatever was begun is noted: the next start goes on from there.
+        // Work in progress is stored: the next start continues it.
         _ = terminate.recv() => Ok(()),
         _ = interrupt.recv() => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! `lastword doctor`: what is wrong with this installation, and what to do about it.
+//! `lastword doctor`: finds faults of this installation and says how to fix each.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -24,15 +24,15 @@ pub(crate) struct Args {
     repair: bool,
 }
 
-/// How a check went.
+/// The result of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Grade {
-    /// As it should be.
+    /// Nothing to do.
     Ok,
-    /// It works, but look at it.
+    /// It works, but needs attention.
     Warning,
-    /// It will not work.
+    /// It won't work.
     Failed,
 }
 
@@ -81,9 +81,9 @@ fn repair(cx: &Context) -> Result<(), Failure> {
 #[derive(Debug, Serialize)]
 struct Repair {
     entries: u64,
-    /// Messages that continue a forgotten conversation, and its REF.
+    /// Messages that continue a forgotten conversation, each with its REF.
     continued: Vec<(String, String)>,
-    /// Where the repair is recorded.
+    /// The log position at which the repair is recorded; `None` if there was nothing to repair.
     recorded: Option<u64>,
 }
 
@@ -125,7 +125,7 @@ fn limits(cx: &Context) -> Check {
     }
 }
 
-/// Whether the channels of notifications could be used; none is, here.
+/// Checks whether the notification channels could be used, without using one.
 fn notify(cx: &Context) -> Option<Check> {
     let names: Vec<&str> = cx.settings.notify.iter().map(notify::Table::name).collect();
     (!names.is_empty()).then(|| match notify::channels(&cx.settings.notify) {
@@ -170,7 +170,7 @@ fn lock(dir: &Path) -> Check {
     }
 }
 
-/// Whether one answers, and then its clock.
+/// Checks whether a server answers, and then its clock.
 async fn server(cx: &Context) -> Vec<Check> {
     let url = cx.server_url();
     let ready = match Client::new(&url, None) {
@@ -209,7 +209,7 @@ fn disk(space: DiskSpace) -> Check {
     check("disk", grade, finding.to_owned())
 }
 
-/// An agent program: whether it is there, whether it knows of Lastword here, and whether its token works.
+/// Checks an agent program: whether it is installed, is configured for Lastword here, and has a valid token.
 async fn client(program: Program, cx: &Context) -> Check {
     let (name, command, flag) = program.names();
     let set_up = format!("`lastword agent add NAME > NAME.token`, then `lastword --token-file NAME.token init {flag}`");

@@ -1,4 +1,4 @@
-//! `lastword escalations`: what agents ask of humans.
+//! `lastword escalations`: lists the questions of agents to humans.
 
 use lastword_proto::state::EscalationState;
 

@@ -1,4 +1,4 @@
-//! `lastword explain`: what a refusal means and what to do instead; why one message is as it is.
+//! `lastword explain`: explains a refusal and what to do instead, or the state of one message.
 
 use lastword_proto::Code;
 use lastword_proto::limits::LIMITS;
@@ -9,7 +9,7 @@ use crate::explanation;
 use crate::failure::Failure;
 use crate::session::Authority;
 
-/// What the ids of things start with that the server explains.
+/// Prefixes of the ids that the server explains.
 const EXPLAINED: [&str; 4] = ["msg-", "refused-", "apr-", "esc-"];
 
 #[derive(Debug, clap::Args)]
@@ -26,7 +26,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&told, explanation::words)
 }
 
-/// Codes, rules and limits, for which no server is asked.
+/// Explains codes, rules and limits without asking a server.
 fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
     let wanted = |names: [&str; 2]| what.is_none_or(|what| names.iter().any(|name| name.eq_ignore_ascii_case(what)));
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| wanted([code.word(), code.rule()])).collect();

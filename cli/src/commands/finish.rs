@@ -1,4 +1,4 @@
-//! `lastword finish`: the final answer of a turn.
+//! `lastword finish`: sends the final answer of a turn.
 
 use lastword_client::wire::{Finish, Finished};
 use lastword_proto::FinishStatus;

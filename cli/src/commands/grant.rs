@@ -1,5 +1,5 @@
-//! `lastword grant`: a human gives more to the work of a conversation, and lifts what its limits latched (D9); or to an
-//! agent, for today (B1).
+//! `lastword grant`: a human extends a conversation's grants and lifts what their limits latched (D9), or extends an
+//! agent's budget for today (B1).
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The help: the commands grouped by purpose, and the examples of each.
+//! The help: the commands grouped by purpose, and each command's examples.
 
 use std::fmt::Write as _;
 
@@ -19,7 +19,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Verify and debug", &["explain", "verify", "reindex", "replay", "demo"]),
 ];
 
-/// Examples by command, at least two for each. A command with verbs also shows the first example of each verb.
+/// Examples by command, at least two each. A command with verbs also shows the first example of each verb.
 const EXAMPLES: &[(&str, &[&str])] = &[
     (
         "",
@@ -173,7 +173,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("man", &["lastword man > lastword.1", "lastword man verify"]),
 ];
 
-/// The definition of the command line, with groups and examples.
+/// Returns the definition of the command line, with groups and examples.
 pub(crate) fn command() -> Command {
     let mut root = Cli::command();
     let names: Vec<String> = root.get_subcommands().map(|c| c.get_name().to_owned()).collect();
@@ -193,7 +193,7 @@ pub(crate) fn command() -> Command {
     root.help_template(StyledStr::from(template)).after_help(StyledStr::from(after))
 }
 
-/// Adds its examples to a command and to the verbs below it.
+/// Adds the examples to a command and the verbs below it.
 fn with_examples(mut command: Command, above: &str) -> Command {
     let path = format!("{above} {}", command.get_name()).trim_start().to_owned();
     let verbs: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
@@ -218,7 +218,7 @@ fn examples_of(path: &str) -> impl Iterator<Item = &'static str> {
     EXAMPLES.iter().filter(move |(of, _)| *of == path).flat_map(|(_, lines)| lines.iter().copied())
 }
 
-/// The list of commands, a heading for each group.
+/// Returns the list of commands, with a heading for each group.
 fn groups(root: &Command) -> String {
     let styles = Styles::default();
     let (header, literal) = (*styles.get_header(), *styles.get_literal());
@@ -244,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// Splits an example like a shell; what follows a redirection is not an argument.
+    /// Splits an example like a shell; a redirection's target isn't an argument.
     fn words(line: &str) -> Vec<String> {
         let mut words = vec![];
         let mut word: Option<String> = None;
@@ -266,7 +266,7 @@ mod tests {
         words
     }
 
-    /// Every command and verb that the help shows, by its path.
+    /// Collects every command and verb that the help shows, with its path.
     fn shown(command: &Command, above: &str, into: &mut Vec<(String, Command)>) {
         for sub in command.get_subcommands().filter(|sub| !sub.is_hide_set()) {
             let path = format!("{above} {}", sub.get_name()).trim_start().to_owned();
@@ -350,7 +350,7 @@ mod tests {
             .collect()
     }
 
-    /// The words of a text outside its code spans, each between spaces.
+    /// Returns the words of a text outside its code spans, each between spaces.
     fn plain(text: &str) -> String {
         let outside: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
         let is_word = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_');
@@ -362,7 +362,7 @@ mod tests {
         ["", "s", "es"].iter().any(|end| text.contains(&format!(" {word}{end} ")))
     }
 
-    /// The summaries and descriptions of the OpenAPI document, with their places.
+    /// Collects the summaries and descriptions of the OpenAPI document, with their places.
     fn described(value: &serde_json::Value, at: &str, into: &mut Vec<(String, String)>) {
         match value {
             serde_json::Value::Object(members) => {

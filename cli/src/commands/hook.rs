@@ -1,4 +1,4 @@
-//! `lastword hook`: what an agent program calls at the edges of its turns; speaks JSON with it.
+//! `lastword hook`: called by an agent program at the edges of its turns; speaks JSON with it.
 
 use std::io::{Read as _, stdin};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ pub(crate) struct Args {
     state: Option<PathBuf>,
 }
 
-/// Whatever goes wrong is no reason to hold the agent up: the exit code is never the one by which a hook does that.
+/// A failure must not block the agent: the exit code is never the one with which a hook does that.
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     answer(args, cx).await.map_err(|failure| match failure.exit {
         Exit::Usage => Failure { exit: Exit::Refused, ..failure },

@@ -1,4 +1,4 @@
-//! `lastword human`: the people of a workspace, and what each may do (H7).
+//! `lastword human`: registers humans and sets their roles (H7).
 
 use clap::Subcommand;
 use lastword_client::wire::{AgentView, HumanPatch, NewHuman};

@@ -1,4 +1,4 @@
-//! `lastword inbox`: the next message for whoever the token belongs to.
+//! `lastword inbox`: takes the next delivery of the token's owner.
 
 use std::time::Duration;
 

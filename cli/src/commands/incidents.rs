@@ -1,4 +1,4 @@
-//! `lastword incidents`: the limits that tripped and hold until a human lifts them (R3).
+//! `lastword incidents`: lists the limits that tripped and hold work until a human lifts them (R3).
 
 use lastword_client::wire::IncidentView;
 
@@ -29,7 +29,7 @@ fn row(incident: &IncidentView) -> Vec<String> {
     vec![
         incident.id.clone(),
         incident.at.clone(),
-        // One about an agent holds nothing.
+        // An incident about an agent holds nothing.
         if incident.scope == "agent" {
             format!("nothing; {}", incident.on)
         } else {

@@ -1,4 +1,4 @@
-//! `lastword init`: a configuration file to start from, or Lastword in an agent program's own.
+//! `lastword init`: writes a configuration file, or adds Lastword to an agent program's configuration.
 
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
@@ -86,7 +86,7 @@ mod tests {
     fn the_file_that_init_writes_is_read_with_all_of_its_lines_in_force() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join(CONFIG_FILE);
-        // A comment that holds an assignment is one that somebody will put into force.
+        // Users uncomment lines that hold an assignment, so each must be valid.
         let uncomment = |line: &str| match line.strip_prefix("# ") {
             Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
             Some(_) | None => format!("{line}\n"),

@@ -1,5 +1,5 @@
-//! `lastword init --claude`, `--codex`, `--opencode`: Lastword in an agent program's own configuration. What is there
-//! is left as it is, and every line that is added is shown.
+//! `lastword init --claude`, `--codex`, `--opencode`: adds Lastword to an agent program's configuration. Existing
+//! entries are kept, and every added line is shown.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -15,7 +15,7 @@ use super::Context;
 use crate::config::TokenSource;
 use crate::failure::Failure;
 
-/// Which program.
+/// An agent program that can be configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Program {
     Claude,
@@ -26,7 +26,7 @@ pub(super) enum Program {
 impl Program {
     pub(super) const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Opencode];
 
-    /// Its name, its command, and the flag that sets it up.
+    /// Returns the program's name, its command, and the flag that configures it.
     pub(super) const fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::Claude => ("Claude Code", "claude", "--claude"),
@@ -35,7 +35,7 @@ impl Program {
         }
     }
 
-    /// The call that stands in its configuration here, as words; none where there is none.
+    /// Returns the words of the call in the program's configuration here; `None` if it has none.
     pub(super) fn configured(self) -> Result<Option<Vec<String>>, String> {
         let (file, servers) = match self {
             Self::Claude => (PathBuf::from(".mcp.json"), "mcpServers"),
@@ -59,11 +59,11 @@ impl Program {
     }
 }
 
-/// What became of a file.
+/// The change of one file.
 #[derive(Debug, Serialize)]
 pub(super) struct Change {
     file: PathBuf,
-    /// What is added, as a diff; empty where everything is there already.
+    /// The added lines as a diff; empty if the file already has them.
     diff: String,
 }
 
@@ -73,14 +73,14 @@ impl Change {
     }
 }
 
-/// How this program is called from a configuration.
+/// The call of this program from a configuration.
 struct Call {
     program: String,
     arguments: Vec<String>,
 }
 
 impl Call {
-    /// This very program, with the server's address and the agent's token file, which has to be named.
+    /// Builds the call from this executable, the server's address and the agent's token file, which must be named.
     fn of(cx: &Context) -> Result<Self, Failure> {
         let TokenSource::File(token) = &cx.settings.token else {
             return Err(Failure::usage("no token file given").hint(
@@ -101,7 +101,7 @@ impl Call {
         self.arguments.iter().cloned().chain([verb.to_owned()]).map(CstInputValue::from).collect()
     }
 
-    /// The call as a shell reads it.
+    /// Formats the call for a shell.
     fn shell(&self, verb: &str) -> String {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', r"'\''"));
         let words = [self.program.as_str()].into_iter().chain(self.arguments.iter().map(String::as_str));
@@ -111,7 +111,7 @@ impl Call {
     }
 }
 
-/// Adds what `program` needs to its files; with `dry` it only says what.
+/// Adds what `program` needs to its files; with `dry`, only reports it.
 pub(super) fn set_up(program: Program, dry: bool, cx: &Context) -> Result<Vec<Change>, Failure> {
     let call = Call::of(cx)?;
     match program {
@@ -133,7 +133,7 @@ fn codex_file() -> Result<PathBuf, Failure> {
     Ok(home.join("config.toml"))
 }
 
-/// Applies `change` to the text of a file, and writes it where that differs.
+/// Applies `change` to the text of a file, and writes the file if the text differs.
 fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, String>) -> Result<Change, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::refused(format!("{}: {error}", file.display()));
     let old = match fs::read_to_string(file) {
@@ -153,7 +153,7 @@ fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, Stri
     Ok(Change { file: file.to_owned(), diff })
 }
 
-/// Changes a JSON text, comments and all; an empty one is an empty object.
+/// Changes a JSON text and keeps its comments; an empty text is an empty object.
 fn json(text: &str, change: impl FnOnce(&CstObject) -> Result<(), String>) -> Result<String, String> {
     let text = if text.trim().is_empty() { "{\n}\n" } else { text };
     let root = CstRootNode::parse(text, &ParseOptions::default()).map_err(|error| error.to_string())?;
@@ -162,7 +162,7 @@ fn json(text: &str, change: impl FnOnce(&CstObject) -> Result<(), String>) -> Re
     Ok(root.to_string())
 }
 
-/// The object called `name`, made where it isn't there.
+/// Returns the object called `name`, created if it is missing.
 fn object(parent: &CstObject, name: &str) -> Result<CstObject, String> {
     parent.object_value_or_create(name).ok_or_else(|| format!("{name:?} exists and isn't an object"))
 }
@@ -185,7 +185,7 @@ fn claude_hooks(root: &CstObject, call: &Call) -> Result<(), String> {
     for event in ["SessionStart", "UserPromptSubmit", "Stop"] {
         let entries = hooks.array_value_or_create(event).ok_or_else(|| format!("{event:?} exists and isn't a list"))?;
         let command = call.shell("hook");
-        // Whoever has set it up with other arguments meant them.
+        // An existing hook with other arguments was set up on purpose.
         let ours = entries.elements().iter().any(|entry| {
             let text = entry.to_string();
             text.contains("lastword") && text.contains(" hook\"")
@@ -210,7 +210,7 @@ fn opencode(root: &CstObject, call: &Call) -> Result<(), String> {
     Ok(())
 }
 
-/// A table at the end of the file, which TOML allows wherever the others stand.
+/// Appends a table to the file, which TOML allows after any other table.
 fn codex(text: &str, call: &Call) -> Result<String, String> {
     let known: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
     let there = known.get("mcp_servers").and_then(|servers| servers.get("lastword")).is_some();

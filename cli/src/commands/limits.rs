@@ -1,4 +1,4 @@
-//! `lastword limits`: every number, from the running server or from the configuration.
+//! `lastword limits`: shows every limit, from the running server or the configuration.
 
 use lastword_client::wire::{ApprovalRuleView, LimitView, LimitsView};
 use lastword_proto::policy::Ruling;
@@ -39,12 +39,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&view, words)
 }
 
-/// Whether there is a server to ask: one that was named, or that runs on the data directory.
+/// Returns whether there is a server to ask: one that is named, or one that runs on the data directory.
 pub(super) fn is_running(cx: &Context) -> bool {
     cx.settings.url.is_some() || running(&cx.settings.data).is_some()
 }
 
-/// What is in force at the server.
+/// Returns the limits in force at the server.
 pub(super) async fn in_force(cx: &Context) -> Result<LimitsView, Failure> {
     Ok(cx.client(Authority::Read)?.limits().await?)
 }
@@ -66,7 +66,7 @@ fn words(view: &LimitsView, out: &Out) -> String {
     )
 }
 
-/// A rule on held calls, as cells.
+/// Formats a rule on held calls as cells.
 pub(super) fn approval(rule: &ApprovalRuleView) -> Vec<String> {
     let agents = if rule.agents.is_empty() { "everybody".to_owned() } else { rule.agents.join(", ") };
     let (who, within) = match rule.decision {

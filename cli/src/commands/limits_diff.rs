@@ -1,4 +1,4 @@
-//! `lastword limits diff`: what differs from the defaults and where it was set, and what a restart would change.
+//! `lastword limits diff`: shows what differs from the defaults, where it is set, and what a restart would change.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,35 @@ use super::limits::{approval, in_force, is_running};
 use crate::failure::Failure;
 use crate::out::{Out, Tone, escape_line, table};
 
-/// What differs.
+/// The differences between the server, the configuration and the defaults.
 #[derive(Debug, Serialize)]
 struct Diff {
-    /// The running server; none where only the configuration was looked at.
+    /// The running server's address; `None` if only the configuration was read.
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
-    /// The configuration file; none where there is none, and the defaults hold.
+    /// The configuration file; `None` if there is none and the defaults apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<String>,
-    /// Limits and guards that have not the same value everywhere.
+    /// Limits and guards whose values differ anywhere.
     items: Vec<Item>,
     /// Rules on held calls that a restart would put into force.
     approvals_added: Vec<ApprovalRuleView>,
-    /// Rules on held calls that it would take out of force.
+    /// Rules on held calls that a restart would remove.
     approvals_removed: Vec<ApprovalRuleView>,
-    /// Whether a restart changes anything.
+    /// Whether a restart would change anything.
     restart_changes: bool,
-    /// Most waking messages that one grant can cause, by each of them.
+    /// Most waking messages that one grant can cause, under each of them.
     bound_messages: Values,
 }
 
-/// A limit, or the mode of a guard.
+/// A limit, or a guard's mode.
 #[derive(Debug, Serialize)]
 struct Item {
     name: String,
     rule: String,
     #[serde(flatten)]
     values: Values,
-    /// `FILE:LINE` of the configuration.
+    /// `FILE:LINE` of the configuration that sets it; `None` for a default.
     #[serde(skip_serializing_if = "Option::is_none")]
     set_at: Option<String>,
 }
@@ -85,7 +85,7 @@ impl Diff {
             rule: row.rule.clone(),
             values: Values {
                 default: row.default.to_string(),
-                // A limit that the server does not know has no value there.
+                // An older server has no value for a limit that it doesn't know.
                 server: server.map(|server| number(server, &row.name).unwrap_or_else(|| "-".to_owned())),
                 config: number(config, &row.name).unwrap_or_default(),
             },
@@ -124,7 +124,7 @@ impl Diff {
     }
 }
 
-/// All of a rule, to compare it.
+/// Returns a rule's whole content, for comparison.
 fn key(rule: &ApprovalRuleView) -> String {
     serde_json::to_string(rule).unwrap_or_default()
 }
@@ -141,7 +141,7 @@ fn words(diff: &Diff, out: &Out) -> String {
         let rows: Vec<_> = diff.items.iter().map(row).collect();
         let head = ["limit", "rule", "default", "server", "configuration", "set in", ""];
         let whole = table(&head, &rows, out);
-        // Below the heading there are no colours, which would be counted, too.
+        // The heading is skipped: its color codes would be counted, too.
         let wide = whole.lines().skip(1).map(|line| line.chars().count()).max().unwrap_or(0);
         let fits = out.columns().is_none_or(|columns| wide <= columns);
         let narrow = || diff.items.iter().map(narrow).collect::<Vec<_>>().join("\n");
@@ -166,7 +166,7 @@ fn words(diff: &Diff, out: &Out) -> String {
     text
 }
 
-/// A row in a terminal that is too narrow for the table.
+/// Formats a row for a terminal that is too narrow for the table.
 fn narrow(item: &Item) -> String {
     let values = &item.values;
     let server = values.server.as_ref().map(|server| format!(", server {}", escape_line(server))).unwrap_or_default();

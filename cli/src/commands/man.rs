@@ -1,4 +1,4 @@
-//! `lastword man`: the man page, from the same definition as the help.
+//! `lastword man`: prints the man page from the same definition as the help.
 
 use super::{Context, help};
 use crate::failure::Failure;

@@ -1,4 +1,4 @@
-//! `lastword pause`: nothing is taken and nothing sent until it is resumed (H4).
+//! `lastword pause`: nothing is taken or sent until a resume (H4).
 
 use lastword_client::{Client, Target};
 

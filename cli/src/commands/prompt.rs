@@ -1,4 +1,4 @@
-//! `lastword prompt`: what an agent has to know, short enough for every system prompt.
+//! `lastword prompt`: prints what an agent has to know, short enough for every system prompt.
 
 use lastword_server::edges::mcp::PRIMER;
 use serde_json::json;

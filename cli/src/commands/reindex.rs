@@ -1,4 +1,4 @@
-//! `lastword reindex`: the read model, built again from the log. No server may be running.
+//! `lastword reindex`: rebuilds the read model from the log. No server may be running.
 
 use lastword_store::{Index, Store};
 use serde_json::json;
@@ -12,7 +12,7 @@ pub(crate) struct Args {}
 pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
     let dir = &cx.settings.data;
     let store = Store::sqlite(dir);
-    // The reader first: a directory without a log is not made by looking for one.
+    // The reader first: opening it doesn't create a log in a directory that has none.
     let log = store.open_reader()?;
     let _lock = store.lock()?;
     let bar = verify::bar(&cx.out);

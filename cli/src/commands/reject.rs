@@ -1,4 +1,4 @@
-//! `lastword reject`: refuses a held call: for good, with words to go on by, or by not looking into it (H2).
+//! `lastword reject`: rejects a held call: for good, with instructions for the agent, or without a review (H2).
 
 use lastword_client::wire::DecideApproval;
 use lastword_proto::fact::Decision;

@@ -1,4 +1,4 @@
-//! `lastword replay`: recorded conversations through the core, in virtual time.
+//! `lastword replay`: replays recorded conversations through the core, in virtual time.
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! `lastword run`: an agent as a child of this program, one run a delivery.
+//! `lastword run`: runs an agent as a child of this program, once per delivery.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

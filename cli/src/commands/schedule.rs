@@ -1,4 +1,4 @@
-//! `lastword schedule`: work that begins again and again (D13).
+//! `lastword schedule`: sets recurring requests (D13).
 
 use lastword_client::wire::{NewSchedule, ScheduleView};
 

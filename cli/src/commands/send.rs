@@ -1,4 +1,4 @@
-//! `lastword send`: one message, as whoever the token belongs to.
+//! `lastword send`: sends one message as the token's owner.
 
 use std::time::Duration;
 
@@ -70,12 +70,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     show(&sent, cx)
 }
 
-/// The client, acting in the turn where one is named.
+/// Returns the client, acting in the turn if one is named.
 pub(super) fn in_turn(client: Client, token: Option<&str>) -> Client {
     token.map(|token| client.in_turn(token)).unwrap_or(client)
 }
 
-/// Prints what a send gave.
+/// Prints the result of a send.
 pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
     cx.out.show(sent.raw(), |_, out| words(sent, out))
 }
@@ -90,7 +90,7 @@ fn words(sent: &Sent, out: &Out) -> String {
     }
 }
 
-/// What is no message: a question that is with a human now, or the end of a turn.
+/// Words a result that isn't a message: an escalation, or the end of a turn.
 fn other(value: &Value) -> String {
     if let Ok(question) = EscalationView::deserialize(value) {
         let id = &question.id;
@@ -135,7 +135,7 @@ pub(super) fn json(text: &str) -> Result<Value, String> {
     serde_json::from_str(text).map_err(|error| format!("invalid JSON: {error}"))
 }
 
-/// "it is none of …".
+/// Words an error that lists the accepted values.
 pub(super) fn one_of<T: ToString>(words: &[T]) -> String {
     format!("expected one of {}", words.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
 }

@@ -1,4 +1,4 @@
-//! `lastword serve`: the server.
+//! `lastword serve`: runs the server.
 
 use std::fs;
 use std::io;
@@ -79,7 +79,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
     })
 }
 
-/// Logs go to standard error, so that the first line on standard output says where it listens.
+/// Sends logs to standard error, so that the first line on standard output is the server's address.
 pub(super) fn log_to_stderr(out: &Out) {
     let wanted = crate::config::variable("LASTWORD_LOG").and_then(|text| text.parse::<Targets>().ok());
     let mut filter = wanted.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN));
@@ -95,7 +95,7 @@ pub(super) fn log_to_stderr(out: &Out) {
 
 async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), Failure> {
     let data = config.data_dir.clone();
-    // Before the first line is printed: who reads it may end us at once.
+    // Before the first line is printed: its reader may send a signal at once.
     let mut end = End::listen()?;
     let server = Server::start(config).await?;
     let url = format!("http://{}", server.addr());
@@ -113,8 +113,9 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         () = end.asked() => None,
         reason = server.failed() => Some(reason),
     };
-    // What runs brings its answer home first.
+    // Open runs deliver their answers first.
     team.stop();
+    // Without a broker no run can answer, so a failure skips this wait.
     while failed.is_none() {
         tokio::select! {
             () = team.ended() => break,
@@ -122,6 +123,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         }
     }
     drop(team);
+    // Before the shutdown, so that clients no longer find a server that is about to end.
     drop(note);
     server.shutdown().await;
     match failed {
@@ -130,7 +132,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     }
 }
 
-/// The broker ended by itself: by a bug of ours, or because the log could not be written.
+/// Words the end of the broker that no signal asked for: a bug, or a log that couldn't be written.
 fn stopped(failed: &BrokerFailure) -> Failure {
     let message = format!("the server stopped: {}", failed.reason);
     if failed.bug {
@@ -151,7 +153,7 @@ impl End {
         Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
     }
 
-    /// Resolves at the next of them.
+    /// Resolves at the next signal.
     pub(super) async fn asked(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
@@ -160,7 +162,7 @@ impl End {
     }
 }
 
-/// `DIR/server.json`, by which clients find the server while it runs.
+/// The file `DIR/server.json`, with which clients find the running server.
 pub(super) struct Note(PathBuf);
 
 impl Note {
@@ -177,7 +179,7 @@ impl Note {
 
 impl Drop for Note {
     fn drop(&mut self) {
-        // A note that stays behind leads to an address where nobody answers, which clients tell.
+        // A note left behind names an address that doesn't answer, which clients report.
         let _removed = fs::remove_file(&self.0);
     }
 }

@@ -1,4 +1,4 @@
-//! `lastword stop`: ends what runs, and nothing more is admitted (H4).
+//! `lastword stop`: cancels open work; nothing more is admitted (H4).
 
 use lastword_client::{Client, Target};
 

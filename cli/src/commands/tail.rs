@@ -1,4 +1,4 @@
-//! `lastword tail`: what happened last, and what happens, as it happens.
+//! `lastword tail`: shows the last events, then follows new ones.
 
 use std::collections::VecDeque;
 use std::io::{Write as _, stderr};
@@ -13,11 +13,11 @@ use crate::failure::{Exit, Failure};
 use crate::session::Authority;
 use crate::story::Story;
 
-/// Pause before the stream is opened again.
+/// Pause before the stream is reopened.
 const REOPEN: Duration = Duration::from_secs(1);
-/// Events that `-f` shows first where `-n` says no number.
+/// Events that `-f` shows first without `-n`.
 const LINES: usize = 10;
-/// Positions that are looked through first for the last events; four times as many each time that is not enough.
+/// Positions first searched for the last events; four times as many each time that isn't enough.
 const LOOK_BACK: u64 = 512;
 
 #[derive(Debug, clap::Args)]
@@ -88,7 +88,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     follow(cx, client, after, &args, &mut story).await
 }
 
-/// The last events that pass the filter, and the position at which the log ended.
+/// Returns the last events that pass the filter, and the log's head.
 async fn last(client: &Client, filter: &Filter, lines: usize) -> Result<(VecDeque<Event>, u64), ClientError> {
     let position = client.events(None).await?.position();
     let mut back = LOOK_BACK;
@@ -111,7 +111,7 @@ async fn last(client: &Client, filter: &Filter, lines: usize) -> Result<(VecDequ
     }
 }
 
-/// Tells what happens, over ends of the server: each event once, for the stream goes on behind the last one.
+/// Prints events across server restarts, each once: the stream continues after the last event.
 async fn follow(
     cx: &Context,
     client: Client,
@@ -136,9 +136,10 @@ async fn follow(
     }
 }
 
-/// The stream behind `after`, once there is a server again. It may be elsewhere, so it is looked for anew.
+/// Reopens the stream after the position `after`, once a server answers. The server may have moved, so it is looked up
+/// again.
 async fn reopened(cx: &Context, after: &mut u64) -> Result<Events, Failure> {
-    // On standard error, so that standard output is events alone.
+    // On standard error, so that standard output holds only events.
     writeln!(stderr().lock(), "the server is gone; reconnecting")?;
     loop {
         tokio::time::sleep(REOPEN).await;
@@ -175,7 +176,7 @@ impl Filter {
     }
 }
 
-/// Whether an event of the conversation `reference` is wanted by who asks for `wanted` and its children.
+/// Returns whether the conversation `reference` is `wanted` or one of its children.
 fn belongs(reference: Option<&str>, wanted: Option<&str>) -> bool {
     let Some(wanted) = wanted else { return true };
     let below = reference.and_then(|reference| reference.strip_prefix(wanted));

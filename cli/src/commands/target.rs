@@ -1,4 +1,4 @@
-//! What `pause`, `resume` and `stop` act on.
+//! The target of `pause`, `resume` and `stop`.
 
 use lastword_client::{Client, ClientError, Target};
 use serde_json::Value;
@@ -21,7 +21,7 @@ pub(crate) struct Args {
     workspace: bool,
 }
 
-/// Does `verb` to what the arguments name, with whatever token there is, and says that it was `done`.
+/// Applies `verb` to the target with any token, and prints that it was `done`.
 pub(super) async fn control(
     args: &Args,
     cx: &Context,
@@ -31,7 +31,7 @@ pub(super) async fn control(
     apply(&cx.client(Authority::Act)?, args, cx, done, verb).await
 }
 
-/// Does `verb` to what the arguments name, and says that it was `done`.
+/// Applies `verb` to the target, and prints that it was `done`.
 pub(super) async fn apply(
     client: &Client,
     args: &Args,

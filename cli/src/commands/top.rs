@@ -1,4 +1,4 @@
-//! `lastword top`: what goes on, live, and what waits for a human.
+//! `lastword top`: shows the workspace live, and everything that waits for a human.
 
 use std::io::{IsTerminal as _, stdin, stdout};
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::failure::Failure;
 use crate::session::Authority;
 use crate::top::{Model, ModelUpdater, Order, Screen, Seen, Update, carry_out, draw, press, wall_clock};
 
-/// News that may wait to be shown.
+/// Most updates queued for the screen.
 const NEWS_MAX: usize = 64;
-/// How often the clock is looked at, for what is told as `3 min ago`.
+/// Interval at which relative times such as `3 min ago` are redrawn.
 const CLOCK: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +34,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
         return Err(Failure::usage("top needs a terminal, for its input and its output")
             .hint("`lastword tail`, `lastword approvals` and `lastword escalations` work without one"));
     }
-    // What is wrong with token or address is told before the screen is taken.
+    // A wrong token or address is reported before the screen is taken.
     let client = cx.client(Authority::Read)?;
     client.agent("me").await?;
     let model = Model::new(client.url(), cx.out.has_color());
@@ -48,7 +48,7 @@ pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
     }
 }
 
-/// Shows the model, and does what the keys say, until somebody ends it.
+/// Shows the model and acts on keys until the user quits.
 async fn show(
     cx: &Context,
     mut model: Model,
@@ -90,7 +90,7 @@ async fn show(
         match order {
             None => {}
             Some(Order::Quit) => return Ok(()),
-            // One that is asked for already is enough.
+            // A refresh that is already queued is enough.
             Some(Order::Refresh) => drop(again.try_send(())),
             Some(order) => match carry_out(cx, order).await {
                 Ok(done) => model.done(&done),

@@ -1,4 +1,4 @@
-//! `lastword tree`: a conversation, each message under its cause.
+//! `lastword tree`: shows a conversation, each message under its cause.
 
 use super::Context;
 use crate::failure::Failure;

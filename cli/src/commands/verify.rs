@@ -1,4 +1,5 @@
-//! `lastword verify`: walks the hash chain, has the witness recount every fact, and folds it again. A server may be running.
+//! `lastword verify`: checks the hash chain, has the witness recount every fact, and folds the log again. A server may
+//! be running.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lastword_proto::fact::hex;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     })
 }
 
-/// The rules, twice: by the witness, which has an implementation of its own, and by the fold.
+/// The two recounts of the rules: by the witness, a second implementation, and by the fold.
 #[derive(Default)]
 struct Recount {
     witness: Witness,
@@ -55,7 +56,7 @@ impl Recount {
     }
 }
 
-/// A progress bar on standard error; none where nobody watches or JSON is wanted.
+/// Returns a progress bar on standard error; hidden without a terminal or with JSON.
 pub(super) fn bar(out: &Out) -> ProgressBar {
     let target = if out.is_json() { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
     let style =

@@ -1,4 +1,4 @@
-//! The acts: each an incident that users of such systems reported, started here and watched to its end.
+//! The acts: each is an incident that users of such systems reported, started here and watched to its end.
 
 use std::time::{Duration, Instant};
 
@@ -11,24 +11,25 @@ use super::cast::request;
 use super::stage::{Mode, Stage};
 use crate::failure::Failure;
 
-/// How often each bot of the third act posts: with its warnings fewer than the refusals after which it is not judged (G2).
+/// Posts of each bot in the third act; with its warnings fewer than the refusals after which a sender isn't judged
+/// (G2).
 pub(crate) const POSTS: usize = 25;
-/// How long an act may take.
+/// Longest time of an act.
 const ACT_MAX: Duration = Duration::from_secs(20);
 
-/// One incident.
+/// One act of the demo.
 pub(crate) struct Act {
-    /// The start of its REFs.
+    /// The prefix of its REFs, which the agents' scripts recognize.
     pub(crate) id: &'static str,
-    /// What happened.
+    /// The incident in a few words.
     pub(crate) title: &'static str,
-    /// Who gets the human's message; several in a room.
+    /// The recipient of the human's message; several agents for a room.
     first: &'static [&'static str],
-    /// What must end it when the guards are in force.
+    /// The code or rule that must end the act when the guards are in force.
     pub(crate) expected: &'static str,
 }
 
-/// All of them, in order.
+/// All acts, in order.
 pub(crate) const ACTS: &[Act] = &[
     act("I01", "a question becomes work, its report more work", &["lead"], "depth_cap"),
     act("I03", "a warning is warned back", &["kilo", "hive"], "turns_soft"),
@@ -45,18 +46,18 @@ const fn act(id: &'static str, title: &'static str, first: &'static [&'static st
     Act { id, title, first, expected }
 }
 
-/// How an act ended.
+/// The end of an act.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub(crate) struct Ended {
-    /// Messages that were admitted.
+    /// The number of admitted messages.
     pub(crate) messages: u64,
-    /// Tokens that the agents said they used.
+    /// The tokens that the agents reported.
     pub(crate) tokens: u64,
-    /// What ended it: a code, or a rule.
+    /// The code or rule that ended it.
     pub(crate) by: String,
 }
 
-/// Plays an act on a stage, to its end.
+/// Plays an act on a stage to its end.
 pub(crate) async fn play(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     let reference = format!("{}-1", act.id);
     let human = &stage.human;
@@ -86,7 +87,7 @@ pub(crate) async fn play(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     Ok(ended)
 }
 
-/// Asks for the conversation until it is as wished. There is no message to wait for when nobody answers.
+/// Polls the conversation until the condition holds. If no agent answers, no message arrives that it could wait for.
 async fn until(
     human: &Client,
     reference: &str,
@@ -105,7 +106,7 @@ async fn until(
     }
 }
 
-#[expect(clippy::disallowed_methods, reason = "the demo's own patience, no part of the broker")]
+#[expect(clippy::disallowed_methods, reason = "the demo's own time limit; the broker doesn't see it")]
 fn clock() -> Instant {
     Instant::now()
 }
@@ -125,7 +126,8 @@ async fn ended(human: &Client, view: &ConversationView, act: &Act, mode: Mode, b
     Ok(Ended { messages: used("grant_messages_max"), tokens: used("grant_tokens_max"), by })
 }
 
-/// The refusal that ended it, as the agents were told; for the act of the prose, whether all answers came.
+/// Returns the refusal that ended the act, as the agents received it; for the act of the prose, whether all answers
+/// came.
 async fn cause(human: &Client, act: &Act, mode: Mode) -> Result<String, Failure> {
     if act.id == "I14" {
         let said = human
@@ -149,7 +151,7 @@ async fn cause(human: &Client, act: &Act, mode: Mode) -> Result<String, Failure>
     Ok(last.unwrap_or_else(|| "nothing".into()))
 }
 
-/// Two bots post to a room, each as often as it likes.
+/// Lets two bots post to a room, each as often as it likes.
 async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     let human = &stage.human;
     let room = format!("{}-room", act.id);
@@ -171,7 +173,7 @@ async fn room(act: &Act, stage: &Stage) -> Result<Ended, Failure> {
     Ok(Ended { messages: posted, tokens, by: by.into() })
 }
 
-/// Stops the conversation while the worker works, and sees that nothing comes after.
+/// Stops the conversation while the worker works, and checks that nothing follows.
 async fn stop(human: &Client, reference: &str) -> Result<String, Failure> {
     until(human, reference, |view| {
         view.grant().is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_turns_max" && l.current >= 2))
@@ -194,7 +196,7 @@ async fn approve(human: &Client, reference: &str) -> Result<String, Failure> {
         let waits =
             waiting.grant().is_some_and(|g| g.limits.iter().any(|l| l.name == "grant_tokens_max" && l.current > 0));
         let found = approvals.items.into_iter().find(|a| a.reference.as_deref() == Some(reference));
-        // Tokens are reported when a turn ends: then the agent has tried, and waits.
+        // Tokens are reported at a turn's end, so by now the agent has tried to decide and waits.
         if let Some(held) = found.filter(|_| waits) {
             break held;
         }

@@ -1,5 +1,5 @@
-//! What the scripted agents do. Each is a child process that speaks HTTP and knows nothing of the broker's
-//! rules: it does what its script says for the act that a REF names, and stops when it is refused.
+//! The scripted agents. Each is a child process that speaks HTTP and doesn't know the broker's rules: it follows its
+//! script for the act that a REF names, and stops when it is refused.
 
 use std::time::Duration;
 
@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::acts::POSTS;
 
-/// The seven agents.
+/// The names of the seven agents.
 pub(crate) const AGENTS: [&str; 7] = ["lead", "worker", "kilo", "hive", "coder", "tester", "ops"];
-/// How long one call for the next message waits.
+/// Longest wait of one inbox call.
 const WAIT: Duration = Duration::from_secs(20);
 
 /// Plays the agent `name` until its server is gone.
@@ -31,7 +31,7 @@ pub(crate) async fn perform(name: &str, client: &Client) -> Result<(), ClientErr
     }
 }
 
-/// More than a grant may spend.
+/// More tokens than a grant may spend.
 const SQUANDERED_TOKENS: u64 = 240_000;
 
 struct Agent<'a> {
@@ -41,29 +41,29 @@ struct Agent<'a> {
     answers: usize,
 }
 
-/// What a script does with a message.
+/// A step of a script in response to a message.
 enum Move {
-    /// Ask somebody, on this REF, and wait for the answer.
+    /// Send a request to this agent, on this REF, and wait for the answer.
     Ask(&'static str, Option<String>, String),
-    /// Ask all of them.
+    /// Send the same request to all of these agents.
     AskAll(&'static [&'static str]),
-    /// Say it and be done.
+    /// Finish with this answer.
     Answer(String),
-    /// Wait for what is in flight.
+    /// Wait for the requests in flight.
     Wait,
-    /// Post to the room, again and again.
+    /// Post to this room repeatedly.
     Post(&'static str),
-    /// Work until told to stop.
+    /// Work until stopped.
     Toil,
     /// Hold a dangerous call, and try to approve it itself.
     Hold,
-    /// Make the call that was held.
+    /// Use the approval of the held call.
     Use,
-    /// Ask the human, with answers to choose from.
+    /// Ask the human, with options.
     Consult(&'static str, &'static [&'static str]),
     /// Hold a call with these arguments, and wait for the decision.
     Request(&'static str, serde_json::Value),
-    /// Ask somebody, and say that it took more than the budget of the whole work.
+    /// Send a request to this agent, and report more tokens than the whole budget.
     Squander(&'static str, &'static str),
 }
 
@@ -88,7 +88,7 @@ impl Agent<'_> {
         }
     }
 
-    /// The script: what `self` does in `act` with a request, or with an answer.
+    /// Returns the agent's step in `act` for a request or an answer.
     fn script(&self, act: &str, asked: bool, reference: &str) -> Move {
         let n = self.answers;
         match (act, self.name, asked) {
@@ -151,7 +151,7 @@ impl Agent<'_> {
             Move::Wait => self.wait(turn).await,
             Move::Post(room) => {
                 for n in 0..POSTS {
-                    // A bot of the old school: a refusal is a reason to warn back.
+                    // An old-school bot: it reacts to a refusal with a warning.
                     let warned = here.post_to_room(room, &format!("Message {n}.")).await.is_err();
                     if warned {
                         drop(here.post_to_room(room, "Warning: there are too many messages here!").await);
@@ -221,7 +221,7 @@ impl Agent<'_> {
         self.end(turn, Finish { answer, reason, ..Finish::default() }).await
     }
 
-    /// A turn costs what a small coding agent's does: its context grows with each.
+    /// Finishes a turn with the usage of a small coding agent: its context grows with each turn.
     async fn end(&self, turn: &TurnView, finish: Finish) -> Result<(), ClientError> {
         self.end_with(turn, finish, 2_000 + 400 * self.turns).await
     }
@@ -229,14 +229,14 @@ impl Agent<'_> {
     async fn end_with(&self, turn: &TurnView, finish: Finish, input_tokens: u64) -> Result<(), ClientError> {
         let usage = Usage { input_tokens, output_tokens: 150, cost_usd: None };
         match self.client.finish(&turn.id, &Finish { usage: Some(usage), ..finish }).await {
-            // Somebody ended the turn before: that is known, and there is no more to say.
+            // The turn was ended before, which isn't an error here.
             Ok(_) | Err(ClientError::Refused(_)) => Ok(()),
             Err(error) => Err(error),
         }
     }
 }
 
-/// A REQUEST as an agent hands it in.
+/// Builds a REQUEST as an agent sends it.
 pub(crate) fn request(to: &serde_json::Value, reference: Option<String>, body: &str) -> Envelope {
     let mut envelope = json!({ "type": "request", "to": to, "body": body });
     if let Some(reference) = reference {

@@ -1,4 +1,4 @@
-//! What waits for a human on a stage that is kept: a question, a held call, and a grant that is latched.
+//! Open matters for a human on a kept stage: a question, a held call, and a latched grant.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::cast::request;
 use super::stage::Stage;
 use crate::failure::Failure;
 
-/// REF, who is asked, and for what.
+/// REF, recipient and text of each scene's request.
 const SCENES: [(&str, &str, &str); 3] = [
     ("ASK-1", "hive", "Set up the new database"),
     ("DEPLOY-1", "ops", "Bring the new login service into production"),
     ("BUDGET-1", "kilo", "Make sure that nothing at all can break"),
 ];
-/// How often it is looked whether all is as it should be, and how long between.
+/// Most checks whether the scenes are set, and the pause between two.
 const LOOKS_MAX: usize = 400;
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// Brings all of it about, and waits until it is there.
+/// Starts all scenes and waits until they are set.
 pub(crate) async fn set(stage: &Stage) -> Result<(), Failure> {
     let human = &stage.human;
     for (reference, to, body) in SCENES {

@@ -1,4 +1,4 @@
-//! A broker on a temporary database and a free port, with seven agents as child processes.
+//! A broker on a temporary data directory and a free port, with seven agents as child processes.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -17,15 +17,15 @@ use crate::failure::Failure;
 
 /// The human of the demo.
 pub(crate) const HUMAN: &str = "operator";
-/// Waking messages after which a conversation without guards is cut: the totals of a grant always hold.
+/// Waking messages after which a conversation without guards is cut: a grant's totals always hold.
 pub(crate) const OBSERVED_MESSAGES: u64 = 60;
 
 /// Whether the guards are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// They record what they would have refused.
+    /// Guards record what they would have refused.
     Observe,
-    /// They refuse.
+    /// Guards refuse, as by default.
     Enforce,
 }
 
@@ -45,7 +45,7 @@ impl Mode {
     }
 }
 
-/// A running stage; its agents end with it.
+/// A running broker with its agents, which end when it is dropped.
 pub(crate) struct Stage {
     pub(crate) mode: Mode,
     pub(crate) human: Client,
@@ -56,8 +56,8 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Starts the broker in `data` and the agents as children of this process. What is to be kept leaves the humans who
-    /// look around a day to decide on held calls.
+    /// Starts the broker in `data` and the agents as children of this process. If it is kept, humans get a day to
+    /// decide on held calls.
     pub(crate) async fn open(mode: Mode, data: &Path, keep: bool) -> Result<Self, Failure> {
         let mut limits = mode.limits();
         if keep {
@@ -79,7 +79,7 @@ impl Stage {
         Ok(Self { mode, human, url, server, agents, tokens })
     }
 
-    /// A client that acts as one of the agents.
+    /// Returns a client that acts as one of the agents.
     pub(crate) fn as_agent(&self, name: &str) -> Result<Client, Failure> {
         let token = self.tokens.iter().find(|(known, _)| *known == name).map(|(_, token)| token.as_str());
         Ok(Client::new(&self.url, Some(Token::new(token.unwrap_or_default())?))?)
@@ -97,7 +97,7 @@ impl Stage {
         Err(Failure::unavailable("the agents didn't come up within 30 s"))
     }
 
-    /// The console's address, with the code that signs in once.
+    /// Returns the console's address with a one-time sign-in code.
     pub(crate) fn console(&self) -> Result<String, Failure> {
         let code = self.server.sign_in_code().map_err(Failure::unavailable)?;
         Ok(format!("{}/sign-in#{}", self.url, code.reveal()))
@@ -106,7 +106,7 @@ impl Stage {
     /// Ends the agents and the broker.
     pub(crate) async fn close(mut self) {
         for agent in &mut self.agents {
-            // An agent that has ended by itself needs no end.
+            // The agent may already have ended.
             drop(agent.kill().await);
         }
         self.server.shutdown().await;

@@ -1,4 +1,4 @@
-//! Plays one recorded conversation: who speaks to its asker answers, who speaks to anybody else asks.
+//! Replays one recorded conversation: a message to the speaker's requester is an answer, any other is a request.
 
 use std::collections::BTreeMap;
 
@@ -22,16 +22,16 @@ pub(crate) enum Depth {
     Request,
 }
 
-/// What became of a conversation.
+/// The result of a replayed conversation.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// The message at which it was cut, from 0, and why.
+    /// The index of the message at which it was cut, from 0, and the refusal.
     pub(crate) cut: Option<(usize, Refusal)>,
     /// Messages that had to wait for a window.
     pub(crate) delayed: u64,
 }
 
-/// Plays it with `pace_ms` between two messages.
+/// Replays a conversation with `pace_ms` between two messages.
 pub(crate) fn play(trace: &Trace, limits: &Limits, depth: Depth, pace_ms: u64) -> Played {
     let mut stage = Stage::new(limits, depth);
     let mut delayed = 0;
@@ -58,14 +58,14 @@ fn speaker(messages: &[Said], i: usize) -> &str {
     messages.get(i).map_or("nobody", |said| &said.from)
 }
 
-/// The addressee that is stated, else whoever speaks next.
+/// Returns the stated recipient, or else the next speaker.
 fn addressee(messages: &[Said], i: usize) -> Option<String> {
     let said = &messages[i];
     let next = || messages[i + 1..].iter().map(|m| &m.from).find(|from| **from != said.from).cloned();
     said.to.clone().filter(|to| *to != said.from).or_else(next)
 }
 
-/// A turn of an agent; the one below it on the stack asked for it.
+/// An agent's turn on the stack; the one below it requested it.
 struct Frame {
     agent: String,
     turn: TurnId,
@@ -109,7 +109,7 @@ impl Stage {
         reply.unwrap_or(Reply::Done)
     }
 
-    /// A human gives the task to whoever speaks first.
+    /// Sends the task from a human to the first speaker.
     fn begin(&mut self, first: &str) {
         let human = self.prove("human operator", Kind::Human);
         let mut draft = Draft::new(MessageType::Request, self.address(first), "the task");
@@ -118,7 +118,7 @@ impl Stage {
         self.take(first);
     }
 
-    /// The speaker's name here: names of recordings are free text, so each gets one of its own.
+    /// Returns the speaker's principal: recordings hold free text as names, so each speaker gets a valid one.
     fn prove(&mut self, speaker: &str, kind: Kind) -> Principal {
         if !self.known.contains_key(speaker) {
             let mut credential = [0; 32];
@@ -145,7 +145,7 @@ impl Stage {
         Address::Name(self.known[speaker].0.clone())
     }
 
-    /// Opens the turn that a request just made ready.
+    /// Opens the turn that a request has just queued.
     fn take(&mut self, speaker: &str) {
         let by = self.prove(speaker, Kind::Agent);
         if let Reply::Delivery(Some(Delivery { turn: Some(open), .. })) = self.give(Input::Take(by, None)) {
@@ -166,7 +166,7 @@ impl Stage {
         }
     }
 
-    /// Makes it the speaker's turn: those above it have answered, or whoever has the word asks it.
+    /// Makes it the speaker's turn: the turns above it answer, or the current speaker sends it a request.
     fn bring_up(&mut self, speaker: &str) -> Result<(), Refusal> {
         if self.stack.iter().any(|frame| frame.agent == speaker) {
             self.answer_up_to(speaker);
@@ -175,7 +175,7 @@ impl Stage {
         self.ask(speaker)
     }
 
-    /// Answers travel up, one turn after the other, until it is `agent`'s turn.
+    /// Answers turn by turn until it is `agent`'s turn.
     fn answer_up_to(&mut self, agent: &str) {
         while self.stack.len() > 1 && self.stack.last().is_some_and(|frame| frame.agent != agent) {
             let Some(done) = self.stack.pop() else { return };

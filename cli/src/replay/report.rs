@@ -1,4 +1,4 @@
-//! What the guards would have done to a set of recorded conversations, by class.
+//! Reports what the guards would have done to recorded conversations, by class.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,16 @@ use super::play::Played;
 use super::trace::Trace;
 use crate::out::{Out, table};
 
-/// The whole report.
+/// The report of a replay.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
-    /// By class of conversation.
+    /// The results by class of conversation.
     pub(crate) classes: BTreeMap<String, Class>,
-    /// Each conversation that was cut.
+    /// Every conversation that was cut.
     pub(crate) cuts: Vec<Cut>,
 }
 
-/// The conversations of one class.
+/// The results of one class.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Class {
     conversations: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// The cut on one line.
+    /// Formats the cut as one line.
     pub(crate) fn line(&self) -> String {
         let Self { conversation, class, at_message, of_messages, code, rule } = self;
         crate::out::escape_line(&format!("{conversation} ({class}): {code} ({rule}) at {at_message} of {of_messages}"))
@@ -50,7 +50,7 @@ impl Cut {
 }
 
 impl Report {
-    /// Adds a conversation. Whoever speaks reads the whole of it first: that is its context.
+    /// Adds a conversation. Each speaker first reads the whole conversation, which is its context.
     pub(crate) fn add(&mut self, trace: &Trace, played: &Played) {
         let class = self.classes.entry(trace.class.clone()).or_default();
         let cut = played.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
@@ -79,7 +79,7 @@ impl Report {
         }
     }
 
-    /// The report as a table.
+    /// Formats the report as a table.
     pub(crate) fn text(&self, out: &Out) -> String {
         let head = ["class", "conversations", "cut", "by", "messages", "saved", "context tokens", "saved", "delayed"];
         let rows: Vec<Vec<String>> = self.classes.iter().map(|(name, class)| class.row(name)).collect();

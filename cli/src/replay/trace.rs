@@ -1,4 +1,4 @@
-//! The form of recorded conversations: one JSON object a line (`docs/replay.md`).
+//! The format of recorded conversations: one JSON object per line (`docs/replay.md`).
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -10,23 +10,23 @@ use crate::failure::Failure;
 /// One recorded conversation.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Trace {
-    /// Its name, for the report.
+    /// The conversation's name in the report.
     pub(crate) conversation_id: String,
-    /// What it is known to be: `useful`, `loop`, ….
+    /// Its known class, such as `useful` or `loop`.
     #[serde(default = "unknown")]
     pub(crate) class: String,
-    /// What was said, in order.
+    /// The messages, in order.
     pub(crate) messages: Vec<Said>,
 }
 
-/// One message of it.
+/// One recorded message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Said {
-    /// The speaker.
+    /// The speaker's name, as free text.
     pub(crate) from: String,
-    /// The addressee; none where it was said to everybody.
+    /// The recipient; `None` if the message went to everyone.
     pub(crate) to: Option<String>,
-    /// Its length in tokens, about.
+    /// Its approximate length in tokens.
     #[serde(default)]
     pub(crate) approx_tokens: u64,
 }
@@ -35,7 +35,7 @@ fn unknown() -> String {
     "unknown".into()
 }
 
-/// Reads a file line by line; `each` gets every conversation and the bytes read so far.
+/// Reads a file line by line; `each` gets every conversation and the number of bytes read so far.
 pub(crate) fn read(path: &Path, mut each: impl FnMut(Trace, u64) -> Result<(), Failure>) -> Result<(), Failure> {
     let file = std::fs::File::open(path).map_err(|error| {
         Failure::usage(format!("{}: {error}", path.display())).hint("pass files with one JSON object per line")

@@ -1,4 +1,4 @@
-//! One row in full.
+//! Formats one row in full.
 
 use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{AgentView, ApprovalView, ConversationStatus, Distance, EscalationView, IncidentView};
@@ -8,7 +8,7 @@ use super::rows::{Item, age, share, standing};
 use crate::out::{StyledLine, Tone, escape, escape_line};
 use crate::{render, tree};
 
-/// The lines of the selected row; all foreign text in them is escaped.
+/// Returns the lines of the selected row; all foreign text in them is escaped.
 pub(super) fn lines(model: &Model) -> Vec<StyledLine> {
     match model.current() {
         None => vec![faint("no row selected")],
@@ -27,17 +27,18 @@ fn faint(text: &str) -> StyledLine {
     vec![(Tone::Faint, text.to_owned())]
 }
 
-/// A name, and what it has.
+/// Formats a name and its value.
 fn row(name: &str, value: &str) -> StyledLine {
     vec![(Tone::Faint, format!("{name:<11}")), (Tone::Plain, escape_line(value))]
 }
 
-/// Lines of a text that is escaped.
+/// Adds the lines of an escaped text, indented.
 fn block(lines: &mut Vec<StyledLine>, text: &str) {
     lines.extend(text.lines().map(|line| vec![(Tone::Plain, format!("  {}", line.replace('\t', "    ")))]));
 }
 
-/// The call as it would be made: what it is about first, its other arguments, and the digest that an approval binds.
+/// Formats the call as it would be made: its subject first, then the other arguments, and the digest that an approval
+/// binds.
 fn approval(view: &ApprovalView, now_ms: u64) -> Vec<StyledLine> {
     let (left, tone) = Item::Approval(view).cells(now_ms).swap_remove(4);
     let mut lines = vec![vec![

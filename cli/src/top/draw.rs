@@ -1,4 +1,4 @@
-//! Paints the model, and nothing else.
+//! Paints the model, and does nothing else.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -26,7 +26,7 @@ R                fetch everything anew
 ?                this
 q, Ctrl-C        quit";
 
-/// The columns of each tab: heading, and width; 0 takes what is left. Those that don't fit are left out.
+/// The columns of each tab: heading and width; 0 takes the remaining width. Columns that don't fit are left out.
 const INBOX: [(&str, u16); 6] = [("", 8), ("id", 6), ("agent", 10), ("ref", 12), ("time", 11), ("what", 0)];
 const CONVERSATIONS: [(&str, u16); 8] = [
     ("ref", 18),
@@ -49,10 +49,10 @@ const AGENTS: [(&str, u16); 9] = [
     ("roots", 5),
     ("tokens", 9),
 ];
-/// Rows that the selected row gets below the list, where it gets any.
+/// Least rows of the selected row's detail below the list, if it is shown there.
 const BELOW_ROWS_MIN: u16 = 5;
 
-/// Paints the whole screen; gives how much of what there is was seen.
+/// Paints the whole screen; returns how much of the content was visible.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     let [title, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)]).areas(frame.area());
@@ -68,7 +68,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     } else if model.rows().is_empty() {
         list(frame, model, body)
     } else {
-        // A list takes the rows that it has, and at most half of the screen: the rest tells the selected one.
+        // The list takes at most half of the screen; the rest shows the selected row.
         let rows = u16::try_from(model.rows().len()).unwrap_or(u16::MAX).saturating_add(1);
         let most = body.height.saturating_sub((body.height / 2).max(BELOW_ROWS_MIN));
         let [above, below] = Layout::vertical([Constraint::Length(rows.min(most)), Constraint::Min(0)]).areas(body);
@@ -82,7 +82,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &Model) -> Seen {
     seen
 }
 
-/// A tone as a style; without colours by weight alone.
+/// Returns a tone as a style; without colors, only by weight.
 fn style(model: &Model, tone: Tone) -> Style {
     let color = |color: Color| if model.color { Style::new().fg(color) } else { Style::new() };
     match tone {
@@ -149,7 +149,7 @@ fn list(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     seen
 }
 
-/// The columns of a tab that have room beside each other.
+/// Returns the columns of a tab that fit next to each other.
 fn fitting(tab: Tab, width: u16) -> &'static [(&'static str, u16)] {
     let all: &[(&str, u16)] = match tab {
         Tab::Inbox => &INBOX,
@@ -168,14 +168,14 @@ fn fitting(tab: Tab, width: u16) -> &'static [(&'static str, u16)] {
 fn row(model: &Model, item: &Item<'_>, columns: &[(&str, u16)]) -> Row<'static> {
     let cells = item.cells(model.now_ms).into_iter().zip(columns);
     let painted = cells.map(|((words, tone), (_, width))| {
-        // What does not fit says so.
+        // `…` marks a cell that doesn't fit.
         let columns = if *width == 0 { usize::MAX } else { (*width).into() };
         text(model, cut(vec![(tone, words)], columns))
     });
     Row::new(painted.collect::<Vec<_>>())
 }
 
-/// What stands where a list is empty.
+/// Returns the text for an empty list.
 fn nothing(model: &Model) -> StyledLine {
     let words = match (&model.link, model.tab) {
         (ServerConnection::Connecting, _) => "connecting …".to_owned(),
@@ -203,12 +203,12 @@ fn full_row(frame: &mut Frame<'_>, model: &Model, area: Rect) -> Seen {
     };
     let block = Block::new().borders(borders).border_style(style(model, Tone::Faint));
     let inner = block.inner(area);
-    // The lines of a tree begin with its rail, which what went on below would break.
+    // Lines of a tree begin with its rail, which wrapping would break.
     let in_tree =
         |line: &StyledLine| matches!(line.first(), Some((Tone::Faint, rail)) if rail.contains(['├', '└', '│']));
     let fit = |line: StyledLine| if in_tree(&line) { cut(line, inner.width.into()) } else { line };
     let lines: Vec<Text<'_>> = detail::lines(model).into_iter().map(|line| text(model, fit(line))).collect();
-    // Every character of a call that is decided on can be read, so long lines go on below.
+    // Long lines wrap: every character of a call must be readable before it is approved.
     let paragraph = Paragraph::new(lines).wrap(Wrap { trim: false });
     let total = u16::try_from(paragraph.line_count(inner.width));
     let has_end = total.is_ok() && !inner.is_empty();
@@ -247,7 +247,7 @@ fn footing(model: &Model, seen: Seen) -> Text<'static> {
     text(model, line)
 }
 
-/// What stands in the place of the question until all of a call was shown.
+/// Returns the note that replaces the question until the whole call was shown.
 fn unread(model: &Model, seen: Seen, order: &Order) -> Option<String> {
     let left = seen.scroll_max.saturating_sub(model.scroll);
     match order {
@@ -328,7 +328,7 @@ mod tests {
         (0..buffer.area.height).map(row).collect::<Vec<_>>().join("\n")
     }
 
-    /// Compares with a golden file; `UPDATE=1` rewrites it.
+    /// Compares with a golden file; `UPDATE=1` rewrites the file.
     fn check(name: &str, now: &str) {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/top").join(name);
         if std::env::var_os("UPDATE").is_some() {
@@ -408,7 +408,7 @@ mod tests {
         assert!(text(&painted(&mut model, 80, 24)).contains("\\u202e"), "it is shown as JSON has it");
     }
 
-    /// A model in which a command is held that stands last among the names of its arguments, and after a long reason.
+    /// Returns a model with a held call whose command is the last argument by name, after a long reason.
     fn held_command() -> Model {
         let mut model = samples::model();
         let call = &mut model.lists.approvals[0];
@@ -463,14 +463,14 @@ mod tests {
         let mut model = held_command();
         typed(&mut model, "a");
         painted(&mut model, 80, 24);
-        // One that ends sooner comes to the top of the list.
+        // An approval that expires sooner moves to the top of the list.
         let mut sooner = model.lists.approvals[0].clone();
         (sooner.id, sooner.digest) = ("apr-9".into(), "00".repeat(32));
         (sooner.expires_at, sooner.arguments) = ("2026-01-31T09:05:30Z".into(), serde_json::json!({}));
         model.lists.approvals.push(sooner);
         let still = text(&painted(&mut model, 80, 24));
         assert!(still.contains("git push --force") && !still.contains("apr-9"), "{still}");
-        // The shown one is settled: what stands there now was not asked about.
+        // The shown call is settled: the question wasn't about the one that took its place.
         model.lists.approvals.remove(0);
         painted(&mut model, 80, 24);
         assert_eq!(yes(&mut model), None);

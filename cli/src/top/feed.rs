@@ -1,4 +1,4 @@
-//! Keeps the model up to date: events say what changed, and that is fetched anew.
+//! Keeps the model up to date: events say what changed, and that is fetched again.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -19,34 +19,34 @@ use crate::session::Authority;
 
 /// Pause before the server is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// Events that come within this time are answered with one fetch.
+/// Events within this time cause one fetch.
 const GATHER: Duration = Duration::from_millis(200);
-/// While an agent's windows hold something, they are looked at again after so long: they empty by themselves.
+/// Interval at which agents are fetched while their windows hold something: windows empty without an event.
 const WINDOWS: Duration = Duration::from_secs(5);
-/// Most conversations that are listed.
+/// Most conversations listed.
 const CONVERSATIONS_MAX: usize = 200;
 
-/// News for the model.
+/// An update of the model.
 #[derive(Debug)]
 pub(crate) enum Update {
-    /// How the server is reached now.
+    /// The state of the connection, and the server's address.
     ServerConnection(ServerConnection, String),
-    /// Questions to humans.
+    /// The questions to humans.
     Escalations(Page<EscalationView>),
-    /// Held calls.
+    /// The tool calls that are or were held.
     Approvals(Page<ApprovalView>),
-    /// Limits that tripped.
+    /// The limits that tripped.
     Incidents(Page<IncidentView>),
-    /// Conversations.
+    /// The conversations, newest first.
     Conversations(Page<ConversationSummary>),
-    /// Agents and humans.
+    /// The agents and humans.
     Agents(Page<AgentView>),
     /// A conversation in full.
     Conversation(Box<ConversationView>),
 }
 
 impl Update {
-    /// Puts it into the model.
+    /// Applies the update to the model.
     pub(crate) fn apply(self, model: &mut Model) {
         let lists = &mut model.lists;
         match self {
@@ -63,7 +63,7 @@ impl Update {
     }
 }
 
-/// A list of the server's.
+/// A list that is fetched from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum List {
     Escalations,
@@ -71,14 +71,14 @@ enum List {
     Incidents,
     Conversations,
     Agents,
-    /// The conversation that is told in full.
+    /// The conversation that is shown in full.
     Shown,
 }
 
 const ALL: [List; 6] =
     [List::Escalations, List::Approvals, List::Incidents, List::Conversations, List::Agents, List::Shown];
 
-/// What an event changes. One of a kind that is not known here may change anything.
+/// Returns the lists that an event changes. An event of an unknown kind may change any of them.
 fn changed(kind: &str) -> &'static [List] {
     match kind {
         "escalation_opened" | "escalation_noted" | "escalation_lifts" | "lift_chosen" | "escalation_expired" => {
@@ -91,7 +91,7 @@ fn changed(kind: &str) -> &'static [List] {
         "latch_set" | "latch_lifted" => &[List::Incidents, List::Conversations, List::Shown],
         "registered" | "amended" | "rekeyed" | "removed" | "noticed" => &[List::Agents],
         "renewed" | "configured" | "late" | "claimed" | "released" | "room_opened" | "posted" | "collected" => &[],
-        // A task that ends takes its questions with it.
+        // The end of a task also ends its questions.
         "accepted" | "turn_closed" | "grant_closed" => {
             &[List::Conversations, List::Agents, List::Shown, List::Escalations]
         }
@@ -119,11 +119,12 @@ pub(crate) struct ModelUpdater {
     again: mpsc::Receiver<()>,
 }
 
-/// Nobody takes the news any more.
+/// The receiver of the updates is gone.
 struct Gone;
 
 impl ModelUpdater {
-    /// One that gives its news here, tells the conversation that is wanted in full, and fetches all anew when asked.
+    /// Creates the task. It sends updates to `news`, reads which conversation is wanted in full, and fetches everything
+    /// on request.
     pub(crate) const fn new(
         news: mpsc::Sender<Update>,
         wanted: watch::Receiver<Option<String>>,
@@ -132,7 +133,7 @@ impl ModelUpdater {
         Self { news, wanted, again }
     }
 
-    /// Runs until nobody takes the news.
+    /// Runs until the receiver of the updates is gone.
     pub(crate) async fn run(mut self, cx: &Context) {
         loop {
             let Err(failure) = self.follow(cx).await else { return };
@@ -144,11 +145,11 @@ impl ModelUpdater {
         }
     }
 
-    /// Follows one connection to its end; `Ok` when nobody takes the news.
+    /// Follows one connection to its end; `Ok` if the receiver of the updates is gone.
     async fn follow(&mut self, cx: &Context) -> Result<(), Failure> {
-        // Anew each time: after a restart the server may be elsewhere.
+        // Each time again: after a restart the server may have another address.
         let client = cx.client(Authority::Read)?;
-        // The stream is open before the first fetch, which is of everything: nothing falls between them.
+        // The stream is opened before the first fetch, which reads everything, so no change is missed in between.
         let mut events = client.events(None).await?;
         let mut dirty: BTreeSet<List> = ALL.into_iter().collect();
         let mut live = false;
@@ -171,7 +172,7 @@ impl ModelUpdater {
         }
     }
 
-    /// Waits until something changed, and a moment longer for what comes with it; `None` when nobody takes the news.
+    /// Waits for a change, and a moment longer for more; `None` if the receiver of the updates is gone.
     async fn wait(&mut self, events: &mut Events, windows: bool) -> Result<Option<BTreeSet<List>>, Failure> {
         let mut dirty = BTreeSet::new();
         let mut until = windows.then(|| later(WINDOWS));
@@ -183,6 +184,7 @@ impl ModelUpdater {
                         let event = event?.ok_or_else(|| Failure::unavailable("the server ended the stream"))?;
                         dirty.extend(self.dirtied(&event));
                         if !dirty.is_empty() {
+                            // Never later than before: a steady stream of events must not postpone the fetch for ever.
                             until = Some(until.unwrap_or(far).min(later(GATHER)));
                         }
                     }
@@ -199,14 +201,14 @@ impl ModelUpdater {
         }
     }
 
-    /// What has to be fetched after an event.
+    /// Returns the lists to fetch after an event.
     fn dirtied(&self, event: &Event) -> Vec<List> {
         let shown = self.wanted.borrow().clone();
         let concerned = shown.is_some_and(|shown| event.reference.as_deref().is_none_or(|at| at.starts_with(&shown)));
         changed(&event.kind).iter().copied().filter(|list| *list != List::Shown || concerned).collect()
     }
 
-    /// Fetches the lists; says whether some agent's windows hold something.
+    /// Fetches the lists; returns whether an agent's windows hold something.
     async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<bool, Stop> {
         let mut windows = false;
         for list in dirty {
@@ -225,7 +227,7 @@ impl ModelUpdater {
                     let Some(reference) = wanted else { continue };
                     match client.conversation(&reference).await {
                         Ok(view) => Update::Conversation(Box::new(view)),
-                        // It was forgotten meanwhile; the list says so.
+                        // The conversation was forgotten meanwhile, which the list shows.
                         Err(ClientError::Refused(_)) => continue,
                         Err(error) => return Err(error.into()),
                     }
@@ -243,9 +245,9 @@ impl ModelUpdater {
 
 /// Why a fetch ended early.
 enum Stop {
-    /// Nobody takes the news.
+    /// The receiver of the updates is gone.
     Gone,
-    /// The server gave none.
+    /// The server refused or didn't answer.
     Failed(ClientError),
 }
 
@@ -261,12 +263,12 @@ impl From<ClientError> for Stop {
     }
 }
 
-/// The moment so much later, on the runtime's clock.
+/// Returns the time `by` from now, on the runtime's clock.
 fn later(by: Duration) -> Instant {
     Instant::now() + by
 }
 
-/// Carries an order out in a human's name, by the same gate as the commands; says what was done.
+/// Carries out an order in a human's name, under the same checks as the commands; returns a sentence for the screen.
 pub(crate) async fn carry_out(cx: &Context, order: Order) -> Result<String, Failure> {
     match order {
         Order::Approve { id, digest } => decide(cx, &id, Decision::Approve, None, Some(digest)).await,

@@ -1,4 +1,4 @@
-//! What a key does: it changes what is shown, or gives an order.
+//! Maps keys to changes of the model and to orders.
 #![expect(clippy::wildcard_enum_match_arm, reason = "a keyboard has many keys, and most of them do nothing")]
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -7,7 +7,7 @@ use super::model::{ActionResult, Mode, Model, Order, Purpose, Subject, Tab, Verb
 use super::rows::Item;
 use crate::out::escape_line;
 
-/// Takes a key.
+/// Handles a key.
 pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Option<Order> {
     if key.modifiers.contains(KeyModifiers::CONTROL) {
         return match key.code {
@@ -22,7 +22,7 @@ pub(crate) fn press(model: &mut Model, key: KeyEvent) -> Option<Order> {
         Mode::Detail => detail(model, key.code),
         Mode::StyledLine(purpose, text) => line(model, key.code, purpose, text),
         Mode::Confirm(question, order) => confirm(model, key.code, question, order),
-        // Any key leaves it.
+        // Any key closes the help.
         Mode::Help => None,
     }
 }
@@ -71,7 +71,7 @@ fn page(model: &Model) -> isize {
     isize::try_from(model.seen.page.max(2) - 1).unwrap_or(1)
 }
 
-/// Keys that do the same in a list and in a detail.
+/// Handles keys that do the same in a list and in a detail.
 fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
     model.mode = mode;
     let tab = model.tab as usize;
@@ -96,7 +96,7 @@ fn anywhere(model: &mut Model, key: KeyCode, mode: Mode) -> Option<Order> {
     None
 }
 
-/// Asks before it allows: the question comes once the call was shown to its end, and names the digest of that very call.
+/// Asks for confirmation before an approval, once the call was shown to its end; the question names that call's digest.
 fn approve(model: &mut Model) {
     let Some(Item::Approval(view)) = model.current() else {
         return not_here(model, "select a held call to approve it");
@@ -104,7 +104,7 @@ fn approve(model: &mut Model) {
     let digest: String = view.digest.chars().take(8).collect();
     let question = format!("Allow {} to make this call ({}, digest {digest}) once?", escape_line(&view.agent), view.id);
     let (id, digest) = (view.id.clone(), view.digest.clone());
-    // It stays selected when another one comes to the top.
+    // Keeps the call selected when another one moves to the top.
     model.selected[model.tab as usize] = Some(id.clone());
     let order = Order::Approve { id, digest };
     model.read = None;
@@ -126,7 +126,7 @@ fn answer(model: &mut Model) {
     model.mode = Mode::StyledLine(Purpose::Answer(view.id.clone(), view.options.clone()), String::new());
 }
 
-/// Asks before it gives more: the first that the broker offers, or the one behind the one that was asked about.
+/// Asks for confirmation before a lift: the first one offered, or the one after `asked`.
 fn lift(model: &mut Model, asked: Option<&str>) {
     let Some(Item::Escalation(view)) = model.current() else {
         return not_here(model, "select a question to choose a lift");
@@ -138,7 +138,7 @@ fn lift(model: &mut Model, asked: Option<&str>) {
     let others = if view.lifts.len() > 1 { " (L: next)" } else { "" };
     let question = format!("Give {} for {}{others}?", escape_line(&chosen.text), view.id);
     let order = Order::Lift { id: view.id.clone(), lift: chosen.id.clone() };
-    // It stays selected when another one comes to the top.
+    // Keeps the question selected when another row moves to the top.
     model.selected[model.tab as usize] = Some(view.id.clone());
     model.mode = Mode::Confirm(question, order);
 }
@@ -182,7 +182,7 @@ fn confirm(model: &mut Model, key: KeyCode, question: String, order: Order) -> O
             lift(model, Some(id));
         }
         other => {
-            // What is asked about may be longer than the screen.
+            // The call in question may be longer than the screen, so it can be scrolled.
             let by = u16::try_from(page(model)).unwrap_or(1);
             match other {
                 KeyCode::Down | KeyCode::Char('j') => scroll(model, 1, true),
@@ -219,7 +219,7 @@ fn line(model: &mut Model, key: KeyCode, purpose: Purpose, mut text: String) -> 
     None
 }
 
-/// The option behind the one that stands there, from the first on.
+/// Returns the option after the current text; the first one if the text isn't an option.
 fn following<'a>(options: &'a [String], text: &str) -> Option<&'a str> {
     let at = options.iter().position(|option| option == text).map_or(0, |at| (at + 1) % options.len());
     options.get(at).map(String::as_str)
@@ -243,7 +243,7 @@ mod tests {
     use super::super::{Seen, samples};
     use super::*;
 
-    /// Presses keys, one after the other; a word in brackets is a key with a name.
+    /// Presses keys in order; a word in brackets is a named key.
     fn pressed(keys: &str) -> (Model, Option<Order>) {
         let mut model = samples::model();
         let mut order = None;
@@ -254,7 +254,7 @@ mod tests {
                 None => (KeyCode::Char(c), c.len_utf8()),
             };
             order = press(&mut model, KeyEvent::new(code, KeyModifiers::NONE));
-            // A screen that has room for all.
+            // A screen with room for everything.
             model.seen(Seen { page: 20, scroll_max: 0, has_end: true });
             rest = &rest[length..];
         }

@@ -1,4 +1,4 @@
-//! All that `top` shows. Nothing here asks a server, a clock or a terminal.
+//! All state that `top` shows. Nothing here accesses a server, a clock or a terminal.
 
 use lastword_client::wire::{
     AgentView, ApprovalView, ConversationSummary, ConversationView, EscalationView, IncidentView,
@@ -7,13 +7,13 @@ use lastword_client::wire::{
 use super::rows::{Item, inbox};
 use crate::out::escape_line;
 
-/// From so many columns on the selected row is told beside the list.
+/// Columns from which the selected row is shown beside the list.
 pub(super) const WIDE_COLUMNS: u16 = 140;
 
-/// What is listed.
+/// The tabs, each with a list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Tab {
-    /// What waits for a human.
+    /// Everything that waits for a human.
     #[default]
     Inbox,
     /// Conversations, newest first.
@@ -23,10 +23,10 @@ pub(crate) enum Tab {
 }
 
 impl Tab {
-    /// All of them, in order.
+    /// All tabs, in order.
     pub(super) const ALL: [Self; 3] = [Self::Inbox, Self::Conversations, Self::Agents];
 
-    /// Its heading.
+    /// Returns the tab's title on the screen.
     pub(super) const fn title(self) -> &'static str {
         match self {
             Self::Inbox => "Inbox",
@@ -36,57 +36,57 @@ impl Tab {
     }
 }
 
-/// How the server is reached.
+/// The state of the connection to the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum ServerConnection {
-    /// Not yet.
+    /// Not connected yet.
     #[default]
     Connecting,
-    /// What happens is shown as it happens.
+    /// Connected: changes are shown as they happen.
     Live,
-    /// It is gone, for this reason; what is shown is from before.
+    /// The connection was lost, for this reason; the lists are from before.
     Lost(String),
 }
 
-/// What is done with the keys.
+/// What keys currently act on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// The list.
+    /// The list of the current tab.
     #[default]
     List,
-    /// One row, in full.
+    /// The selected row, in full.
     Detail,
-    /// A line that is being typed.
+    /// A line that the user types.
     StyledLine(Purpose, String),
-    /// A question, and what is done at yes.
+    /// A question, and the order to carry out at yes.
     Confirm(String, Order),
-    /// The keys.
+    /// The list of keys.
     Help,
 }
 
-/// What a typed line is for.
+/// The purpose of a typed line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// Rows that have these words.
+    /// The filter: only rows with these words are shown.
     Filter,
-    /// Why the held call of this id is refused.
+    /// The reason for the rejection of the approval with this id.
     Reject(String),
-    /// The answer to the question of this id, and the answers that its asker named.
+    /// The answer to the escalation with this id, and its options.
     Answer(String, Vec<String>),
 }
 
-/// What a human may do to something that runs.
+/// A control that a human may apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
-    /// Nothing new is delivered.
+    /// Deliver nothing new.
     Pause,
-    /// It goes on; what latched is lifted.
+    /// Continue, and lift latches.
     Resume,
-    /// What is open is cancelled.
+    /// Cancel open work.
     Stop,
 }
 
-/// What is paused, resumed or stopped.
+/// The target of a control.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     /// A conversation, by its REF.
@@ -96,7 +96,7 @@ pub(crate) enum Subject {
 }
 
 impl Subject {
-    /// Its name.
+    /// Returns the REF or name.
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Conversation(name) | Self::Agent(name) => name,
@@ -104,110 +104,110 @@ impl Subject {
     }
 }
 
-/// What the server is to be asked for, in a human's name.
+/// Something to ask of the server in a human's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Allow the call with this digest, once.
+    /// Approve the call with this digest, once.
     Approve {
-        /// The approval.
+        /// The approval's id.
         id: String,
         /// The digest of the call that was shown.
         digest: String,
     },
-    /// Refuse a held call.
+    /// Reject a held call.
     Reject {
-        /// The approval.
+        /// The approval's id.
         id: String,
-        /// Why.
+        /// The comment for the agent.
         reason: String,
     },
-    /// Answer a question.
+    /// Answer an escalation.
     Answer {
-        /// The escalation.
+        /// The escalation's id.
         id: String,
-        /// The answer.
+        /// The answer's text.
         text: String,
     },
-    /// Choose what the broker offers to a question that a limit caused.
+    /// Choose a lift that the broker offers for a question caused by a limit.
     Lift {
-        /// The escalation.
+        /// The escalation's id.
         id: String,
-        /// The lift.
+        /// The lift's id.
         lift: String,
     },
-    /// Pause, resume or stop.
+    /// Pause, resume or stop the subject.
     Control(Verb, Subject),
-    /// Fetch everything anew.
+    /// Fetch everything again.
     Refresh,
     /// End the program.
     Quit,
 }
 
-/// What the server last said.
+/// The lists that the server last sent.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lists {
     pub(crate) escalations: Vec<EscalationView>,
     pub(crate) approvals: Vec<ApprovalView>,
     pub(crate) incidents: Vec<IncidentView>,
     pub(crate) conversations: Vec<ConversationSummary>,
-    /// There are older conversations than those listed.
+    /// Whether there are older conversations than those listed.
     pub(crate) more_conversations: bool,
     pub(crate) agents: Vec<AgentView>,
 }
 
-/// How much of what there is a picture had room for.
+/// How much of the content the last picture had room for.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     /// Rows of a page.
     pub(super) page: u16,
     /// The most lines that the detail can be scrolled by.
     pub(super) scroll_max: u16,
-    /// The detail can be scrolled to its end, for it has no more lines than can be counted.
+    /// Whether the detail can be scrolled to its end; false if it has more lines than can be counted.
     pub(super) has_end: bool,
 }
 
-/// All that is shown.
+/// All state of the screen.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Model {
     pub(crate) url: String,
     pub(crate) lists: Lists,
     pub(crate) link: ServerConnection,
     pub(crate) color: bool,
-    /// The wall clock, in ms since the Unix epoch.
+    /// The system clock, in ms since the Unix epoch.
     pub(crate) now_ms: u64,
-    /// The conversation that is told in full, as last fetched.
+    /// The conversation shown in full, as last fetched.
     pub(crate) conversation: Option<ConversationView>,
-    /// What came of the last order.
+    /// The result of the last order.
     pub(crate) told: Option<ActionResult>,
     pub(super) tab: Tab,
     pub(super) mode: Mode,
     pub(super) filter: String,
-    /// The selected row of each tab, by its key, so that it stays selected when the list changes.
+    /// The key of each tab's selected row, so that it stays selected when the list changes.
     pub(super) selected: [Option<String>; 3],
     /// Lines of the detail above the screen.
     pub(super) scroll: u16,
     pub(super) seen: Seen,
-    /// The digest of the held call that was shown to its end, since its approval was asked about.
+    /// The digest of the held call that was shown to its end since its approval was asked about.
     pub(super) read: Option<String>,
     pub(super) columns: u16,
 }
 
-/// What came of an order, or why a key did nothing.
+/// The result of an order, or why a key did nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ActionResult {
-    /// It was done.
+    /// The order was carried out.
     Done(String),
-    /// It was not.
+    /// The order failed, or the key did nothing.
     Failed(String),
 }
 
 impl Model {
-    /// An empty one, for the server at this address.
+    /// Creates an empty model for the server at this address.
     pub(crate) fn new(url: &str, color: bool) -> Self {
         Self { url: url.to_owned(), color, ..Self::default() }
     }
 
-    /// The rows of the tab that pass the filter.
+    /// Returns the rows of the current tab that pass the filter.
     pub(super) fn rows(&self) -> Vec<Item<'_>> {
         let lists = &self.lists;
         let all: Vec<Item<'_>> = match self.tab {
@@ -220,19 +220,19 @@ impl Model {
         all.into_iter().filter(wanted).collect()
     }
 
-    /// Where the selected row is among `rows`; the first where that one is gone.
+    /// Returns the index of the selected row in `rows`; 0 if that row is gone.
     pub(super) fn index(&self, rows: &[Item<'_>]) -> usize {
         let key = self.selected[self.tab as usize].as_deref();
         rows.iter().position(|row| key == Some(row.key())).unwrap_or(0)
     }
 
-    /// The selected row.
+    /// Returns the selected row.
     pub(super) fn current(&self) -> Option<Item<'_>> {
         let rows = self.rows();
         rows.get(self.index(&rows)).copied()
     }
 
-    /// Selects the row that many rows further down.
+    /// Moves the selection by `by` rows.
     pub(super) fn step(&mut self, by: isize) {
         let rows = self.rows();
         let at = self.index(&rows).saturating_add_signed(by).min(rows.len().saturating_sub(1));
@@ -241,24 +241,24 @@ impl Model {
         self.scroll = 0;
     }
 
-    /// Shows another tab.
+    /// Switches to another tab.
     pub(super) fn turn_to(&mut self, tab: Tab) {
         self.tab = tab;
         self.mode = Mode::List;
         self.scroll = 0;
     }
 
-    /// How many wait for a human.
+    /// Returns the number of rows that wait for a human.
     pub(super) fn waiting(&self) -> usize {
         inbox(&self.lists).len()
     }
 
-    /// Whether there is room for the list and the selected row beside it.
+    /// Returns whether the list and the selected row fit beside each other.
     pub(super) const fn is_wide(&self) -> bool {
         self.columns >= WIDE_COLUMNS
     }
 
-    /// A picture showed so much of it.
+    /// Notes how much the last picture showed.
     pub(crate) fn seen(&mut self, seen: Seen) {
         self.seen = seen;
         self.scroll = self.scroll.min(seen.scroll_max);
@@ -271,12 +271,12 @@ impl Model {
         }
     }
 
-    /// Whether the selected row is the held call with this digest.
+    /// Returns whether the selected row is the held call with this digest.
     pub(super) fn shows(&self, digest: &str) -> bool {
         matches!(self.current(), Some(Item::Approval(view)) if view.digest == digest)
     }
 
-    /// Whether an order can be given: all of a call is shown before it is approved.
+    /// Returns whether an order may be given: a call must have been shown in full before it is approved.
     pub(super) fn is_ready(&self, order: &Order) -> bool {
         match order {
             Order::Approve { digest, .. } => self.read.as_ref() == Some(digest) && self.shows(digest),
@@ -289,7 +289,7 @@ impl Model {
         }
     }
 
-    /// The terminal has so many columns now. Lines break elsewhere then, so what is being read begins anew.
+    /// Notes the terminal's width. Lines wrap elsewhere then, so the call has to be shown to its end again.
     pub(crate) fn resize(&mut self, columns: u16) {
         if self.columns != columns && matches!(self.mode, Mode::Confirm(..)) {
             self.scroll = 0;
@@ -297,7 +297,7 @@ impl Model {
         self.columns = columns;
     }
 
-    /// The conversation that is told in full, and so has to be fetched.
+    /// Returns the REF of the conversation shown in full, which has to be fetched.
     pub(crate) fn wanted(&self) -> Option<String> {
         match self.current() {
             Some(Item::Conversation(summary)) => Some(summary.reference.clone()),
@@ -305,12 +305,12 @@ impl Model {
         }
     }
 
-    /// An order was carried out.
+    /// Notes that an order was carried out.
     pub(crate) fn done(&mut self, text: &str) {
         self.told = Some(ActionResult::Done(escape_line(text)));
     }
 
-    /// An order was not carried out.
+    /// Notes that an order failed.
     pub(crate) fn failed(&mut self, text: &str) {
         self.told = Some(ActionResult::Failed(escape_line(text)));
     }

@@ -1,4 +1,4 @@
-//! The rows of the lists: what each says in its cells, and by which words it is found.
+//! The rows of the lists: the text of their cells, and the words by which the filter finds them.
 
 use lastword_client::wire::call::{Argument, arguments};
 use lastword_client::wire::{
@@ -11,16 +11,16 @@ use lastword_proto::state::{ApprovalState, EscalationState};
 use super::model::Lists;
 use crate::out::{Tone, escape_line};
 
-/// A row, and what it stands for.
+/// A row, and the object that it shows.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Item<'a> {
     /// A held call that waits for a decision.
     Approval(&'a ApprovalView),
     /// A question that waits for an answer.
     Escalation(&'a EscalationView),
-    /// A limit that tripped and holds.
+    /// A limit that tripped and holds work.
     Incident(&'a IncidentView),
-    /// A conversation.
+    /// A conversation, in its own tab.
     Conversation(&'a ConversationSummary),
     /// An agent or human.
     Agent(&'a AgentView),
@@ -29,19 +29,19 @@ pub(super) enum Item<'a> {
 /// A cell: its text, escaped, and its tone.
 pub(super) type Cell = (String, Tone);
 
-/// What waits for a human: held calls, which end by themselves, then questions, then what is latched.
+/// Returns everything that waits for a human: held calls, which expire, then questions, then latches.
 pub(super) fn inbox(lists: &Lists) -> Vec<Item<'_>> {
     let mut approvals: Vec<_> = lists.approvals.iter().filter(|a| a.state == ApprovalState::Pending).collect();
     approvals.sort_by(|a, b| a.expires_at.cmp(&b.expires_at));
     let escalations = lists.escalations.iter().rev().filter(|e| e.state == EscalationState::Open);
-    // One about an agent holds nothing, and so waits for nobody.
+    // An incident about an agent holds nothing, so it needs no human.
     let incidents = lists.incidents.iter().rev().filter(|i| i.lifted_at.is_none() && i.scope != "agent");
     let approvals = approvals.into_iter().map(Item::Approval);
     approvals.chain(escalations.map(Item::Escalation)).chain(incidents.map(Item::Incident)).collect()
 }
 
 impl<'a> Item<'a> {
-    /// By what it stays selected.
+    /// Returns the key by which the row stays selected.
     pub(super) fn key(&self) -> &'a str {
         match *self {
             Self::Approval(view) => &view.id,
@@ -52,7 +52,7 @@ impl<'a> Item<'a> {
         }
     }
 
-    /// All its words in lower case, for the filter.
+    /// Returns all text of the row in lower case, for the filter.
     pub(super) fn text(&self) -> String {
         let cells = self.cells(0).into_iter().map(|(text, _)| text).collect::<Vec<_>>().join(" ");
         let more = match self {
@@ -64,7 +64,7 @@ impl<'a> Item<'a> {
         format!("{cells} {more}").to_lowercase()
     }
 
-    /// What stands in its cells.
+    /// Returns the row's cells.
     pub(super) fn cells(&self, now_ms: u64) -> Vec<Cell> {
         let plain = |text: &str| (escape_line(text), Tone::Plain);
         let faint = |text: &str| (escape_line(text), Tone::Faint);
@@ -99,7 +99,7 @@ impl<'a> Item<'a> {
     }
 }
 
-/// What a held call is about, in short: the command, the file, the address, else its arguments.
+/// Returns a held call's subject in short: the command, file or address, else its arguments.
 fn about(view: &ApprovalView) -> String {
     let first = arguments(&view.arguments).into_iter().next().filter(Argument::is_subject);
     first.map_or_else(|| view.arguments.to_string(), |part| part.text)
@@ -149,7 +149,7 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     ]
 }
 
-/// How a conversation stands, as a word.
+/// Formats a conversation's status as one word.
 pub(crate) fn standing(standing: ConversationStatus) -> Cell {
     let look = match standing {
         ConversationStatus::Stopped | ConversationStatus::Latched => Tone::Bad,
@@ -160,13 +160,13 @@ pub(crate) fn standing(standing: ConversationStatus) -> Cell {
     (standing.word().to_owned(), look)
 }
 
-/// The limit that is nearest, by the name that `lastword limits` has for it.
+/// Formats the nearest limit, by its name in `lastword limits`.
 fn nearest(distance: &Distance) -> Cell {
     let (text, look) = share(distance);
     (format!("{} {text}", distance.name.trim_end_matches("_max")), look)
 }
 
-/// How much of a limit is used.
+/// Formats the used share of a limit.
 pub(super) fn share(distance: &Distance) -> Cell {
     let percent = distance.current.saturating_mul(100) / distance.limit.max(1);
     let look = match percent {
@@ -177,20 +177,20 @@ pub(super) fn share(distance: &Distance) -> Cell {
     (format!("{}/{}", distance.current, distance.limit), look)
 }
 
-/// How long ago that was.
+/// Formats how long ago a time was.
 pub(super) fn age(at: &str, now_ms: u64) -> Cell {
     let at = parse_rfc3339(at).map_or(now_ms, |at| at.0);
     (format!("{} ago", span(now_ms.saturating_sub(at))), Tone::Faint)
 }
 
-/// How long until then.
+/// Formats how long it is until a time.
 fn left(at: &str, now_ms: u64) -> Cell {
     let at = parse_rfc3339(at).map_or(now_ms, |at| at.0);
     let left = at.saturating_sub(now_ms);
     (format!("{} left", span(left)), if left < 60_000 { Tone::Bad } else { Tone::Warn })
 }
 
-/// A span of time, in the two largest units that say something.
+/// Formats a duration in its two largest units.
 pub(crate) fn span(ms: u64) -> String {
     let s = ms / 1_000;
     match s {

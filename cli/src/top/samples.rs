@@ -1,4 +1,4 @@
-//! A model with something of everything, as the server would have told it.
+//! Example models, as the server would have filled them.
 
 use lastword_client::wire::{ConversationView, parse_rfc3339};
 use serde::de::DeserializeOwned;
@@ -46,7 +46,7 @@ fn message(id: u64, kind: &str, from: &str, to: &str, body: &str) -> Value {
     })
 }
 
-/// A conversation with a request, a refusal and an answer.
+/// Returns a conversation with a request, a refusal and an answer.
 pub(crate) fn conversation() -> ConversationView {
     let mut view = summary("LOGIN-1", "active", false, &Value::Null);
     let problem = json!({
@@ -71,7 +71,7 @@ pub(crate) fn conversation() -> ConversationView {
     of(view)
 }
 
-/// A model of a team at work, in which all waits that can wait.
+/// Returns a model of a team at work, with everything that can wait for a human.
 pub(crate) fn model() -> Model {
     let approval = json!({
         "id": "apr-2", "digest": "78ca0b9889b91ff76c7724cc5f80497caafc9190b2ee5893e3ab5ad4feaa4903",

@@ -1,4 +1,4 @@
-//! The terminal: in raw mode and on its second screen while `top` runs, and as it was before however that ends.
+//! The terminal: in raw mode and on its alternate screen while `top` runs, restored however that ends.
 
 use std::io::{self, Stdout, stdout};
 use std::panic;
@@ -11,17 +11,17 @@ use crossterm::terminal::{EnterAlternateScreen, LeaveAlternateScreen, disable_ra
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-/// What a panic tells, and to whom.
+/// A panic hook.
 type Hook = Box<dyn Fn(&panic::PanicHookInfo<'_>) + Sync + Send + 'static>;
 
-/// The terminal while it is ours.
+/// The terminal, while `top` owns it.
 pub(crate) struct Screen {
     pub(crate) terminal: Terminal<CrosstermBackend<Stdout>>,
     hook: Arc<Hook>,
 }
 
 impl Screen {
-    /// Takes it. A panic gives it back before it is told, or nobody would see what it says.
+    /// Takes the terminal. A panic restores it before it is reported; otherwise its message would be lost.
     pub(crate) fn open() -> io::Result<Self> {
         let hook: Arc<Hook> = Arc::new(panic::take_hook());
         let before = Arc::clone(&hook);
@@ -46,7 +46,7 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         restore();
-        // While a panic unwinds the hook can't be changed, and then it has told already.
+        // The hook can't be changed while a panic unwinds, and it has already reported then.
         if !std::thread::panicking() {
             let before = Arc::clone(&self.hook);
             panic::set_hook(Box::new(move |info| before(info)));
@@ -54,14 +54,14 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back. There is nobody to tell where that fails.
+/// Restores the terminal. A failure is ignored: it can't be reported anywhere.
 fn restore() {
     let _left = execute!(stdout(), LeaveAlternateScreen, Show);
     let _cooked = disable_raw_mode();
 }
 
-/// The wall clock, in ms since the Unix epoch: how long ago something was is told against it.
-#[expect(clippy::disallowed_methods, reason = "what a person sees of time is their clock; no rule depends on it")]
+/// Returns the system clock in ms since the Unix epoch, to which relative times are formatted.
+#[expect(clippy::disallowed_methods, reason = "humans see their own clock; no rule depends on it")]
 pub(crate) fn wall_clock() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -1,4 +1,4 @@
-//! What is said on Discord reaches the workspace, and what is said there is posted.
+//! Posts on Discord reach the workspace, and messages of the workspace are posted.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_
         town.world.posts(town.hive, town.channel, &format!("message {n}"));
     }
     town.until("posted", |event| event["data"]["body"] == "message 34");
-    // A restart tells nothing twice.
+    // A restart shows nothing twice.
     town.kill();
     town.bridge();
     town.world.posts(town.hive, town.channel, "message 35");
@@ -60,7 +60,7 @@ fn bots_that_ping_pong_are_warned_once_by_the_brokers_bot_and_a_human_word_lets_
 
 #[test]
 fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
-    // More than one page of Discord's history; the broker judges each of them.
+    // More than one page of Discord's history; the broker judges each post.
     let mut town = TestGuild::limited("refused_writes_max = 1000\n", "");
     town.bridge();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
@@ -74,7 +74,7 @@ fn nothing_that_was_said_in_an_outage_is_lost_or_counted_twice() {
     town.bridge();
     let thread = town.world.wait_thread(asked);
     town.world.wait_message(thread.id, town.kilo, "ARE YOU THERE");
-    // Cut off, asked to reconnect, thrown out, and told twice.
+    // Cut off, asked to reconnect, closed with a code, and sent a post twice.
     town.world.ask_to_reconnect(town.broker);
     town.world.posts(town.ann, town.channel, "two");
     town.until("posted", |event| event["data"]["body"] == "two");
@@ -160,7 +160,7 @@ fn an_envelope_of_a_foreign_bot_is_verified_and_a_broken_one_is_explained_once()
     assert_eq!(sent["message"]["from"], "hive");
     town.world.posts(town.hive, town.channel, &header.replace("FROM:hive", "FROM:kilo"));
     town.world.wait_message(town.channel, town.broker, "hive: not passed on.");
-    // It is no message, and counts like any other post.
+    // The text isn't a message, and counts like any other post.
     town.until("heard", |event| event["agent"] == "hive" && event["data"]["room"].is_string());
     for _ in 0..3 {
         town.world.posts(town.hive, town.channel, "[FROM:hive][TYPE:INFO] hello");
@@ -329,7 +329,7 @@ fn what_begins_elsewhere_gets_a_thread_at_home_and_a_post_in_the_room_is_shown()
     let thread = town.world.wait_thread(opening.id);
     town.world.wait_message(thread.id, town.broker, "[FROM:operator][TO:kilo][TYPE:REQUEST][REF:DEPLOY-1]");
     town.world.wait_message(thread.id, town.kilo, "deployed");
-    // A post in the room that was made by another way than Discord; one that came from there is shown no second time.
+    // A post in the room that wasn't made on Discord is mirrored; one that came from there isn't shown again.
     town.world.posts(town.hive, town.channel, "hello");
     town.until("posted", |event| event["data"]["body"] == "hello");
     town.says(town.channel, "from the console");

@@ -1,4 +1,4 @@
-//! What waits for a human waits on Discord, too: as a card, settled once, by whoever comes first.
+//! Pending decisions appear on Discord as cards, and each is settled once, by the first human to act.
 
 use serde_json::{Value, json};
 
@@ -6,7 +6,7 @@ use crate::town::TestGuild;
 use crate::world::{Id, Interaction, Message};
 
 impl TestGuild {
-    /// A call of an agent's own to the server.
+    /// Makes a call to the server as an agent.
     fn call(&self, agent: &str, path: &str, body: &Value) -> Value {
         let token = std::fs::read_to_string(self.server.path().join(format!("{agent}.token"))).unwrap();
         let url = format!("{}/v1{path}", self.server.first_line["listening"].as_str().unwrap());
@@ -17,7 +17,7 @@ impl TestGuild {
         })
     }
 
-    /// Ann asks kilo, who takes it; gives the thread.
+    /// Ann sends kilo a request, which takes it; returns the thread.
     fn taken(&self, text: &str) -> Id {
         let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> {text}", self.kilo));
         let taken = self.server.as_agent("kilo", &["--json", "inbox", "--wait", "30s"]).json();
@@ -26,14 +26,14 @@ impl TestGuild {
         self.world.wait_thread(asked).id
     }
 
-    /// A call that kilo would make, and its card.
+    /// Holds a call for kilo; returns its card.
     fn held(&self, thread: Id) -> Message {
         let call = json!({"tool": "deploy", "arguments": {"to": "eu"}, "reason": "asked to"});
         assert_eq!(self.call("kilo", "/approvals", &call)["state"], "pending");
         self.world.wait_message(thread, self.broker, "asks to call `deploy`")
     }
 
-    /// How the card stands once it has these words.
+    /// Waits until the card contains this text; returns the card.
     fn wait_card(&self, card: &Message, words: &str) -> Message {
         self.world.wait(words, |discord| discord.messages.get(&card.id).filter(|m| m.content.contains(words)).cloned())
     }
@@ -43,13 +43,13 @@ impl TestGuild {
     }
 }
 
-/// The button whose word begins so.
+/// Returns the id of the button whose label begins with `word`.
 fn button(card: &Message, word: &str) -> String {
     let place = card.labels().iter().position(|label| label.starts_with(word));
     card.buttons()[place.unwrap_or_else(|| panic!("no {word} in {:?}", card.labels()))].clone()
 }
 
-/// What a form asks for, by its title.
+/// Returns the title of the form that an interaction was answered with.
 fn title(interaction: &Interaction) -> String {
     interaction.answered.as_ref().unwrap().1["title"].as_str().unwrap_or_default().to_owned()
 }
@@ -127,7 +127,7 @@ fn only_people_who_are_listed_decide() {
 fn a_card_that_is_not_the_one_that_was_posted_decides_nothing() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
-    // As it may stand there from another workspace, whose apr-1 was something else.
+    // Like a card of another workspace, whose apr-1 was something else.
     let other = town.world.copies(card.id);
     for word in ["Approve", "Respond"] {
         let click = town.world.clicks(town.ann, other, &button(&card, word));
@@ -159,7 +159,7 @@ fn who_comes_second_is_told_who_came_first_and_changes_nothing() {
     let town = TestGuild::start();
     let card = town.held(town.taken("ship it"));
     let (approve, reject) = (button(&card, "Approve"), button(&card, "Reject"));
-    // Both see the buttons before either has pressed one.
+    // Both users see the buttons before either presses one.
     let first = town.world.clicks(town.ann, card.id, &reject);
     let second = town.world.clicks(town.ann, card.id, &approve);
     let said = town.world.wait("a word to the second", |discord| {
@@ -257,7 +257,7 @@ fn cards_are_posted_once_over_a_kill_and_settled_by_what_happened_meanwhile() {
 fn a_card_of_a_workspace_that_is_no_more_holds_up_no_other() {
     let mut town = TestGuild::start();
     let old = town.held(town.taken("ship it"));
-    // It is noted under an id that the workspace does not have, as one of another workspace would be.
+    // Noted under an id that the workspace doesn't have, like a card of another workspace.
     town.kill();
     let book = town.server.path().join(".lastword/discord.sqlite");
     let book = rusqlite::Connection::open(book).unwrap();

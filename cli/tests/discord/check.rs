@@ -1,4 +1,4 @@
-//! `lastword discord check` names what is missing, on both sides.
+//! `lastword discord check` reports every missing setting and permission on both sides.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! `/lastword` on Discord.
+//! The command `/lastword` on Discord.
 
 use serde_json::Value;
 
@@ -6,14 +6,14 @@ use crate::town::TestGuild;
 use crate::world::{Id, Message};
 
 impl TestGuild {
-    /// Gives a command once it is registered; waits for its answer's text.
+    /// Gives a command once it is registered; waits for the text of its reply.
     fn gives(&self, user: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Message {
         self.world.wait("the command", |discord| discord.commands.contains_key(&self.broker).then_some(()));
         let given = self.world.commands(user, self.broker, channel, &format!("lastword {command}"), options);
         self.world.wait_answer(given)
     }
 
-    /// Ann asks kilo; gives the thread and its REF.
+    /// Ann sends kilo a request; returns the thread and its REF.
     fn asked(&self) -> (Id, String) {
         let asked = self.world.posts(self.ann, self.channel, &format!("<@{}> ship `it`", self.kilo));
         let thread = self.world.wait_thread(asked);
@@ -92,7 +92,7 @@ fn who_is_not_listed_commands_nothing() {
 fn a_stop_overtakes_everything_that_the_bridge_still_has_to_do() {
     let town = TestGuild::start();
     town.world.wait("the command", |discord| discord.commands.contains_key(&town.broker).then_some(()));
-    // A hundred posts to be dealt with, and Discord takes none of ours.
+    // A hundred posts wait, and Discord accepts none of ours.
     town.world.hold("POST", "/messages");
     town.world.hold("POST", "/threads");
     for number in 0..100 {

@@ -1,4 +1,4 @@
-//! The bridge is killed at random points of a busy channel, again and again.
+//! The bridge is killed repeatedly, at random points of a busy channel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -9,13 +9,13 @@ use crate::running::Running;
 use crate::town::TestGuild;
 use crate::world::{Id, Message};
 
-/// How often it is killed.
+/// How often the bridge is killed.
 const KILLS: usize = 100;
-/// Posts of a foreign bot in a channel of its own: more than the soft limit, fewer than the hard one.
+/// Posts of a foreign bot in its own channel: more than the soft limit, fewer than the hard one.
 const PLAIN: usize = 60;
-/// Most calls of Discord after which it is killed.
+/// Most calls to Discord after which the bridge is killed.
 const CALLS_MAX: usize = 25;
-/// Longest life of a bridge that has nothing more to do.
+/// Longest life of a bridge that has nothing left to do.
 const LIFE: Duration = Duration::from_millis(700);
 
 #[test]
@@ -24,7 +24,7 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
     let mut town = TestGuild::quiet("");
     let other = town.other;
     let _kilo = town.runs("kilo", &["sed", "s/.*question/answer/"]);
-    // Once to its end, so that it knows where to begin.
+    // Once undisturbed, so that it notes where to begin.
     town.bridge();
     town.kill();
     let mut asked = Vec::new();
@@ -63,12 +63,12 @@ fn killed_a_hundred_times_the_bridge_loses_nothing_and_says_nothing_twice() {
     assert_eq!(threads.len(), KILLS);
 }
 
-/// Questions to a foreign bot: fewer than an agent may send another in a minute.
+/// Requests to a foreign bot: fewer than an agent may send another in a minute.
 const QUESTIONS: usize = 9;
 /// How often the bridge is killed at each of them.
 const KILLS_A_QUESTION: usize = 5;
 
-/// What the foreign bot has been asked and not yet answered, it answers: once.
+/// Answers, once each, the requests that the foreign bot has received but not yet answered.
 fn answers(town: &TestGuild, answered: &mut BTreeSet<Id>) {
     let asked: Vec<Message> = town.world.with(|discord| {
         let pings = |m: &&Message| m.author.id == town.kilo && m.mentions.contains(&town.hive);
@@ -111,7 +111,7 @@ fn a_foreign_bots_answer_ends_its_turn_once_whenever_the_bridge_is_killed() {
         let thread = town.world.wait_thread(*question);
         let mut ended = false;
         while !ended {
-            // What waits is asked when the one before is answered.
+            // The next request is shown once the one before is answered.
             ended = town.world.wait("an end, or a question", |discord| {
                 let end =
                     |m: &&Message| m.author.id == town.kilo && m.content.ends_with(&format!("hive knows n{round}."));
@@ -139,7 +139,7 @@ fn a_refused_message_whose_bridge_was_killed_before_it_heard_of_that_counts_once
     let reference = thread.name.split(' ').next().unwrap().to_owned();
     town.until("turn_opened", |event| event["agent"] == "hive");
     town.kill();
-    // What a bridge leaves that is killed between the broker's refusal and its own note of it.
+    // The state of a bridge killed between the broker's refusal and its own note of it.
     let text = format!("[FROM:hive][TO:hive][TYPE:REQUEST][REF:{reference}][DEPTH:0] think about it");
     let post = town.world.posts(town.hive, thread.id, &text);
     let acts = serde_json::json!([{ "submit": { "voice": { "agent": "hive" }, "text": text } }]);

@@ -1,4 +1,4 @@
-//! The Discord bridge from outside: the real binary between a real server and a Discord of our own.
+//! The Discord bridge from outside: the real binary between a real server and a fake Discord.
 
 #[cfg(test)]
 mod bridge;

@@ -1,19 +1,19 @@
-//! Threads in which something was said while the bridge was not there.
+//! Threads with posts from while the bridge was down.
 
 use std::time::Duration;
 
 use crate::town::TestGuild;
 use crate::world::{Call, Id, Mishap};
 
-/// More threads than were ever followed at once.
+/// More threads than the bridge ever followed at once.
 const THREADS: usize = 205;
-/// How long is looked for what must not happen.
+/// How long a test watches for something that must not happen.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// The same, in looks at the workspace.
+/// The same in looks at the workspace.
 const LOOKS: usize = 20;
 
 impl TestGuild {
-    /// Ann posts; waits until that is heard.
+    /// Ann posts; waits until the bridge has heard it.
     fn hears(&self, channel: Id, text: &str) -> Id {
         let post = self.world.posts(self.ann, channel, text);
         self.until("posted", |event| event["data"]["body"] == text);
@@ -64,7 +64,7 @@ fn a_foreign_bots_answer_is_its_answer_also_where_its_turn_is_shown_late() {
     let about = town.hears(town.channel, "hello");
     let thread = town.world.opens_thread(town.ann, about, "hello");
     town.hears(thread, "in the thread");
-    // What is said at the terminal can't be shown, and what happens after it waits.
+    // The operator's post can't be shown, so later events wait behind it.
     town.world.hold("POST", &format!("/channels/{thread}/messages"));
     town.says(thread, "for the record");
     town.world.wait("a try to show it", |discord| (discord.holds.first()?.waiting > 0).then_some(()));

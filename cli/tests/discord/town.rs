@@ -1,4 +1,4 @@
-//! A server, a Discord with some bots and people in it, and the bridge between them.
+//! A server, a Discord with some bots and humans, and the bridge between them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -9,17 +9,18 @@ use crate::program::{Server, lastword};
 use crate::running::Running;
 use crate::world::{Id, TestDiscord};
 
-/// Where the bridge's errors and its log go.
+/// The file for the bridge's errors and log.
 const LOG: &str = "bridge.log";
-/// Most looks for anything; nothing here takes near as many.
+/// Most looks before a test fails; no test needs nearly as many.
 const LOOKS_MAX: usize = 1_000;
 
-/// All of it. `kilo` and `lima` are bots of ours, `hive` is not; `ann` is a human who may speak, `bob` one who may not.
+/// The whole setup. The bridge posts as `kilo` and `lima`; `hive` is a foreign bot; `ann` is listed as a human, `bob`
+/// isn't.
 pub(crate) struct TestGuild {
     pub(crate) world: TestDiscord,
     pub(crate) server: Server,
     pub(crate) channel: Id,
-    /// Another channel in which the bridge takes part.
+    /// Another channel of the bridge.
     pub(crate) other: Id,
     pub(crate) broker: Id,
     pub(crate) kilo: Id,
@@ -31,24 +32,24 @@ pub(crate) struct TestGuild {
 }
 
 impl TestGuild {
-    /// With the bridge running.
+    /// Starts everything, the bridge included.
     pub(crate) fn start() -> Self {
         Self::with("")
     }
 
-    /// The same, with more lines in `[discord]`; `CHANNEL` is the channel.
+    /// Like [`TestGuild::start`], with more lines in `[discord]`; `CHANNEL` is replaced by the channel's id.
     pub(crate) fn with(more: &str) -> Self {
         let mut town = Self::quiet(more);
         town.bridge();
         town
     }
 
-    /// Without the bridge.
+    /// Starts everything except the bridge.
     pub(crate) fn quiet(more: &str) -> Self {
         Self::limited("", more)
     }
 
-    /// The same, where the server has these limits.
+    /// Like [`TestGuild::quiet`], with these limits of the server.
     pub(crate) fn limited(limits: &str, more: &str) -> Self {
         let world = TestDiscord::start();
         let dir = tempfile::tempdir().unwrap();
@@ -78,19 +79,19 @@ impl TestGuild {
         Self { world, server, channel, other, broker, kilo, lima, hive, ann, bob, bridge: None }
     }
 
-    /// Starts the bridge, and waits until it hears.
+    /// Starts the bridge and waits until it receives posts.
     pub(crate) fn bridge(&mut self) -> &mut Running {
         self.bridge_with(&[])
     }
 
-    /// The same, with these variables.
+    /// Like [`TestGuild::bridge`], with these environment variables.
     pub(crate) fn bridge_with(&mut self, variables: &[(&str, &str)]) -> &mut Running {
         let running = self.launched(variables).ready();
         self.world.wait_connected(self.broker);
         self.bridge.insert(running)
     }
 
-    /// Starts the bridge without waiting for anything.
+    /// Starts the bridge without waiting.
     pub(crate) fn spawn(&mut self) {
         self.bridge = Some(self.launched(&[]));
     }
@@ -98,38 +99,38 @@ impl TestGuild {
     fn launched(&self, variables: &[(&str, &str)]) -> Running {
         let mut command = lastword(self.server.path());
         command.args(["--token-file", ".lastword/operator.token", "--json", "discord"]);
-        // A file never fills up, as a pipe that nobody reads does.
+        // A file, because an unread pipe would fill up and block the bridge.
         let log = fs::File::options().create(true).append(true).open(self.server.path().join(LOG)).unwrap();
         Running::of(command.envs(variables.iter().copied()).stderr(log))
     }
 
-    /// Kills the bridge, with no chance to do anything.
+    /// Kills the bridge without a chance to clean up.
     pub(crate) fn kill(&mut self) {
         if let Some(bridge) = self.bridge.take() {
             bridge.signal("-KILL");
         }
     }
 
-    /// All that the bridge said, once it has ended by itself.
+    /// Waits until the bridge ends; returns its whole output.
     pub(crate) fn ended(&mut self) -> String {
         let (seen, _) = self.bridge.take().unwrap().rest();
         format!("{seen:?} {}", fs::read_to_string(self.server.path().join(LOG)).unwrap())
     }
 
-    /// Waits for something of this kind in the workspace.
+    /// Waits for an event of this kind in the workspace.
     pub(crate) fn until(&self, kind: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         let mut tries = 0;
         loop {
             if let Some(event) = self.events(kind).into_iter().find(&wanted) {
                 return event;
             }
-            // Each look is a call of the server, which takes its time.
+            // Each look is a call to the server, so no pause is needed.
             tries += 1;
             assert!(tries < LOOKS_MAX, "no such {kind}: {:#?}\n{:#?}", self.events(kind), self.world.spoken());
         }
     }
 
-    /// The operator posts in the room of a channel, but not on Discord.
+    /// The operator posts in a channel's room, outside of Discord.
     pub(crate) fn says(&self, channel: Id, body: &str) {
         let server = self.server.first_line["listening"].as_str().unwrap();
         let url = format!("{server}/v1/rooms/discord:{channel}/messages");
@@ -142,7 +143,7 @@ impl TestGuild {
         assert_eq!(posted, 201);
     }
 
-    /// An agent sends a message with its header, under this key, by itself.
+    /// An agent sends a message with its header, under this key, without the bridge.
     pub(crate) fn sends(&self, agent: &str, text: &str, key: &str) {
         let server = self.server.first_line["listening"].as_str().unwrap();
         let token = self.server.operator(&["agent", "token", agent]).ok();
@@ -154,12 +155,12 @@ impl TestGuild {
         });
     }
 
-    /// An agent that answers each request with what this command prints.
+    /// Runs an agent that answers each request with this command's output.
     pub(crate) fn runs(&self, agent: &str, command: &[&str]) -> Running {
         Running::start(&self.server, agent, &[&["--"], command].concat())
     }
 
-    /// Everything that happened in the workspace of this kind.
+    /// Returns all events of this kind in the workspace.
     pub(crate) fn events(&self, kind: &str) -> Vec<Value> {
         let listed = self.server.operator(&["--json", "tail", "-n", "10000"]).ok();
         let events = listed.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());

@@ -1,4 +1,4 @@
-//! What Discord, the network and people who are not asked do to the bridge.
+//! Faults of Discord and the network, and users who aren't allowed, against the bridge.
 
 use std::time::Duration;
 
@@ -6,13 +6,13 @@ use crate::town::TestGuild;
 use crate::world::{Call, Mishap, intent, kind, may};
 
 impl TestGuild {
-    /// Ann says something that is heard; everything before it has been dealt with then.
+    /// Ann posts and the bridge hears it; everything before is handled by then.
     fn heard(&self, text: &str) {
         self.world.posts(self.ann, self.channel, text);
         self.until("posted", |event| event["data"]["body"] == text);
     }
 
-    /// What was said by humans, as the workspace heard it.
+    /// Returns the humans' posts as the workspace got them.
     fn words(&self) -> Vec<String> {
         let posted = self.events("posted").into_iter().filter(|event| event["agent"] == "operator");
         posted.map(|event| event["data"]["body"].as_str().unwrap().to_owned()).collect()
@@ -62,11 +62,11 @@ fn a_bot_that_is_refused_ends_the_bridge_with_what_to_do() {
 #[test]
 fn a_bridge_ends_where_another_one_begins() {
     let mut town = TestGuild::start();
-    // As each bridge does when it begins.
+    // As each bridge does when it starts.
     assert_eq!(town.server.operator(&["agent", "token", "discord-guest"]).code, 0);
     let said = town.ended();
     assert!(said.contains("another bridge has started on this workspace"), "{said}");
-    // And it is the other one's renewal alone that ends it, not its own before.
+    // Only another bridge's renewal ends it, not its own.
     town.bridge();
     town.world.posts(town.ann, town.channel, "still here");
     town.until("posted", |event| event["data"]["body"] == "still here");
@@ -129,7 +129,7 @@ fn where_a_bot_may_not_post_its_answer_is_left_out_and_all_else_goes_on() {
     let thread = town.world.wait_thread(asked);
     town.world.wait_message(thread.id, town.kilo, "IN THE DEN");
     assert!(town.world.spoken().iter().all(|line| !line.contains("IN THE ATTIC")));
-    // It is ended, so that all it said can be read.
+    // Ended, so that its whole output can be read.
     town.world.revoke(town.broker);
     let said = town.ended();
     assert!(said.contains("is left out") && said.contains("Missing Permissions"), "{said}");
@@ -143,7 +143,7 @@ fn a_thread_that_discord_refuses_is_asked_for_once_and_all_is_shown_in_the_chann
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> first", town.kilo));
     let first = town.world.wait_message(town.channel, town.kilo, "FIRST");
     assert_eq!(first.reply_to, Some(asked));
-    // The same conversation goes on at the terminal.
+    // The same conversation continues at the terminal.
     let reference = first.content.split("[REF:").nth(1).unwrap().split(']').next().unwrap();
     assert_eq!(town.server.operator(&["ask", "kilo", "second", "--ref", reference, "--wait", "30s"]).code, 0);
     town.world.wait_message(town.channel, town.kilo, "SECOND");
@@ -200,7 +200,7 @@ fn a_limit_of_the_whole_bot_keeps_all_of_its_calls_back() {
         calls.filter(|call| call.bot == Some(town.broker)).cloned().collect()
     };
     town.world.wait("a 429", |discord| discord.calls.iter().any(|call| call.status == 429).then_some(()));
-    // It would explain this at once.
+    // A hint would answer this at once.
     town.world.posts(town.ann, town.channel, "[FROM:ann][TYPE:INFO] hello");
     let calls = town.world.wait("the calls that waited", |discord| {
         let calls = of_broker(&discord.calls);
@@ -217,7 +217,7 @@ fn an_answer_that_was_posted_unheard_is_found_when_discord_has_forgotten_its_non
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> only once", town.kilo));
     let thread = town.world.wait_thread(asked).id;
     town.world.wait_message(thread, town.kilo, "ONLY ONCE");
-    // The next post is made, its answer is lost, and whoever looks for it has to wait until the bridge is dead.
+    // The next post is made but its response is lost, and the search for it is held until the bridge is dead.
     town.world.next_call_of(Some(town.kilo), "POST", "/messages", Mishap::Lost);
     town.world.hold("GET", "/messages");
     town.world.posts(town.ann, thread, "and this");
@@ -237,7 +237,7 @@ fn an_answer_that_was_posted_unheard_is_found_when_discord_has_forgotten_its_non
 fn a_bot_that_can_not_connect_for_a_while_keeps_nobody_from_speaking() {
     let town = TestGuild::start();
     let _kilo = town.runs("kilo", &["tr", "a-z", "A-Z"]);
-    // The line of kilo's bot is only there to be seen: it posts all the same.
+    // The gateway connection of kilo's bot only shows it as online: it can post without.
     town.world.sever(town.kilo);
     let asked = town.world.posts(town.ann, town.channel, &format!("<@{}> still", town.kilo));
     let thread = town.world.wait_thread(asked).id;

@@ -1,7 +1,7 @@
-//! A Discord of our own: REST interface v10 and gateway on a free port of this machine, with the troubles of the real one.
+//! A fake Discord: REST interface v10 and gateway on a free port of this machine, with the faults of the real one.
 //!
-//! Time is virtual: snowflakes advance a millisecond each and by [`TestDiscord::pass`]; only rate limits and the three seconds of
-//! an interaction are real.
+//! Time is virtual: snowflakes advance a millisecond each and by [`TestDiscord::pass`]; only rate limits and the three
+//! seconds of an interaction are real.
 
 mod faults;
 mod form;
@@ -21,18 +21,18 @@ use tokio::runtime::Runtime;
 pub(crate) use faults::{Call, Mishap};
 pub(crate) use model::{Channel, Discord, Id, Interaction, Message, intent, kind, may, time_ms};
 
-/// Longest wait for anything; nothing here takes near as long.
+/// Longest wait; no test needs nearly as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the tests and the connections share.
+/// The state that tests and connections share.
 #[derive(Clone, Debug)]
 pub(crate) struct Shared(Arc<(Mutex<Discord>, Condvar)>);
 
 impl Shared {
-    /// Does something with Discord; whoever waits for a condition looks again.
+    /// Runs `act` on Discord's state and wakes the waiting conditions.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Discord) -> T) -> T {
         let (discord, changed) = &*self.0;
-        // A test that failed while it held the lock has said so itself.
+        // A test that failed while it held the lock has already reported that.
         let mut discord = discord.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let result = act(&mut discord);
         changed.notify_all();
@@ -40,7 +40,7 @@ impl Shared {
     }
 }
 
-/// A running Discord; gone when the test ends.
+/// A running fake Discord; it ends with the test.
 #[derive(Debug)]
 pub(crate) struct TestDiscord {
     shared: Shared,
@@ -49,7 +49,7 @@ pub(crate) struct TestDiscord {
 
 impl Drop for TestDiscord {
     fn drop(&mut self) {
-        // Without waiting: a test may hold the world inside a runtime of its own.
+        // Without waiting: a test may hold it inside its own runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -73,32 +73,32 @@ impl TestDiscord {
         Self { shared, runtime: Some(runtime) }
     }
 
-    /// Its REST interface, as `http://127.0.0.1:PORT`.
+    /// Returns its REST address, as `http://127.0.0.1:PORT`.
     pub(crate) fn http(&self) -> String {
         self.with(|discord| format!("http://{}", discord.address))
     }
 
-    /// Its gateway, as `ws://127.0.0.1:PORT`.
+    /// Returns its gateway address, as `ws://127.0.0.1:PORT`.
     pub(crate) fn gateway(&self) -> String {
         self.with(|discord| format!("ws://{}", discord.address))
     }
 
-    /// Looks at Discord, or changes it.
+    /// Reads or changes Discord's state.
     pub(crate) fn with<T>(&self, act: impl FnOnce(&mut Discord) -> T) -> T {
         self.shared.with(act)
     }
 
-    /// Time passes.
+    /// Advances the virtual time.
     pub(crate) fn pass(&self, time: Duration) {
         self.with(|discord| discord.now_ms += u64::try_from(time.as_millis()).unwrap());
     }
 
-    /// Waits until Discord is so that this gives something.
+    /// Waits until `condition` returns a value for Discord's state.
     pub(crate) fn wait<T>(&self, what: &str, condition: impl FnMut(&mut Discord) -> Option<T>) -> T {
         self.wait_for(PATIENCE, condition).unwrap_or_else(|| panic!("{what} never came: {:#?}", self.spoken()))
     }
 
-    /// The same, for so long at most.
+    /// Like [`TestDiscord::wait`], with a time limit.
     pub(crate) fn wait_for<T>(
         &self,
         most: Duration,
@@ -115,17 +115,17 @@ impl TestDiscord {
         found
     }
 
-    /// The messages of a channel or a thread that everybody sees, oldest first.
+    /// Returns a channel's or thread's messages that everyone sees, oldest first.
     pub(crate) fn messages(&self, channel: Id) -> Vec<Message> {
         self.with(|discord| discord.in_channel(channel).into_iter().cloned().collect())
     }
 
-    /// A message as it stands now.
+    /// Returns a message in its current state.
     pub(crate) fn message(&self, id: Id) -> Message {
         self.with(|discord| discord.messages[&id].clone())
     }
 
-    /// Waits for a message of an author in a channel that contains this text.
+    /// Waits for an author's message in a channel that contains this text.
     pub(crate) fn wait_message(&self, channel: Id, author: Id, text: &str) -> Message {
         self.wait(&format!("“{text}” of {author}"), |discord| {
             let mut all = discord.in_channel(channel).into_iter();
@@ -138,29 +138,29 @@ impl TestDiscord {
         self.wait("a thread", |discord| discord.thread_of(message).cloned())
     }
 
-    /// Waits until a bot is connected, and hears messages.
+    /// Waits until a bot is connected and receives messages.
     pub(crate) fn wait_connected(&self, bot: Id) {
         self.wait("a connection", |discord| discord.connected(bot).then_some(()));
     }
 
-    /// Waits for the message that an interaction is answered with, also one that its user alone sees.
+    /// Waits for the message that answers an interaction, even one that only its user sees.
     pub(crate) fn wait_answer(&self, interaction: Id) -> Message {
         self.wait("an answer", |discord| discord.messages.get(&discord.interactions[&interaction].original?).cloned())
     }
 
-    /// Waits until an interaction is answered, if only with a form.
+    /// Waits until an interaction is answered, even only with a form.
     pub(crate) fn wait_answered(&self, interaction: Id) -> Interaction {
         self.wait("an answer", |discord| {
             Some(&discord.interactions[&interaction]).filter(|i| i.answered.is_some()).cloned()
         })
     }
 
-    /// Every call of the REST interface so far.
+    /// Returns every REST call so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
         self.with(|discord| discord.calls.clone())
     }
 
-    /// All that was said, as one reads it: for messages of failures.
+    /// Returns all messages as readable lines, for failure messages.
     pub(crate) fn spoken(&self) -> Vec<String> {
         self.with(|discord| {
             let place = |m: &Message| discord.channels.get(&m.channel).map_or("?", |c| c.name.as_str()).to_owned();

@@ -1,4 +1,4 @@
-//! The fake Discord is held to what Discord does, by a client that knows nothing of it but addresses.
+//! Checks the fake Discord against Discord's behavior, with a client that knows only its addresses.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async};
 
 use crate::world::{Id, Mishap, TestDiscord, intent, kind, may, time_ms};
 
-/// Guilds, messages, reactions, typing, content.
+/// The intents of the client: guilds, messages, reactions, typing, content.
 const INTENTS: u64 = intent::GUILDS | intent::MESSAGES | intent::REACTIONS | intent::TYPING | intent::CONTENT;
 
 /// A bot's side of the gateway.
@@ -41,7 +41,7 @@ impl GatewayClient {
         self.socket.send(Frame::text(frame.to_string())).await.unwrap();
     }
 
-    /// The next frame; an error is the code with which the connection was closed.
+    /// Returns the next frame; the error is the code that closed the connection.
     async fn next(&mut self) -> Result<Value, u16> {
         loop {
             match self.socket.next().await {
@@ -57,7 +57,7 @@ impl GatewayClient {
         }
     }
 
-    /// The data of the next event, which has this name.
+    /// Returns the data of the next event, which must have this name.
     async fn event(&mut self, name: &str) -> Value {
         let frame = self.next().await.unwrap();
         assert_eq!(frame["t"], name, "{frame}");
@@ -81,7 +81,7 @@ impl Rest {
     async fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
         let request = self.client.request(method.parse().unwrap(), format!("{}{path}", self.base));
         let response = request.header("Authorization", &self.token).json(body).send().await;
-        // 0 where no answer came.
+        // Status 0 if no response arrived.
         let Ok(response) = response else { return (0, Value::Null) };
         let status = response.status().as_u16();
         (status, response.json().await.unwrap_or_default())

@@ -1,4 +1,4 @@
-//! kill -9 under load: what was acknowledged is there, nothing is there twice, and the counters are right.
+//! kill -9 under load: everything acknowledged is there, nothing is there twice, and the counters are right.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,20 +20,20 @@ use crate::program::{Server, run};
 const AGENTS: usize = 4;
 const SENDERS: usize = 6;
 
-/// How many kills; `LASTWORD_KILLS=200` for the long run.
+/// Returns the number of kills; `LASTWORD_KILLS=200` for the long run.
 fn kills() -> usize {
     std::env::var_os("LASTWORD_KILLS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(12)
 }
 
-/// What clients know for certain, over all crashes.
+/// What clients know for certain across all crashes.
 #[derive(Default)]
 pub(crate) struct Known {
     next: u64,
-    /// Keys whose outcome nobody knows: sent again after the restart.
+    /// Keys with an unknown outcome, sent again after the restart.
     unknown: Vec<String>,
-    /// Messages by the key under which they were acknowledged.
+    /// Message ids by the key under which they were acknowledged.
     pub(crate) sent: BTreeMap<String, String>,
-    /// Answers that were acknowledged.
+    /// The acknowledged answers.
     pub(crate) answers: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ async fn crash_and_check() {
     for _ in 0..kills() {
         let server = Server::start_in(dir.take().unwrap());
         let load = begin(&server, &tokens, &known);
-        // The load is what is waited for, not a condition: the kill comes at any moment of it.
+        // The pause is the load's time, not a condition: the kill may come at any moment of it.
         tokio::time::sleep(Duration::from_millis(rand::rng().random_range(10..250))).await;
         dir = Some(server.kill());
         load.join_all().await;
@@ -68,7 +68,7 @@ async fn crash_and_check() {
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
 }
 
-/// Registers the agents, before anything is killed.
+/// Registers the agents before the first kill.
 pub(crate) async fn enrol() -> (TempDir, Vec<String>) {
     let server = Server::start();
     let human = human(&server);
@@ -88,7 +88,7 @@ fn human(server: &Server) -> Client {
     client(server, &std::fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap())
 }
 
-/// Senders and agents that work until the server is gone.
+/// Starts senders and agents that work until the server is gone.
 pub(crate) fn begin(server: &Server, tokens: &[String], known: &SharedKnown) -> JoinSet<()> {
     let mut load = JoinSet::new();
     for _ in 0..SENDERS {
@@ -125,7 +125,7 @@ async fn send(human: Client, known: SharedKnown) {
     }
 }
 
-/// The same content for the same key, whoever sends it.
+/// Builds a key's request, with the same content for every sender.
 fn request(key: &str) -> Envelope {
     let number: usize = key.trim_start_matches("key-").parse().unwrap();
     let envelope: Value = json!({
@@ -148,12 +148,12 @@ async fn serve(agent: Client, known: SharedKnown) {
     }
 }
 
-/// What nobody knew the outcome of is sent again; all that was acknowledged is there.
+/// Sends the requests with an unknown outcome again; checks that everything acknowledged is there.
 pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
     let human = human(server);
     let unknown = std::mem::take(&mut known.lock().unwrap().unknown);
     for key in unknown {
-        // A full queue says so, and there are no agents any more.
+        // A full queue refuses some, because no agents run any more.
         if let Ok(Sent::One { message, .. }) = human.send(&request(&key), &SendTerms::default()).await {
             known.lock().unwrap().sent.insert(key, message.id);
         }
@@ -170,7 +170,7 @@ pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
     }
 }
 
-/// Recounts from the log: each key once, each answer once, and the same state from a snapshot as from the start.
+/// Recounts the log: each key once, each answer once, and the same state from a snapshot as from the start.
 pub(crate) fn check_log(data: &Path, known: &Known) {
     let reader = Store::sqlite(data).open_reader().unwrap();
     let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());

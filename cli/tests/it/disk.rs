@@ -1,4 +1,4 @@
-//! The disk lets the server down: calls of the real program are made to fail by `strace`, at the start and under load.
+//! Disk faults: `strace` makes calls of the real program fail, at the start and under load.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -8,16 +8,16 @@ use std::time::Duration;
 use crate::crash::{SharedKnown, begin, check_log, enrol, settle};
 use crate::program::{PATH, Server, lastword, run};
 
-/// Longest wait for an end; it comes at the latest with the n-th sync of the log, of hundreds a second.
+/// Longest wait for the server's end; it comes at the latest with the n-th sync of the log, of hundreds per second.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How many calls are made to fail, each in a run of its own; `LASTWORD_DISK_FAULTS=200` for the long run.
+/// Returns how many calls fail, each in its own run; `LASTWORD_DISK_FAULTS=200` for the long run.
 fn faults() -> usize {
     std::env::var_os("LASTWORD_DISK_FAULTS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(8)
 }
 
-/// Whether programs can be traced here. Where they can't, it is said past the test harness, which keeps what a test that
-/// passes prints to itself; with `LASTWORD_STRACE` set they have to be.
+/// Returns whether programs can be traced here. If not, a note goes past the test harness, which captures the output of
+/// passing tests; with `LASTWORD_STRACE` set the test fails instead.
 fn can_trace(test: &str) -> bool {
     let traced = Command::new("strace").args(["-qq", "-o", "/dev/null", "true"]).stderr(Stdio::null()).status();
     if traced.is_ok_and(|status| status.success()) {
@@ -30,12 +30,12 @@ fn can_trace(test: &str) -> bool {
     false
 }
 
-/// The server with calls of it that fail: `calls` as strace counts them, in each thread for itself.
+/// Returns the server's command with failing calls; strace counts `calls` per thread.
 fn failing(dir: &Path, calls: &str, fault: &str) -> Command {
     let mut server = lastword(dir);
     server.args(["serve", "--json", "--listen", "127.0.0.1:0"]);
     let mut command = Command::new("strace");
-    // The tracer goes aside, so that ours is the server itself, and its end the server's.
+    // The tracer is detached, so that the child is the server itself, and its exit code the server's.
     command.args(["-D", "-f", "-qq", "--seccomp-bpf", "-o"]).arg(dir.join("strace.log"));
     command.args(["-e", &format!("trace={calls}"), "-e", "signal=none", "-e", &format!("inject={calls}:{fault}")]);
     command.arg(server.get_program()).args(server.get_args());
@@ -46,16 +46,16 @@ fn failing(dir: &Path, calls: &str, fault: &str) -> Command {
 
 #[test]
 fn a_sync_that_fails_stops_the_server_and_nothing_acknowledged_is_lost() {
-    // The later ones go well again, as on a disk that lost what it was given and does not say so twice.
+    // Later syncs succeed, as on a disk that lost data and reports that only once.
     let fault = |n| ("fsync,fdatasync", format!("error=EIO:when={n}"));
     campaign("syncs that fail", fault, &["restart", "start the server again"]);
 }
 
-/// A small file system of its own, unmounted when the test ends.
+/// A small file system, unmounted when the test ends.
 struct Mounted(PathBuf);
 
 impl Mounted {
-    /// Mounts one of so many bytes; none where that is not allowed here, which is said as [`can_trace`] says it.
+    /// Mounts a file system of this size; `None` if that isn't allowed here, with a note as from [`can_trace`].
     fn over(dir: &Path, bytes: u64) -> Option<Self> {
         std::fs::create_dir_all(dir).unwrap();
         let mut mount = Command::new("mount");
@@ -84,13 +84,13 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // Lazily: a server that a failed test leaves behind is killed after this.
+        // Lazily: a server left behind by a failed test is killed only after this.
         let ended = Command::new("umount").arg("--lazy").arg(&self.0).status();
         assert!(ended.is_ok_and(|status| status.success()) || std::thread::panicking());
     }
 }
 
-/// Sends requests of 100 kB until one is refused for want of room; gives how many were taken.
+/// Sends requests of 100 kB until one is refused for lack of space; returns the number of accepted ones.
 fn send_until_full(server: &Server) -> usize {
     let body = "x".repeat(100_000);
     for n in 0..200 {
@@ -132,7 +132,7 @@ fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     disk.empty("the-rest");
     disk.empty("ballast");
     let again = || server.operator(&["send", "kilo", "more", "--ref", "AFTER"]).code == 0;
-    // A second at most; it is the condition that is waited for.
+    // Usually within a second; the loop waits for the condition.
     let noticed = (0..600).any(|_| {
         let taken = again();
         if !taken {
@@ -147,7 +147,7 @@ fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
 }
 
-/// Starts, loads and starts again, with another call that fails each time; what the server says of it has one of `said`.
+/// Starts, loads and restarts the server, with another failing call each time; its output must contain one of `said`.
 fn campaign(name: &str, fault: impl Fn(usize) -> (&'static str, String), said: &[&str]) {
     if can_trace(name) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();

@@ -1,4 +1,4 @@
-//! Deliveries come into a session that sits there, by way of hooks.
+//! Deliveries reach an interactive session through hooks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Ended, Server, finish, lastword, run};
 
-/// A session of an agent program.
+/// An interactive session of an agent program.
 struct Session<'a> {
     server: &'a Server,
     id: &'a str,
@@ -16,7 +16,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// What the hook says to an event; nothing is null.
+    /// Returns the hook's output for an event; null if there is none.
     fn hook(&self, event: &str, more: &Value) -> Value {
         let ended = self.ended(event, more);
         assert_eq!(ended.code, 0, "{ended:?}");
@@ -51,7 +51,7 @@ fn reason(said: &Value) -> &str {
     said["reason"].as_str().unwrap()
 }
 
-/// The body of the next answer in the human's inbox.
+/// Returns the body of the next answer in the human's inbox.
 fn answer(server: &Server) -> String {
     let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
     delivery["message"]["body"].as_str().unwrap_or_else(|| panic!("{delivery}")).to_owned()
@@ -154,7 +154,7 @@ fn init_adds_itself_to_claude_code_and_shows_what_it_added() {
     assert!(!fs::read_to_string(dir.join(".mcp.json")).unwrap().contains("lw_"), "the token itself is in no file");
     let hooks = read(&dir.join(".claude/settings.local.json"));
     let command = hooks["hooks"]["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
-    // The very line, as the program's shell runs it.
+    // Exactly the configured line, as the program's shell runs it.
     let mut shell = std::process::Command::new("/bin/sh");
     shell.args(["-c", &command]).env_clear().env("HOME", dir).current_dir("/");
     shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());

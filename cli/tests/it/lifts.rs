@@ -1,4 +1,4 @@
-//! What a human gives more from a terminal, and how it is told what is needed (H6, R3).
+//! Lifts and grants from a terminal, and how the terminal shows which one is needed (H6, R3).
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::program::{Server, lastword};
 
-/// A server with two agents, kilo in its turn on T-1, at the cap of one exchange.
+/// Returns a server with two agents, kilo in its turn on T-1, at the cap of one exchange.
 pub(crate) fn at_the_cap() -> Server {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("lastword.toml"), "[limits]\ndepth_max = 1\n").unwrap();
@@ -26,7 +26,7 @@ pub(crate) fn at_the_cap() -> Server {
     server
 }
 
-/// The agent asks its human something.
+/// Sends an agent's question to its human.
 pub(crate) fn escalate(server: &Server, agent: &str, message: &str) {
     let token = fs::read_to_string(server.path().join(format!("{agent}.token"))).unwrap();
     crate::online::escalate(server.first_line["listening"].as_str().unwrap(), token.trim(), message);

@@ -1,4 +1,4 @@
-//! People are told of what waits: a real server, a command and a webhook.
+//! Notifications of pending decisions: a real server, a command and a webhook.
 
 use std::fs::{self, File, Permissions};
 use std::io::{Read as _, Write as _};
@@ -15,7 +15,7 @@ use crate::online::hold;
 use crate::program::{PATH, Server, lastword, run};
 use crate::running::wait_for;
 
-/// Longest wait for a notification; none takes near as long.
+/// Longest wait for a notification; none takes nearly as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SECRET: &str = "canary-secret-of-the-webhook";
 
@@ -59,7 +59,7 @@ fn taken(mut stream: TcpStream) -> (String, Value) {
     }
 }
 
-/// A directory with a command channel that writes down what it is told, and a webhook channel.
+/// Returns a directory with a command channel that records its input, and a webhook channel.
 fn configured(port: u16, window: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str, mode: u32| {
@@ -80,7 +80,7 @@ fn toml(port: u16, window: &str) -> String {
     )
 }
 
-/// A server that tells all it knows into `log`.
+/// Starts a server that logs everything to `log`.
 fn serve(dir: TempDir) -> Server {
     let log = File::options().append(true).create(true).open(dir.path().join("log")).unwrap();
     let mut command = lastword(dir.path());
@@ -89,7 +89,7 @@ fn serve(dir: TempDir) -> Server {
     Server::start_by(dir, command)
 }
 
-/// An agent of this name asks the human in its turn, and waits.
+/// An agent with this name asks the human in its turn, and waits.
 fn asks(server: &Server, name: &str, question: &str) {
     server.agent(name);
     server.operator(&["ask", name, "Fix it", "--ref", &format!("{}-1", name.to_uppercase()), "--wait", "0s"]).ok();
@@ -102,7 +102,7 @@ fn told(dir: &Path) -> Vec<Value> {
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// What was told the `n`th time, on both channels, once it is seen to be sent.
+/// Returns the `n`th notification on both channels, once it was sent.
 fn both(server: &Server, hook: &Receiving, n: usize) -> [Value; 2] {
     wait_for("the command", || told(server.path()).len() >= n);
     [told(server.path())[n - 1].clone(), hook.next().1]
@@ -147,7 +147,7 @@ fn what_waits_is_told_once_on_each_channel_also_over_a_restart() {
     let environment = fs::read_to_string(server.path().join("environment")).unwrap();
     assert!(environment.contains("LASTWORD_NOTIFY_TITLE=") && !environment.contains("canary"), "{environment}");
     sent(&server, 1);
-    // Over a restart, what was told is not told again; what comes then is.
+    // A restart doesn't repeat notifications; later events are notified.
     let (code, dir) = server.terminate();
     assert_eq!(code, 0);
     let server = serve(dir);
@@ -156,7 +156,7 @@ fn what_waits_is_told_once_on_each_channel_also_over_a_restart() {
         assert_eq!(ids(&told), ["esc-2"]);
     }
     sent(&server, 1);
-    // What was killed in between is told all the same: it is read from the state.
+    // Events around a kill are notified nevertheless: they are read from the state.
     let dir = server.kill();
     let silent = dir.path().join("lastword.silent");
     fs::write(&silent, "").unwrap();

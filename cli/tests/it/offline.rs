@@ -1,4 +1,4 @@
-//! What needs no server: help, exit codes, configuration, tools around the log.
+//! What works without a server: help, exit codes, configuration, tools around the log.
 
 use std::fs;
 use std::path::PathBuf;
@@ -93,7 +93,7 @@ fn no_human_verb_picks_the_operators_token_up_without_a_terminal() {
         &["grant", "E-1", "--messages", "1"],
         &["audit"],
     ] {
-        // Nobody listens there; without an address it would be said first that no server runs.
+        // No server listens at that address; without one the error would be that no server runs.
         let args = &[&["--url", "http://127.0.0.1:9"], args].concat();
         let plain = run(dir.path(), args);
         assert_eq!(plain.code, 1, "{args:?}: {plain:?}");

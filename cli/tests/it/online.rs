@@ -226,7 +226,7 @@ fn a_shell_with_a_humans_token_decides_nothing_by_itself() {
         assert!(agent.code == 1 && agent.stderr.contains("CLAUDECODE"), "{args:?}: {agent:?}");
     }
     assert!(server.operator(&["approvals"]).ok().contains("pending"), "nothing was decided");
-    // What starts work or makes tokens needs no terminal, but no agent does it in a human's name.
+    // Commands that start work or create tokens need no terminal, but an agent must not run them in a human's name.
     let acting = [
         &["send", "kilo", "x", "--ref", "E-9"][..],
         &["ask", "kilo", "x", "--wait", "0s"],
@@ -323,7 +323,7 @@ fn a_conversation_is_paused_resumed_and_stopped() {
     assert!(server.operator(&["agent", "show", "hive"]).ok().contains("paused"));
 }
 
-/// Holds a tool call, as an agent's runner does.
+/// Holds a tool call, like an agent's runner.
 pub(crate) fn hold(url: &str, token: &str, body: &str) -> serde_json::Value {
     post(url, token, "/v1/approvals", body)
 }
@@ -442,7 +442,7 @@ fn serve_prints_a_link_that_signs_in_once_and_its_secret_is_in_no_log() {
     let first = sign_in();
     assert!(first.starts_with("HTTP/1.1 303 "), "{first}");
     assert!(sign_in().starts_with("HTTP/1.1 401 "), "it is good once");
-    // Something that is logged, for a log without a line shows nothing.
+    // Cause a log line: an empty log would prove nothing.
     let token = fs::read_to_string(dir.path().join(lines[1].trim_start_matches("operator token in "))).unwrap();
     let headers = format!(
         "Authorization: Bearer {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n",

@@ -1,4 +1,4 @@
-//! Running the binary.
+//! Runs the binary.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// Where the programs are that agents of tests call.
+/// The `PATH` for programs that tests' agents call.
 pub(crate) const PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
-/// What a run of the program gave.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: i32,
@@ -23,14 +23,14 @@ impl Ended {
         serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The standard output of a run that went well.
+    /// Returns the standard output of a successful run.
     pub(crate) fn ok(self) -> String {
         assert_eq!(self.code, 0, "{self:?}");
         self.stdout
     }
 }
 
-/// The program in `dir`, with nothing of our own surroundings in its environment.
+/// Returns the program's command in `dir`, with an empty environment.
 pub(crate) fn lastword(dir: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lastword"));
     command.current_dir(dir).env_clear().stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -54,7 +54,7 @@ pub(crate) fn finish(command: &mut Command, input: &str) -> Ended {
     }
 }
 
-/// A server in a directory of its own; killed when the test ends.
+/// A server in its own directory; killed when the test ends.
 pub(crate) struct Server {
     pub(crate) dir: TempDir,
     child: Child,
@@ -70,19 +70,19 @@ impl Server {
         Self::start_with(dir, &["--listen", "127.0.0.1:0"])
     }
 
-    /// The same with these arguments.
+    /// Like `start_in`, with these arguments.
     pub(crate) fn start_with(dir: TempDir, args: &[&str]) -> Self {
         let mut command = lastword(dir.path());
         command.args(["serve", "--json"]).args(args).env("PATH", PATH);
         Self::start_by(dir, command)
     }
 
-    /// The same by a command that runs it in this directory.
+    /// Like `start_in`, with a command that runs the server in this directory.
     pub(crate) fn start_by(dir: TempDir, command: Command) -> Self {
         Self::try_start_by(dir, command).unwrap_or_else(|(ended, _)| panic!("it ended instead of listening: {ended:?}"))
     }
 
-    /// The same; where it ends instead of listening, how it ended and its directory.
+    /// Like [`Server::start_by`], but returns the result and the directory if the server ends instead of listening.
     pub(crate) fn try_start_by(dir: TempDir, mut command: Command) -> Result<Self, (Ended, TempDir)> {
         let mut child = command.spawn().unwrap();
         let mut line = String::new();
@@ -90,7 +90,7 @@ impl Server {
         match serde_json::from_str(&line) {
             Ok(first_line) => Ok(Self { dir, child, first_line }),
             Err(_) => {
-                // Without a line it is about to end by itself, and says why.
+                // Without a line the server is about to end, and says why.
                 if !line.is_empty() {
                     child.kill().unwrap();
                 }
@@ -100,14 +100,14 @@ impl Server {
         }
     }
 
-    /// Waits until it has ended by itself.
+    /// Waits until the server ends.
     pub(crate) fn wait(&mut self) -> Ended {
         let mut stderr = String::new();
         self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
         Ended { code: self.child.wait().unwrap().code().unwrap_or(-1), stdout: String::new(), stderr }
     }
 
-    /// The directory, of a server that has ended.
+    /// Takes the directory of a server that has ended.
     pub(crate) fn take_dir(&mut self) -> TempDir {
         std::mem::replace(&mut self.dir, tempfile::tempdir().unwrap())
     }
@@ -116,7 +116,7 @@ impl Server {
         self.dir.path()
     }
 
-    /// Runs the program with the operator's token, named outright.
+    /// Runs the program with the operator's token, named explicitly.
     pub(crate) fn operator(&self, args: &[&str]) -> Ended {
         self.with("--token-file", ".lastword/operator.token", args)
     }
@@ -138,14 +138,14 @@ impl Server {
         path
     }
 
-    /// Ends it with no chance to do anything; gives the directory.
+    /// Kills the server without a chance to clean up; returns the directory.
     pub(crate) fn kill(mut self) -> TempDir {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         self.take_dir()
     }
 
-    /// Ends it as a service manager does; gives its exit code and the directory.
+    /// Ends the server like a service manager; returns its exit code and the directory.
     pub(crate) fn terminate(mut self) -> (i32, TempDir) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -156,7 +156,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // The server may already have ended.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }

@@ -67,7 +67,7 @@ fn an_exit_code_is_a_status_and_what_was_said_last_the_reason() {
     ] {
         let said = ask(&server, "sh", script);
         assert_eq!((said["status"].as_str(), said["reason"].as_str()), (Some(status), Some(reason)), "{script}");
-        // The broker has words of its own for an answer that has none.
+        // The broker words an empty answer itself.
         assert!(body.is_empty() || said["body"] == body, "{script}: {said}");
     }
 }
@@ -208,7 +208,7 @@ fn a_finish_whose_confirmation_was_lost_is_sent_no_second_time() {
     assert!(!more.stdout.contains("late"), "{more:?}");
 }
 
-/// A way to the server that loses the answer to the first call of this path.
+/// Returns a proxy's address that loses the response to the first call of this path.
 fn losing_the_answer_to(server: &Server, path: &'static str) -> String {
     let to = server.first_line["listening"].as_str().unwrap().strip_prefix("http://").unwrap().to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -257,7 +257,7 @@ fn an_answer_that_comes_when_the_turn_is_lost_is_shown_as_late() {
     let mut agent = Running::start(&server, "kilo", &["--", "sh", "-c", script]);
     let asked = send(&server, "kilo", "E-1", "go");
     wait_for("the run", || server.path().join("at-1").exists());
-    // As a machine that slept: the lease is not renewed, and the run has ended when it wakes up.
+    // Like a machine that slept: the lease isn't renewed, and the run has ended when it wakes up.
     agent.signal("-STOP");
     let id = asked["request_id"].as_str().unwrap();
     let mut tail = lastword(server.path());
@@ -277,7 +277,7 @@ fn an_answer_that_comes_when_the_turn_is_lost_is_shown_as_late() {
     assert_eq!((told["type"].as_str(), told["body"].as_str()), (Some("response"), Some("at 2")));
 }
 
-/// Whether a child of the runner is still at work.
+/// Returns whether a child of the runner still runs.
 fn shell_runs(agent: &Running) -> bool {
     let children = fs::read_to_string(format!("/proc/{0}/task/{0}/children", agent.id())).unwrap_or_default();
     children.split_whitespace().any(runs)

@@ -10,10 +10,10 @@ use serde_json::Value;
 
 use crate::program::{Ended, PATH, Server, lastword};
 
-/// Longest wait for anything; nothing here takes near as long.
+/// Longest wait; no test needs nearly as long.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// `lastword run`, whose events are read; killed when the test ends.
+/// `lastword run`, with its events read; killed when the test ends.
 pub(crate) struct Running {
     child: Child,
     events: Receiver<Value>,
@@ -21,7 +21,7 @@ pub(crate) struct Running {
 }
 
 impl Running {
-    /// Runs an agent of this name with the operator's token.
+    /// Runs an agent with this name, using the operator's token.
     pub(crate) fn start(server: &Server, name: &str, args: &[&str]) -> Self {
         let mut command = lastword(server.path());
         command.args(["--token-file", ".lastword/operator.token", "--json", "run", "--as", name]);
@@ -56,7 +56,7 @@ impl Running {
         self
     }
 
-    /// The next event of this name.
+    /// Waits for the next event with this name.
     pub(crate) fn until(&mut self, name: &str) -> Value {
         loop {
             let Ok(event) = self.events.recv_timeout(PATIENCE) else {
@@ -80,7 +80,7 @@ impl Running {
         assert!(Command::new("kill").args([signal, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// All of its events, and what came of it, once it has ended by itself.
+    /// Waits until it ends; returns its remaining events and its result.
     #[allow(dead_code, reason = "the tests of the bridge to Discord use it, too")]
     pub(crate) fn rest(mut self) -> (Vec<Value>, Ended) {
         while let Ok(event) = self.events.recv_timeout(PATIENCE) {
@@ -89,7 +89,7 @@ impl Running {
         (std::mem::take(&mut self.seen), self.wait())
     }
 
-    /// What came of it, once it has ended by itself.
+    /// Waits until it ends; returns its result.
     pub(crate) fn wait(mut self) -> Ended {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         let mut stderr = String::new();
@@ -97,7 +97,7 @@ impl Running {
         Ended { code, stdout: String::new(), stderr }
     }
 
-    /// Asks it to end; gives its exit code.
+    /// Asks it to end; returns its exit code.
     pub(crate) fn terminate(mut self) -> i32 {
         self.signal("-TERM");
         self.child.wait().unwrap().code().unwrap_or(-1)
@@ -106,13 +106,13 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended by itself; asked to end, it takes its agent with it.
+        // It may already have ended; with SIGTERM it also ends its agent.
         let _asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).output();
         let _ended = self.child.wait();
     }
 }
 
-/// The example beside the test's own folder, which `cargo test` builds, but not where it is given a filter.
+/// Returns the example beside the test's folder; `cargo test` builds it, except with a filter.
 pub(crate) fn fake_acp() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let path = test.parent().and_then(Path::parent).unwrap().join("examples/fake_acp");
@@ -122,25 +122,25 @@ pub(crate) fn fake_acp() -> PathBuf {
     path
 }
 
-/// Asks as the operator and waits for the answer.
+/// Sends the operator's request and waits for the answer.
 pub(crate) fn ask(server: &Server, name: &str, body: &str) -> Value {
     let answer = server.operator(&["--json", "ask", name, body, "--wait", "30s"]);
     assert_eq!(answer.code, 0, "{answer:?}");
     answer.json()["response"].clone()
 }
 
-/// Asks as the operator and goes on.
+/// Sends the operator's request without waiting.
 pub(crate) fn send(server: &Server, name: &str, reference: &str, body: &str) -> Value {
     server.operator(&["--json", "ask", name, body, "--ref", reference, "--wait", "0s"]).json()
 }
 
-/// The operator's next answer.
+/// Returns the operator's next answer.
 pub(crate) fn answer(server: &Server) -> Value {
     let taken: Ended = server.operator(&["--json", "inbox", "--wait", "30s"]);
     taken.json()["message"].clone()
 }
 
-/// Waits for a condition that some other process brings about.
+/// Waits for a condition that another process brings about.
 pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let pause = Duration::from_millis(10);
     for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
@@ -152,13 +152,13 @@ pub(crate) fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     panic!("{what} never came")
 }
 
-/// The process that wrote its number into this file, once it has.
+/// Returns the process id in this file, once it was written.
 pub(crate) fn process_in(path: &Path) -> String {
     wait_for("a process", || path.exists());
     std::fs::read_to_string(path).unwrap().trim().to_owned()
 }
 
-/// Whether the process runs: one that has ended and that nobody waits for does not.
+/// Returns whether the process runs; a zombie doesn't.
 pub(crate) fn runs(pid: &str) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     stat.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'))

@@ -20,7 +20,7 @@ fn listed(server: &Server) -> Vec<Value> {
     server.operator(&["schedule", "list", "--json"]).json()["items"].as_array().unwrap().clone()
 }
 
-/// How often the log has a schedule set.
+/// Returns how often the log sets a schedule.
 fn times_set(server: &Server) -> usize {
     server.operator(&["tail", "--lines", "200"]).ok().matches("schedule_set").count()
 }

@@ -1,4 +1,4 @@
-//! What people see at the terminal: `tail`, `tree`, `explain`, `limits diff`, `top`, and the demo that is kept.
+//! The output at the terminal: `tail`, `tree`, `explain`, `limits diff`, `top`, and the kept demo.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::program::{Server, finish, lastword, run};
 use crate::running::{runs, wait_for};
 
-/// A conversation in which `coder` was refused: it asked back whoever had asked it.
+/// Creates a conversation in which `coder` was refused, because it sent a request back to its requester.
 fn refused_in(server: &Server) -> Value {
     for name in ["lead", "coder"] {
         server.agent(name);
@@ -87,7 +87,7 @@ fn a_tree_shows_what_each_request_took_and_what_was_refused_on_the_way() {
     assert!(!words.contains('\u{1b}'), "no colours in a pipe: {words:?}");
 }
 
-/// `lastword tail`, whose lines are read as JSON.
+/// `lastword tail`, with its lines read as JSON.
 struct Tail {
     child: Child,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -110,7 +110,7 @@ impl Tail {
 
 impl Drop for Tail {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -126,7 +126,7 @@ fn tail_goes_on_after_a_restart_of_the_server_without_loss_or_doubles() {
     server.operator(&["send", "hive", "two"]).ok();
     assert_eq!(tail.body(), "two");
     let (_, dir) = server.terminate();
-    // What happens before the watcher is back is not lost: it listens at another port, too.
+    // Events from before the watcher is back aren't lost, even though the server listens on another port.
     let server = Server::start_in(dir);
     server.operator(&["send", "hive", "three"]).ok();
     server.operator(&["send", "hive", "four"]).ok();
@@ -216,7 +216,7 @@ fn the_demo_that_is_kept_has_something_of_everything_and_leaves_nothing_behind()
     let scopes = ask(&["incidents"]);
     assert!(scopes["items"].as_array().unwrap().iter().any(|item| item["scope"] == "grant"), "{scopes}");
 
-    // What waits is decided, and the work goes on to its end.
+    // The pending matters are decided, and the work continues to its end.
     let held = ask(&["approvals"])["items"][0].clone();
     let (id, digest) = (held["id"].as_str().unwrap(), held["digest"].as_str().unwrap());
     ask(&["approve", id, "--digest", digest, "--yes"]);

@@ -1,4 +1,4 @@
-//! `lastword top` at a terminal: a pseudo-terminal whose other end is read as a screen.
+//! `lastword top` at a pseudo-terminal whose other end is read as a screen.
 
 use std::fs::File;
 use std::io::{Read as _, Write as _};
@@ -16,7 +16,7 @@ use crate::running::wait_for;
 const ROWS: u16 = 24;
 const COLUMNS: u16 = 80;
 
-/// The program at a terminal of its own; killed when the test ends.
+/// The program at its own terminal; killed when the test ends.
 struct Terminal {
     child: Child,
     ours: File,
@@ -48,7 +48,7 @@ impl Terminal {
         Self { child, ours, theirs, screen }
     }
 
-    /// Waits until the screen shows all of it.
+    /// Waits until the screen shows all parts.
     fn shows(&self, parts: &[&str]) {
         let all = || parts.iter().all(|part| self.text().contains(part));
         wait_for(&format!("{parts:?} on the screen"), all);
@@ -62,7 +62,7 @@ impl Terminal {
         self.ours.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits for its end; gives the exit code, and sees that the terminal is as it was.
+    /// Waits for its end; returns the exit code, and checks that the terminal is restored.
     fn ended(mut self) -> i32 {
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         wait_for("the first screen", || !self.screen.lock().unwrap().screen().alternate_screen());
@@ -75,12 +75,12 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended by itself.
+        // It may already have ended.
         let _gone = self.child.kill().and_then(|()| self.child.wait());
     }
 }
 
-/// A server with a held call and a question, each of an agent's.
+/// Returns a server with a held call and a question, from one agent each.
 fn waiting() -> Server {
     let server = Server::start();
     for name in ["ops", "hive"] {
@@ -96,7 +96,7 @@ fn waiting() -> Server {
 #[test]
 fn a_human_sees_what_waits_and_decides_it() {
     let server = waiting();
-    // The operator's token is found by itself, for this is a terminal.
+    // At a terminal the operator's token is found without a flag.
     let mut top = Terminal::run(server.path(), &["top"], &[]);
     top.shows(&["live 127.0.0.1", "apr-1", "esc-1", "rm -r build"]);
     top.keys("a");
@@ -108,7 +108,7 @@ fn a_human_sees_what_waits_and_decides_it() {
     top.shows(&["answered esc-1", "no pending decisions"]);
     assert_eq!(server.operator(&["approvals", "--all", "--json"]).json()["items"][0]["state"], "approved");
     assert_eq!(server.operator(&["escalations", "--all", "--json"]).json()["items"][0]["answer"], "not us");
-    // What others do is shown as it happens.
+    // Actions of others appear as they happen.
     server.operator(&["ask", "ops", "Once more", "--ref", "LATER-1", "--wait", "0s"]).ok();
     top.keys("2");
     top.shows(&["LATER-1", "operator → ops REQUEST"]);

@@ -1,4 +1,4 @@
-//! `lastword verify` on logs whose every hash is right: what is wrong in them only the witness can find.
+//! `lastword verify` on logs with correct hashes, whose faults only the witness can find.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use lastword_store::Store;
 
 use crate::program::{Ended, run};
 
-/// Where the program looks, in the directory in which it runs.
+/// The data directory that the program uses by default.
 const DATA: &str = ".lastword";
-/// More notes to one colleague than any window holds by default.
+/// More notes to one recipient than any window admits by default.
 const NOTES: usize = 12;
 
 /// A broker whose clock doesn't move.
@@ -54,7 +54,7 @@ impl Broker {
     }
 }
 
-/// What a team writes: a human asks alice, who tells bob of it twelve times in a minute and asks him once.
+/// Returns a team's log: a human sends alice a request; alice sends bob twelve notes in a minute and one request.
 fn log(edition: u32) -> Vec<Entry> {
     let mut broker = Broker::default();
     broker.give(Input::Configure(Box::new(Limits { pair_messages_max: 100, ..Limits::default() })));
@@ -78,7 +78,7 @@ fn message(entry: &Entry) -> Option<&Message> {
     if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None }
 }
 
-/// Writes a log as a server does, so that the chain of hashes holds, and has the program verify it.
+/// Writes a log like a server, so that its hash chain is valid, and has the program verify it.
 fn verified(entries: Vec<Entry>) -> Ended {
     let dir = tempfile::tempdir().unwrap();
     let mut log = Store::sqlite(&dir.path().join(DATA)).open().unwrap();
@@ -89,7 +89,7 @@ fn verified(entries: Vec<Entry>) -> Ended {
     run(dir.path(), &["verify"])
 }
 
-/// The command says no, at this position, for this reason.
+/// Checks that the command reports a fault at this position, with this promise.
 #[track_caller]
 fn assert_found(ended: &Ended, at: usize, promise: &str) {
     assert_eq!(ended.code, 1, "{ended:?}");

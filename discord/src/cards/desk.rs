@@ -1,7 +1,7 @@
-//! Keeps the cards as things stand: posts one for what waits, and says on it how that was settled, whoever did it where.
+//! Keeps cards up to date: posts one for each open matter, and writes the outcome on it, wherever it was settled.
 //!
-//! What the broker holds now is asked, and compared with the cards there are; an event only says when to look. So nothing
-//! is lost by a restart on either side, and a card is settled also where the console settled it.
+//! The broker's current state is compared with the posted cards; an event only triggers the comparison. A restart on
+//! either side therefore loses nothing, and a card is also settled when the console settled the matter.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -22,31 +22,31 @@ use crate::bridge::BridgeContext;
 use crate::outbox::message;
 use crate::rest::{Method, RestError};
 
-/// Rest after a look, so that a busy workspace is not asked at each of its events.
+/// Pause after each pass, so that a busy workspace isn't queried at each event.
 const PACE: Duration = Duration::from_millis(200);
 
-/// What is to be looked at.
+/// The ids to look at, and the signal that there are some.
 #[derive(Debug, Default)]
 pub(crate) struct CardQueue {
     touched: Mutex<BTreeSet<String>>,
     ring: Notify,
-    /// Held while somebody's click is carried out, so that the card that tells of it knows whose it was.
+    /// Locked while a click is carried out, so that the card's outcome can name the user who clicked.
     pub(crate) settling: tokio::sync::Mutex<()>,
 }
 
 impl CardQueue {
-    /// A desk that keeps its cards in this file.
+    /// Creates the queue and the tables for its cards.
     pub(crate) fn new(book: &BridgeStore) -> rusqlite::Result<Self> {
         book.prepare_cards()?;
         Ok(Self::default())
     }
 
-    /// Something happened in the workspace.
+    /// Takes note of an event of the workspace.
     pub(crate) fn hear(&self, event: &Event) {
         let name = match event.kind.as_str() {
             "escalation_opened" => "escalation",
             "approval_asked" => "approval",
-            // A question may be over by a task's end, a stop, a removal: what is open is looked at again.
+            // A question may also end with its task, a stop or a removal, so all open cards are checked.
             _ => return self.ring.notify_one(),
         };
         if let Some(id) = event.data.get(name).and_then(Value::as_str) {
@@ -54,7 +54,7 @@ impl CardQueue {
         }
     }
 
-    /// This one is to be looked at.
+    /// Marks this id to be looked at.
     pub(crate) fn touch(&self, id: &str) {
         self.touched().insert(id.to_owned());
         self.ring.notify_one();
@@ -64,7 +64,7 @@ impl CardQueue {
         self.touched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the cards. Ends only where the broker refuses for good, or the bridge's own file can't be written.
+    /// Keeps the cards up to date. Returns only if the broker refuses for good or the bridge's file can't be written.
     pub(crate) async fn serve(shared: Arc<BridgeContext>) -> ClientError {
         match Self::keep(&shared).await {
             Ok(never) => match never {},
@@ -82,7 +82,7 @@ impl CardQueue {
             ids.extend(shared.book.open_cards().map_err(lost)?);
             for id in ids {
                 match look(shared, &id).await {
-                    // What the broker does not know, or no longer, holds up no other card.
+                    // An id that the broker doesn't know (any more) must not block other cards.
                     Err(ClientError::Refused(problem)) if problem.code != Code::Unauthenticated => {
                         shared.outbox.warn(&format!("the card of {id} is left as it is. {}", problem.detail));
                         shared.book.settle_card(&id).map_err(lost)?;
@@ -91,12 +91,13 @@ impl CardQueue {
                 }
             }
             sleep(PACE).await;
+            // `Notify` keeps a permit, so an event during the pass isn't missed.
             desk.ring.notified().await;
         }
     }
 }
 
-/// Everything that waits for a human.
+/// Returns the ids of everything that waits for a human.
 async fn waiting(shared: &BridgeContext) -> Result<Vec<String>, ClientError> {
     let broker = &shared.broker;
     let questions = broker.persist(|| broker.client().escalations()).await?.items;
@@ -106,8 +107,10 @@ async fn waiting(shared: &BridgeContext) -> Result<Vec<String>, ClientError> {
     Ok(questions.chain(calls).collect())
 }
 
-/// Posts the card of what waits, or says on it how it was settled.
+/// Posts the card of an open matter, or writes its outcome on it.
 async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
+    // Read the user and the state under the lock: otherwise the state could already be settled while the user isn't
+    // noted yet.
     let settling = shared.desk.settling.lock().await;
     let posted = shared.book.card(id).map_err(lost)?;
     let user = posted.and_then(|posted| posted.user);
@@ -138,7 +141,7 @@ async fn look(shared: &BridgeContext, id: &str) -> Result<(), ClientError> {
     }
 }
 
-/// Says on a card how it was settled, and takes its buttons away.
+/// Writes the outcome on a card and removes its buttons.
 async fn settle(shared: &BridgeContext, id: &str, path: &str, card: &Card) -> Result<(), ClientError> {
     let change = json!({ "content": card.last(), "components": card.rows, "allowed_mentions": { "parse": [] } });
     let rest = &shared.outbox.broker;
@@ -147,7 +150,7 @@ async fn settle(shared: &BridgeContext, id: &str, path: &str, card: &Card) -> Re
     shared.book.settle_card(id).map_err(lost)
 }
 
-/// Posts a card, once; gives where the buttons are.
+/// Posts a card once; returns the channel and id of the message with the buttons.
 async fn post(shared: &BridgeContext, id: &str, channel: u64, card: &Card) -> Result<Option<(u64, u64)>, ClientError> {
     let (outbox, book) = (&shared.outbox, &shared.book);
     let Some(card) = book.begin_card(id, channel, card).map_err(lost)? else { return Ok(None) };
@@ -163,7 +166,7 @@ async fn post(shared: &BridgeContext, id: &str, channel: u64, card: &Card) -> Re
             Ok(post) => last = Some(post),
             Err(error) => {
                 told(shared, id, Err(error));
-                // Discord will not have it: it is tried no second time.
+                // Discord refuses it for good, so it isn't tried again.
                 book.settle_card(id).map_err(lost)?;
                 return Ok(None);
             }
@@ -180,7 +183,7 @@ fn told(shared: &BridgeContext, id: &str, done: Result<(), RestError>) {
     }
 }
 
-/// Where a card goes: into the thread of its conversation, or of one from which that came; else into the home channel.
+/// Returns the channel of a card: the thread of its conversation or of one it came from, else the home channel.
 async fn place(shared: &BridgeContext, reference: Option<&str>) -> Result<Option<u64>, ClientError> {
     let Some(reference) = reference else { return Ok(shared.settings.home) };
     if let Some(place) = shared.threads.find(&shared.broker, reference, None).await? {

@@ -1,4 +1,4 @@
-//! Which cards were posted, in the bridge's own file.
+//! Stores the posted cards in the bridge's file.
 
 use rusqlite::{OptionalExtension as _, params};
 
@@ -19,23 +19,23 @@ CREATE TABLE IF NOT EXISTS cards (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS cards_open ON cards (settled) WHERE settled = 0;";
 
-/// A card that was posted, or is about to be.
+/// A card that was posted or is about to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) channel: u64,
-    /// The post with the buttons, once it is there.
+    /// The message with the buttons; `None` until it is posted.
     pub(crate) post: Option<u64>,
     pub(crate) settled: bool,
     pub(crate) user: Option<u64>,
 }
 
 impl BridgeStore {
-    /// Makes room for cards.
+    /// Creates the table for cards.
     pub(super) fn prepare_cards(&self) -> Kept<()> {
         self.db().execute_batch(SCHEMA)
     }
 
-    /// The card of a question or of a held call.
+    /// Returns the card of an escalation or a held call.
     pub(crate) fn card(&self, id: &str) -> Kept<Option<Posted>> {
         let db = self.db();
         let mut look = db.prepare_cached("SELECT channel, post, settled, user FROM cards WHERE id = ?1")?;
@@ -50,14 +50,15 @@ impl BridgeStore {
         look.query_row([id], posted).optional()
     }
 
-    /// Cards that have buttons.
+    /// Returns the ids of cards that have buttons.
     pub(super) fn open_cards(&self) -> Kept<Vec<String>> {
         let db = self.db();
         let mut all = db.prepare_cached("SELECT id FROM cards WHERE settled = 0")?;
         all.query_map([], |row| row.get(0))?.collect()
     }
 
-    /// A card is about to be posted; the first word on it stays. Gives it as it was then.
+    /// Notes that a card is about to be posted, and returns it as first noted: a retry after a restart posts the same
+    /// text.
     pub(super) fn begin_card(&self, id: &str, channel: u64, card: &Card) -> Kept<Option<Card>> {
         let text = serde_json::to_string(card).unwrap_or_default();
         let db = self.db();
@@ -74,7 +75,7 @@ impl BridgeStore {
         set.execute(params![id, post.cast_signed()]).map(|_| ())
     }
 
-    /// Who pressed the button that settled it.
+    /// Notes the Discord user whose click settled the matter.
     pub(crate) fn sign_card(&self, id: &str, user: u64) -> Kept<()> {
         let db = self.db();
         let mut set = db.prepare_cached("UPDATE cards SET user = ?2 WHERE id = ?1")?;

@@ -1,4 +1,4 @@
-//! What a bot may do in a channel, by Discord's rules: its roles, then what the channel allows and denies.
+//! Computes a bot's permissions in a channel by Discord's rules: its roles, then the channel's overwrites.
 
 use serde_json::Value;
 
@@ -10,18 +10,18 @@ const HISTORY: u64 = 1 << 16;
 const MAKE_THREADS: u64 = 1 << 35;
 const SEND_IN_THREADS: u64 = 1 << 38;
 
-/// What something is needed for.
+/// What a bot does, which determines the permissions that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Needs {
-    /// Reads, warns, starts threads.
+    /// Reads, warns and starts threads.
     Broker,
-    /// Is posted for.
+    /// An agent's bot that the bridge posts with.
     Ours,
-    /// Posts by itself, in threads.
+    /// A foreign bot, which posts in threads.
     Theirs,
 }
 
-/// Permissions as Discord's own pages call them.
+/// Permissions by the names that Discord's pages use.
 const NAMES: [(u64, &str); 6] = [
     (VIEW, "View Channel"),
     (SEND, "Send Messages"),
@@ -31,7 +31,7 @@ const NAMES: [(u64, &str); 6] = [
     (REACT, "Add Reactions"),
 ];
 
-/// What is lacking.
+/// Returns the names of the lacking permissions.
 pub(super) fn missing(held: u64, needs: Needs) -> Vec<&'static str> {
     let wanted = match needs {
         Needs::Broker => VIEW | SEND | SEND_IN_THREADS | MAKE_THREADS | HISTORY,
@@ -45,9 +45,9 @@ fn bits(value: &Value) -> u64 {
     value.as_str().and_then(|text| text.parse().ok()).unwrap_or_default()
 }
 
-/// What a member may do in a channel of a guild with these roles.
+/// Returns a member's permissions in a channel of a guild with these roles.
 pub(super) fn held(guild: &str, roles: &Value, member: &Value, channel: &Value) -> u64 {
-    // Everybody has the role with the guild's own id.
+    // Every member has the role with the guild's own id.
     let has = |id: &str| id == guild || member["roles"].as_array().into_iter().flatten().any(|role| role == id);
     let each = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let own = each(roles).into_iter().filter(|role| role["id"].as_str().is_some_and(has));
@@ -61,7 +61,7 @@ pub(super) fn held(guild: &str, roles: &Value, member: &Value, channel: &Value) 
         let mine = overwrites.iter().filter(|one| one["id"].as_str().is_some_and(fits));
         mine.fold((0, 0), |(deny, allow), one| (deny | bits(&one["deny"]), allow | bits(&one["allow"])))
     };
-    // In this order: everybody, all of its roles together, the member itself.
+    // Discord's order: everyone, then all of the member's roles together, then the member.
     let steps = [of(&|id| id == guild), of(&|id| id != guild && has(id)), of(&|id| id == user)];
     let held = steps.iter().fold(base, |held, (deny, allow)| held & !deny | allow);
     if held & VIEW == 0 { 0 } else { held }

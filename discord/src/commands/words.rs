@@ -1,4 +1,4 @@
-//! What `/lastword` shows.
+//! Words the output of `/lastword`.
 
 use lastword_client::ClientError;
 use lastword_client::wire::{ConversationView, Distance, TreeNode};
@@ -12,13 +12,13 @@ use lastword_client::RetryingClient;
 
 /// Most lines of a list.
 const LINES_MAX: usize = 15;
-/// Longest piece of a message in a tree.
+/// Longest excerpt of a message in a tree.
 const BODY_CHARS_MAX: usize = 70;
 /// Longest tree, so that it fits into a few messages.
 const TREE_CHARS_MAX: usize = 5_000;
 const NO_REF: &str = "Give a `ref`, or ask in the thread of a conversation.";
 
-/// What goes on: in a conversation, or in the workspace.
+/// Shows the state of a conversation, or of the workspace.
 pub(super) async fn status(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return workspace(broker).await };
     let view = within(broker, broker.client().conversation(reference)).await?;
@@ -94,7 +94,7 @@ fn distance(to: &Distance) -> String {
     format!("{} {} of {}", to.name, to.current, to.limit)
 }
 
-/// Show a conversation, each message under its cause.
+/// Shows a conversation, each message under its cause.
 pub(super) async fn tree(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let Some(reference) = about else { return Ok(NO_REF.to_owned()) };
     let view = within(broker, broker.client().conversation(reference)).await?;
@@ -108,7 +108,7 @@ fn drawn(view: &ConversationView) -> String {
     }
     let mut text = String::new();
     for line in &lines {
-        // A block that a message could end would let its words out.
+        // A backtick could end the code block and let a message's text act as markup.
         let line = line.replace('`', "'");
         if text.chars().count() + line.chars().count() > TREE_CHARS_MAX {
             text.push_str("… `lastword tree` has all of it\n".replace('`', "").as_str());
@@ -136,7 +136,7 @@ fn draw(lines: &mut Vec<String>, node: &TreeNode, indent: &str, last: bool) {
     }
 }
 
-/// Show the distance to each limit of a conversation and of its grants; else the numbers in force.
+/// Shows a conversation's and its grants' distance to each limit; without a conversation, the limits in force.
 pub(super) async fn limits(broker: &RetryingClient, about: Option<&str>) -> Result<String, ClientError> {
     let rows = |limits: &[Distance]| -> Vec<String> {
         limits.iter().map(|limit| format!("{:<24}{:>9} of {}", limit.name, limit.current, limit.limit)).collect()

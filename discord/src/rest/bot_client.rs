@@ -1,7 +1,7 @@
-//! Calls of Discord over HTTP as one bot: what it lets through, of the bot as a whole and of each bucket, and its clock.
+//! HTTP calls to Discord as one bot: the bot's global rate limit, the buckets' limits, and Discord's clock.
 //!
-//! twilight's HTTP client tries again by itself after a 429 and shows nobody how long it was told to wait, which for the
-//! limit of a whole bot is the one thing to know. So its bucket limiter is used, and the calls are made here.
+//! twilight's HTTP client retries after a 429 without exposing the demanded pause, which is essential for a bot's
+//! global limit. So only its bucket limiter is used, and the calls are made here.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -23,35 +23,35 @@ use super::{Method, RestError};
 use crate::settings::Secret;
 use lastword_client::Backoff;
 
-/// Where Discord is.
+/// Discord's default address.
 const API: &str = "https://discord.com";
 const VERSION: &str = "/api/v10/";
-/// Who calls, in the form that Discord asks for: the address of the library, its version, and whatever else.
+/// The user agent in the form that Discord demands: the library's address and version, then free text.
 const AGENT: &str = concat!("DiscordBot (https://twilight.rs, 0.18) Lastword/", env!("CARGO_PKG_VERSION"));
-/// Time that an answer gets.
+/// Time limit of a call.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Pause after a 429 that does not say how long, at first and at last.
+/// Pause after a 429 that names none, first and longest.
 const LIMITED_PAUSE_MIN: Duration = Duration::from_secs(1);
 const LIMITED_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// Longest pause that is believed.
+/// Longest demanded pause that is obeyed.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
-/// The header that says that a limit is the whole bot's.
+/// The header that marks a bot's global limit.
 const GLOBAL: &str = "x-ratelimit-global";
 
-/// The calls of one bot.
+/// The HTTP client of one bot.
 pub(crate) struct BotClient {
     http: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     base: String,
     token: HeaderValue,
     buckets: RateLimiter,
-    /// Until when this bot calls nothing at all.
+    /// Until when this bot makes no calls: its global limit was hit.
     quiet: Mutex<Option<Instant>>,
-    /// The token is worth nothing: whoever goes on all the same is shut out by address.
+    /// Set once Discord rejects the token: further calls would get this address blocked.
     unknown: AtomicBool,
     clock: Clock,
 }
 
-/// Discord's own clock, as far as its last answer told it.
+/// Discord's clock: the time of its last response, and when that arrived.
 #[derive(Debug, Default)]
 struct Clock(Mutex<Option<(u64, Instant)>>);
 
@@ -64,17 +64,17 @@ impl Clock {
         }
     }
 
-    /// In milliseconds since 1970; nothing before the first answer.
+    /// Returns Unix milliseconds; `None` before the first response.
     fn now_ms(&self) -> Option<u64> {
         let (ms, heard) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
         Some(ms.saturating_add(u64::try_from(heard.elapsed().as_millis()).ok()?))
     }
 }
 
-/// What came of one try.
+/// The outcome of one try.
 enum Tried {
     Answered(Value),
-    /// 429: nothing was done.
+    /// 429: Discord did nothing.
     Limited {
         retry_after: Option<Duration>,
         global: bool,
@@ -100,12 +100,12 @@ impl BotClient {
         })
     }
 
-    /// What time it is on Discord, in milliseconds since 1970.
+    /// Returns Discord's time in Unix milliseconds; `None` before the first response.
     pub(crate) fn now_ms(&self) -> Option<u64> {
         self.clock.now_ms()
     }
 
-    /// One call, made until it is let through; its answer as JSON, nothing where there is none.
+    /// Makes a call until it isn't rate limited; returns the response as JSON, `null` if it is empty.
     pub(crate) async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, RestError> {
         let mut pauses = Backoff::new(LIMITED_PAUSE_MIN, LIMITED_PAUSE_MAX);
         loop {
@@ -114,6 +114,7 @@ impl BotClient {
                 Tried::Limited { retry_after, global } => {
                     let pause = retry_after.map_or_else(|| pauses.grow(), |told| told.min(RETRY_AFTER_MAX));
                     if global {
+                        // The limit is the whole bot's, so its other calls wait, too.
                         self.hush(Instant::now() + pause);
                     }
                     sleep(pause).await;
@@ -127,7 +128,7 @@ impl BotClient {
             return Err(RestError::Refused { status: 401, code: 0, message: "401: Unauthorized".to_owned() });
         }
         let place = path.split('?').next().unwrap_or_default().to_owned();
-        // Answers to what people click and type are under no limit of the bot's.
+        // Responses to interactions don't count toward the bot's global limit.
         let answers = ["interactions/", "webhooks/"].iter().any(|begin| place.starts_with(begin));
         let permit = self.buckets.acquire(Endpoint { method, path: place }).await;
         if !answers {
@@ -172,7 +173,7 @@ impl BotClient {
         *quiet = (*quiet).max(Some(until));
     }
 
-    /// Waits while the bot may call nothing.
+    /// Waits until the bot may make calls again.
     async fn hushed(&self) {
         loop {
             let until = *self.quiet.lock().unwrap_or_else(PoisonError::into_inner);
@@ -201,6 +202,7 @@ fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, 
         return body.map(Tried::Answered).map_err(none);
     }
     match body {
+        // Discord itself answers in JSON, so this comes from a proxy in between, and a retry may succeed.
         Err(_) if !status.is_server_error() => {
             Err(RestError::Unreachable(format!("something before it answers, with {}", status.as_u16())))
         }
@@ -216,12 +218,12 @@ fn read(status: StatusCode, headers: &HeaderMap, bytes: &[u8]) -> Result<Tried, 
     }
 }
 
-/// What is left of the bucket of a call; nothing where the answer does not say.
+/// Reads a bucket's state from the response headers; `None` if they are incomplete.
 fn bucket(headers: &HeaderMap) -> Option<RateLimitHeaders> {
     let name = |text: &'static str| HeaderName::from_static(text);
     let whole = |text| number(headers, &name(text)).map(|value| value.clamp(0.0, f64::from(u16::MAX)));
     let reset = Duration::try_from_secs_f64(number(headers, &name(RateLimitHeaders::RESET_AFTER))?).ok()?;
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "they are between 0 and the largest")]
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "both are clamped to 0..=u16::MAX")]
     Some(RateLimitHeaders {
         bucket: headers.get(RateLimitHeaders::BUCKET)?.as_bytes().to_vec(),
         limit: whole(RateLimitHeaders::LIMIT)? as u16,
@@ -234,7 +236,7 @@ fn number(headers: &HeaderMap, name: &HeaderName) -> Option<f64> {
     headers.get(name)?.to_str().ok()?.parse().ok()
 }
 
-/// The innermost cause says it plainest: "Connection refused".
+/// Returns the innermost cause, which is the plainest: "Connection refused".
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(inner) = cause.source() {

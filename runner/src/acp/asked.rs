@@ -1,4 +1,4 @@
-//! A wish for permission becomes an approval, and its decision the answer (H2).
+//! Turns a permission request into an approval, and the approval's decision into the response (H2).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ use crate::event::Event;
 use crate::run::{Run, RunnerContext};
 use crate::watch::{Signs, stopped};
 
-/// Longest wait for a decision in one call.
+/// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(30);
 
-/// A call whose decision is awaited.
+/// A call that awaits its decision.
 pub(super) struct Wish {
     held: Held,
     signs: watch::Receiver<Signs>,
@@ -30,31 +30,31 @@ pub(super) struct Wish {
     asked: Asked,
 }
 
-/// A call that was not allowed.
+/// A call that was denied.
 #[derive(Debug)]
 pub(crate) struct Denial {
-    /// As it was held.
+    /// The tool's name, as it was held.
     pub(crate) tool: String,
-    /// Why, for the one who asked the agent.
+    /// The reason, for the requester.
     pub(crate) reason: String,
-    /// What whoever decided says to the agent.
+    /// The approver's comment for the agent, if any.
     pub(crate) words: Option<String>,
 }
 
-/// The call, as the broker gets it.
+/// The call, as the broker holds it.
 struct Held {
     client: Client,
     turn: String,
     tool: String,
     arguments: Value,
-    /// Whoever runs the agent has allowed this tool once and for all.
+    /// The runner's settings allow this tool without approval.
     allowed: bool,
 }
 
-/// What came of a wish.
+/// The outcome of a permission request.
 enum Verdict {
     Allowed,
-    /// With the words of whoever decided, for the agent.
+    /// With the approver's comment for the agent.
     Denied {
         reason: String,
         words: Option<String>,
@@ -66,20 +66,20 @@ impl Wish {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);
-        // By its name alone: a title is the model's to choose.
+        // Match only the tool's name: the model chooses the title.
         let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
         let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
         Self { held, signs: run.signs.clone(), route: Arc::clone(route), asked }
     }
 
-    /// Has it decided, and tells the agent. The protocol's own answer to it is a bare yes or no: a denial is given
-    /// back for what is to be said about it.
+    /// Waits for the decision and responds to the agent. ACP's response is only yes or no, so a denial is returned for
+    /// the prompt that explains it.
     pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
         let mut signs = self.signs.clone();
         let verdict = tokio::select! {
             verdict = self.held.decide(shared) => verdict,
             _ = stopped(&mut signs) => {
-                // Its prompt is cancelled, and this with it.
+                // The prompt is cancelled, and its permission requests with it.
                 let _gone = cancel(self.asked.responder);
                 return None;
             }
@@ -98,10 +98,11 @@ impl Wish {
         let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
         let reason = denial.as_ref().map(|denial| denial.reason.clone());
         shared.report.emit(&Event::ApprovalAnswered { turn, tool, allowed, reason });
+        // Before the response: the agent may speak as soon as it has that.
         if denial.is_some() {
             self.route.deny();
         }
-        // An agent that is gone needs no answer.
+        // An agent that is gone needs no response.
         let _gone = self.asked.responder.respond(RequestPermissionResponse::new(outcome));
         denial
     }
@@ -134,19 +135,22 @@ impl Held {
         if view.state != ApprovalState::Approved {
             return Ok(Verdict::Denied { reason: reason(&view), words: words(&view) });
         }
+        // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
+        // allowed.
         if view.arguments != self.arguments {
             let allowed = format!("the call would be allowed with these arguments instead: {}", view.arguments);
             let words = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
             return Ok(Verdict::Denied { reason: "another call was approved instead".to_owned(), words });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };
-        // The broker compares the digests, and that it is used this once.
+        // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
         Ok(Verdict::Allowed)
     }
 }
 
-/// What is shown to whoever decides, which is also what the digest covers: all that the agent said of the call.
+/// Returns the tool and arguments to hold: all that the agent reported of the call. The approver sees them, and the
+/// digest covers them.
 fn held(call: &ToolCallUpdateFields) -> (String, Value) {
     let kind = call.kind.and_then(|kind| serde_json::to_value(kind).ok());
     let kind_word = kind.as_ref().and_then(Value::as_str).map(ToOwned::to_owned);
@@ -187,12 +191,12 @@ fn option(request: &RequestPermissionRequest, kind: PermissionOptionKind) -> Opt
     Some(RequestPermissionOutcome::Selected(SelectedPermissionOutcome::new(found.option_id.clone())))
 }
 
-/// This once is said no; what an agent would remember as "always" is never chosen for a human.
+/// Denies this call once; "always" is never chosen on a human's behalf.
 fn denied(request: &RequestPermissionRequest) -> RequestPermissionOutcome {
     option(request, PermissionOptionKind::RejectOnce).unwrap_or(RequestPermissionOutcome::Cancelled)
 }
 
-/// Takes a wish back.
+/// Responds that the permission request is cancelled.
 pub(super) fn cancel(responder: Responder<RequestPermissionResponse>) -> Result<(), agent_client_protocol::Error> {
     responder.respond(RequestPermissionResponse::new(RequestPermissionOutcome::Cancelled))
 }

@@ -1,4 +1,4 @@
-//! What an agent says in a session while a prompt runs.
+//! Collects an agent's updates in a session while a prompt runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -10,16 +10,16 @@ use agent_client_protocol::v1::schema::{
 };
 use tokio::sync::mpsc;
 
-/// Tool calls of a prompt that are remembered.
+/// Most tool calls of a prompt that are remembered.
 const CALLS_MAX: usize = 256;
 
-/// A call for which the agent wants a permission.
+/// A call for which the agent requests permission.
 pub(super) struct Asked {
     pub(super) request: RequestPermissionRequest,
     pub(super) responder: Responder<RequestPermissionResponse>,
 }
 
-/// Where the updates of a session go.
+/// The destination of a session's updates.
 pub(super) struct Route {
     heard: Mutex<Heard>,
     asked: mpsc::Sender<Asked>,
@@ -30,9 +30,9 @@ pub(super) struct Route {
 struct Heard {
     text: String,
     bytes_max: usize,
-    /// A tool was called since the last text: what follows is a paragraph of its own.
+    /// A tool was called since the last text, so the next text starts a new paragraph.
     called: bool,
-    /// Nothing was said since a call was denied.
+    /// The agent has said nothing since a call was denied.
     speechless: bool,
     calls: BTreeMap<String, ToolCallUpdateFields>,
     cost: Option<f64>,
@@ -43,7 +43,10 @@ impl Route {
         Self { heard: Mutex::new(Heard { bytes_max, ..Heard::default() }), asked, notes }
     }
 
-    #[expect(clippy::wildcard_enum_match_arm, reason = "the protocol's enum grows, and the rest is not for the asker")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "the protocol's enum grows, and other updates don't concern the requester"
+    )]
     pub(super) fn hear(&self, update: SessionUpdate) {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         let note = match update {
@@ -70,16 +73,16 @@ impl Route {
                 heard.cost = usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(heard.cost);
                 None
             }
-            // The rest is for a person at an editor: thoughts, plans, modes, and what later versions add.
+            // Thoughts, plans, modes and future updates are meant for a user at an editor.
             _ => None,
         };
         if let Some(note) = note.filter(|note| !note.trim().is_empty()) {
-            // A full queue holds newer notes than will ever be sent.
+            // The queue is full, and of the notes in it only the last will be sent.
             let _dropped = self.notes.try_send(note);
         }
     }
 
-    /// Passes a wish on to whoever runs the prompt.
+    /// Passes a permission request to the running prompt; cancels it if there are too many or the prompt has ended.
     pub(super) fn ask(
         &self,
         request: RequestPermissionRequest,
@@ -93,24 +96,25 @@ impl Route {
         }
     }
 
-    /// All that is known of a call: a wish for permission need not repeat it.
+    /// Merges the newest fields of a call and returns all that is known of it: a permission request need not repeat
+    /// them.
     pub(super) fn call(&self, id: &str, newest: ToolCallUpdateFields) -> ToolCallUpdateFields {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.call(id, newest);
         heard.calls.get(id).cloned().unwrap_or_default()
     }
 
-    /// A call is about to be denied.
+    /// Notes that a call is being denied.
     pub(super) fn deny(&self) {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless = true;
     }
 
-    /// Whether the agent has said nothing since a call of its was denied.
+    /// Returns whether the agent has said nothing since one of its calls was denied.
     pub(super) fn is_speechless(&self) -> bool {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless
     }
 
-    /// What was said so far; what comes is said anew.
+    /// Takes the text so far; later text starts from empty.
     pub(super) fn take(&self) -> String {
         let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
         heard.called = false;
@@ -118,13 +122,14 @@ impl Route {
         std::mem::take(&mut heard.text)
     }
 
-    /// What the session has cost, where the agent says so.
+    /// Returns the session's total cost in USD, if the agent reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).cost
     }
 }
 
-/// A call with its tool's name, which claude-agent-acp says beside the protocol's own members only.
+/// Splits an update into id and fields. claude-agent-acp reports the tool's name only in `_meta`, so it is taken from
+/// there.
 fn named(update: ToolCallUpdate) -> (String, ToolCallUpdateFields) {
     let mut fields = update.fields;
     let beside = update.meta.as_ref().and_then(|meta| meta.get("claudeCode")?.get("toolName")?.as_str());
@@ -140,7 +145,7 @@ impl Heard {
             self.text.push_str("\n\n");
         }
         self.speechless &= text.trim().is_empty();
-        // One byte more than may be sent is enough to tell that it is too long.
+        // One byte over the limit is enough to detect that the text is too long.
         if self.text.len() <= self.bytes_max {
             self.text.push_str(text);
         }

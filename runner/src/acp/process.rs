@@ -24,34 +24,34 @@ use crate::event::Event;
 use crate::process::{self, Group};
 use crate::run::RunnerContext;
 
-/// Time for the process to say who it is.
+/// Time limit of the `initialize` call.
 const INITIALIZE: Duration = Duration::from_secs(60);
 /// Longest line of the protocol.
 const LINE_BYTES_MAX: u64 = 16 << 20;
-/// How the MCP server that agents get is called.
+/// The name of Lastword's MCP server in an agent's session.
 const MCP_NAME: &str = "lastword";
 
-/// A running agent, or what is left of it.
+/// The agent's process, running or ended.
 pub(super) struct Process {
     link: Option<AgentConnection>,
-    /// The number of this start.
+    /// The number of this start; sessions of another start have to be loaded again.
     pub(super) start: u64,
     pub(super) routes: Arc<Routes>,
-    /// How it ended, once it has.
+    /// How the process ended; `None` while it runs.
     ended: watch::Receiver<Option<String>>,
     asked_to_end: Arc<Notify>,
     grace: watch::Sender<Duration>,
-    /// Its connection and its end; with them it is killed.
+    /// The tasks that own the connection and the process; dropping them kills the process.
     _tasks: JoinSet<()>,
 }
 
-/// What a live process has.
+/// The connection of a live process.
 pub(super) struct AgentConnection {
     pub(super) connection: ConnectionTo<Agent>,
     pub(super) capabilities: AgentCapabilities,
 }
 
-/// Who is told what an agent says in a session.
+/// The route for each session with a running prompt.
 #[derive(Default)]
 pub(super) struct Routes(Mutex<BTreeMap<String, Arc<Route>>>);
 
@@ -60,14 +60,14 @@ impl Routes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&*session.0).cloned()
     }
 
-    /// From now on until the value given back is dropped.
+    /// Routes the session's updates until the returned value is dropped.
     pub(super) fn begin(self: &Arc<Self>, session: &SessionId, route: Arc<Route>) -> Routed {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(session.0.to_string(), route);
         Routed { routes: Arc::clone(self), session: session.0.to_string() }
     }
 }
 
-/// A session in which somebody listens.
+/// A session whose updates are routed.
 pub(super) struct Routed {
     routes: Arc<Routes>,
     session: String,
@@ -80,16 +80,16 @@ impl Drop for Routed {
 }
 
 impl Process {
-    /// Starts it and asks who it is.
+    /// Starts the process and initializes the connection.
     ///
     /// # Errors
-    /// It can't be started, or is no ACP agent of version 1.
+    /// The process can't be started, or isn't an ACP agent of protocol version 1.
     pub(super) async fn start(shared: &RunnerContext, start: u64) -> Result<Self, String> {
         let settings = &shared.settings;
         let mut command = process::command(settings);
         command.args(&settings.args);
         command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
-        // Whatever it starts knows that an agent is at work.
+        // Lets everything that the process starts know that an agent is at work.
         command.env("LASTWORD_AGENT", "acp");
         let program = settings.program.display().to_string();
         let mut child = command.spawn().map_err(|error| format!("can't start {program}: {error}"))?;
@@ -129,6 +129,7 @@ impl Process {
         };
         let answer = match answer {
             Ok(Ok(answer)) => answer,
+            // An error often means that the process is ending; its exit says more than the error.
             Ok(Err(error)) => {
                 let ended = timeout(process::DRAIN, self.ended()).await;
                 return Err(format!("{program} isn't an ACP agent: {}", ended.unwrap_or(error.message)));
@@ -147,7 +148,7 @@ impl Process {
         Ok(answer.agent_capabilities)
     }
 
-    /// One that never came up.
+    /// Returns an already ended process, for one that failed to start.
     pub(super) fn failed(reason: String) -> Self {
         Self {
             link: None,
@@ -160,31 +161,31 @@ impl Process {
         }
     }
 
-    /// What it is talked to with; none where it never came up.
+    /// Returns the connection; `None` if the process failed to start.
     pub(super) const fn link(&self) -> Option<&AgentConnection> {
         self.link.as_ref()
     }
 
-    /// How it ended, if it has.
+    /// Returns how the process ended, if it has.
     pub(super) fn ending(&self) -> Option<String> {
         self.ended.borrow().clone()
     }
 
-    /// Resolves once it has ended, with how.
+    /// Resolves with how the process ended, once it has.
     pub(super) async fn ended(&self) -> String {
         let mut ended = self.ended.clone();
         let found = ended.wait_for(Option::is_some).await;
         found.ok().and_then(|reason| reason.clone()).unwrap_or_else(|| "it ended".to_owned())
     }
 
-    /// Ends it and all that it started.
+    /// Ends the process and its group.
     pub(super) async fn end(&self, grace: Duration) {
         self.grace.send_replace(grace);
         self.asked_to_end.notify_one();
         self.ended().await;
     }
 
-    /// Lastword's tools, for a new session.
+    /// Returns Lastword's MCP server for a new session: over HTTP if the agent supports that, else `lastword mcp`.
     pub(super) fn mcp(&self, shared: &RunnerContext) -> McpServer {
         let url = shared.broker.client().url();
         let token = shared.broker.token().reveal();
@@ -198,7 +199,7 @@ impl Process {
     }
 }
 
-/// Sees a process to its end.
+/// Owns the process until it has ended and its group with it.
 async fn own(
     mut child: Child,
     group: Group,
@@ -213,6 +214,7 @@ async fn own(
     let mut told = false;
     let status = loop {
         tokio::select! {
+            // A process may close its standard error and keep running.
             () = &mut telling, if !told => told = true,
             status = child.wait() => {
                 let time = *grace.borrow();
@@ -226,7 +228,7 @@ async fn own(
         }
     };
     if !told {
-        // Whoever left its group may hold the pipe open; what was said by then is enough.
+        // A process that left the group may hold the pipe open; what it has written by then is enough.
         let _over = timeout(process::DRAIN, telling).await;
     }
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -263,11 +265,11 @@ async fn connect(
             on_receive_request!(),
         )
         .connect_with(Lines::new(outgoing, incoming), async move |connection: ConnectionTo<Agent>| {
-            // Whoever waited for it may be gone.
+            // The receiver may be gone: the start was given up.
             let _gone = connected.send(connection);
             std::future::pending::<Result<(), agent_client_protocol::Error>>().await
         });
-    // How the process ended says more than how the connection did.
+    // The end of the process is reported instead; it says more.
     let _closed = spoken.await;
 }
 
@@ -282,6 +284,7 @@ fn outgoing(stdin: impl AsyncWrite + Unpin + Send + 'static) -> impl Sink<String
 fn incoming(stdout: impl AsyncRead + Unpin + Send + 'static) -> impl Stream<Item = io::Result<String>> + Send {
     stream::unfold(BufReader::new(stdout), |mut stdout| async move {
         let mut line = Vec::new();
+        // A longer line is cut here and then fails to parse, instead of filling the memory.
         match (&mut stdout).take(LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
             Ok(0) => None,
             Ok(_) => Some((String::from_utf8(line).map_err(io::Error::other), stdout)),

@@ -1,4 +1,4 @@
-//! One prompt in a conversation's session.
+//! Runs one prompt in a conversation's session.
 
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -25,13 +25,13 @@ use crate::run::{Ended, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
-/// Wishes for permission that may be open at once in a prompt.
+/// Most permission requests open at once in a prompt; more are cancelled.
 const ASKED_MAX: usize = 16;
 const NOTES_MAX: usize = 16;
-/// Prompts by which the agent is told of calls that were denied, in one turn.
+/// Most extra prompts per turn that tell the agent of denied calls.
 const FOLLOWED_MAX: usize = 8;
 
-/// A prompt that runs.
+/// A running prompt.
 struct Prompting<'a> {
     shared: &'a RunnerContext,
     process: &'a Process,
@@ -40,18 +40,18 @@ struct Prompting<'a> {
     route: Arc<Route>,
     asked: mpsc::Receiver<Asked>,
     notes: mpsc::Receiver<String>,
-    /// Calls that were denied in the prompt that runs.
+    /// The calls denied during the current prompt.
     denials: Vec<Denial>,
-    /// Why the last of them was, in one sentence.
+    /// The last denial, as a sentence part.
     denied: Option<String>,
 }
 
-/// How a prompt came to its end.
+/// How a prompt ended.
 enum Over {
     Answered(Result<PromptResponse, Error>),
     /// The process ended, or had to be ended.
     Gone(String),
-    /// It was asked to end and did.
+    /// The agent ended the prompt after it was cancelled, or was ended for not doing so.
     Stopped,
 }
 
@@ -73,6 +73,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let (noting, notes) = mpsc::channel(NOTES_MAX);
     let route = Arc::new(Route::new(shared.numbers.body_bytes_max, asking, noting));
     let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
+    // With one open turn the broker knows which turn a tool call belongs to.
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
     let mut text = wording::prompt(&run.delivery, memory, turn_token, &[]);
     let mut prompting =
@@ -95,7 +96,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     Ended { usage: priced(usage, prompting.route.cost(), slot), ..ended }
 }
 
-/// The conversation's session: kept, loaded, or a new one.
+/// Opens the conversation's session: kept, loaded, or new.
 async fn open(
     shared: &RunnerContext,
     process: &Process,
@@ -124,9 +125,9 @@ async fn open(
 }
 
 impl Prompting<'_> {
-    /// Sends a prompt and sees it to its end.
+    /// Sends a prompt and waits for its end.
     async fn send(&mut self, session: &SessionId, text: String) -> Over {
-        // What a loaded session repeats is no answer.
+        // Drops what a loaded session replays: it isn't part of the answer.
         self.route.take();
         let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))]);
         let mut answer = pin!(self.link.connection.send_request(request).block_task());
@@ -137,6 +138,7 @@ impl Prompting<'_> {
             tokio::select! {
                 answer = &mut answer => {
                     return match answer {
+                        // A response or error after the cancel doesn't change the outcome.
                         _ if patience.is_some() => Over::Stopped,
                         Err(error) => self.lost(error).await,
                         Ok(response) => Over::Answered(Ok(response)),
@@ -148,7 +150,7 @@ impl Prompting<'_> {
                 }
                 Some(denial) = wishes.next(), if !wishes.is_empty() => self.denials.extend(denial),
                 _ = stopped(&mut signs), if patience.is_none() => {
-                    // Where it can't be told, it will be ended.
+                    // If the notification fails, the process is ended after the grace.
                     let _told = self.link.connection.send_notification(CancelNotification::new(session.clone()));
                     patience = Some(Box::pin(sleep(self.shared.settings.grace)));
                 }
@@ -157,7 +159,7 @@ impl Prompting<'_> {
                     return Over::Stopped;
                 }
                 reason = self.process.ended() => {
-                    // What it said before may still be on its way, its answer included.
+                    // Output sent before the end may still be in flight, even the response.
                     return match timeout(DRAIN, &mut answer).await {
                         Ok(Ok(response)) if patience.is_none() => Over::Answered(Ok(response)),
                         Ok(Ok(_) | Err(_)) | Err(_) => Over::Gone(reason),
@@ -167,9 +169,8 @@ impl Prompting<'_> {
         }
     }
 
-    /// What the agent has to be told of the calls that were denied in its prompt: the words of whoever denied them,
-    /// and where it ended its turn at that without a word, that they were denied, so that it can say what is to
-    /// become of its work.
+    /// Words the next prompt if calls were denied: the approver's comments, and the denial itself if the agent ended
+    /// its turn without a word, so that it can say what becomes of its work.
     fn follow(&mut self) -> Option<String> {
         let denials = std::mem::take(&mut self.denials);
         let last = denials.last()?;
@@ -179,7 +180,7 @@ impl Prompting<'_> {
         (!told.is_empty()).then(|| told.join("\n\n"))
     }
 
-    /// An error of the agent's, or the end of its process.
+    /// Tells an agent's error from the end of its process: a connection that closes also fails the call.
     async fn lost(&self, error: Error) -> Over {
         let is_closed = agent_client_protocol::is_incoming_transport_closed(&error);
         match timeout(DRAIN.saturating_mul(2), self.process.ended()).await {
@@ -233,7 +234,7 @@ fn gone(reason: &str) -> String {
     format!("the agent's process ended during the turn: {reason}")
 }
 
-/// An error of the agent's in one sentence, with what to do where that is known.
+/// Words an agent's error in one sentence, with a hint if the agent needs a login.
 fn said(error: &Error) -> String {
     let details = error.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default();
     let login = error.code == agent_client_protocol::ErrorCode::AUTH_REQUIRED;
@@ -241,7 +242,7 @@ fn said(error: &Error) -> String {
     format!("{}{details}{hint}", error.message)
 }
 
-/// Tokens of one prompt more.
+/// Adds one prompt's tokens to the turn's.
 fn sum(before: Option<Usage>, response: &PromptResponse) -> Option<Usage> {
     let Some(spent) = &response.usage else { return before };
     let before = before.unwrap_or_default();
@@ -252,7 +253,7 @@ fn sum(before: Option<Usage>, response: &PromptResponse) -> Option<Usage> {
     })
 }
 
-/// What the turn cost: agents tell what their session has cost in all.
+/// Adds the turn's cost: agents report their session's total, so the cost before the turn is subtracted.
 fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option<Usage> {
     let mut usage = usage?;
     if let Some(total) = session {

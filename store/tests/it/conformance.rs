@@ -8,9 +8,9 @@ use tempfile::TempDir;
 
 use crate::sample::{long, note, notes};
 
-/// A store under test, empty at first. A new store implements this and joins the list in [`each_store`].
+/// A store under test, initially empty. A new store implements this and joins the list in [`each_store`].
 trait Conforms {
-    /// Opens the log; opening it again after the first one was dropped is a restart.
+    /// Opens the log; opening it again after dropping the first one is a restart.
     fn open(&self) -> Box<dyn Log>;
 }
 

@@ -1,4 +1,4 @@
-//! What is not ours, not alone, or not as it was written is told, with what to do.
+//! A log that is foreign, in use, or damaged is reported, with what to do.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::sample::{note, notes};
 
-/// A log of nine entries in the rows 1–3, 4, 5–7, 8–9, closed.
+/// Returns a closed log of nine entries in the rows 1–3, 4, 5–7, 8–9.
 fn written() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let mut log = Store::sqlite(dir.path()).open().unwrap();
@@ -225,7 +225,7 @@ fn every_flipped_bit_in_a_row_is_noticed() {
     let bytes = fs::read(&path).unwrap();
     let body = b"note number 6";
     let at = bytes.windows(body.len()).position(|window| window == body).unwrap();
-    // The row around that body: its framing, its neighbours, its hash.
+    // The row around that body: its framing, its neighbors, its hash.
     for offset in at - 100..at + 100 {
         let mut flipped = bytes.clone();
         flipped[offset] ^= 1 << (offset % 8);

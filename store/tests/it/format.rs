@@ -1,7 +1,7 @@
-//! The stored format: bytes that were written once are read for ever.
+//! The stored format: once written, bytes must remain readable in every later version.
 //!
-//! `UPDATE=1` adds what is new to the golden files. It never changes a line that stands there: a variant
-//! that changed shape, or moved, needs a new variant at the end instead.
+//! `UPDATE=1` adds new lines to the golden files and never changes an existing one: a variant that changed its shape or
+//! its place needs a new variant at the end instead.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -29,7 +29,7 @@ fn golden(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
 }
 
-/// Compares `now` with the golden file. Lines may be added at the end under `UPDATE=1`, nothing else.
+/// Compares `now` with the golden file. With `UPDATE=1`, lines may only be added at the end.
 fn check(name: &str, now: &str) {
     let stored = fs::read_to_string(golden(name)).unwrap_or_default();
     let (stored, now): (Vec<_>, Vec<_>) = (stored.lines().collect(), now.lines().collect());
@@ -42,7 +42,7 @@ fn check(name: &str, now: &str) {
     }
 }
 
-/// The one sample that is stored by name.
+/// The only sample that is stored by name.
 const GROWS: &str = "Configured";
 
 #[test]
@@ -50,7 +50,7 @@ fn entries_keep_the_bytes_with_which_they_were_first_stored() {
     let stored = fs::read_to_string(golden("entries.txt")).unwrap_or_default();
     let mut lines = String::new();
     for (name, entry) in samples() {
-        // Limits are stored by name: those that join make it longer, and what was stored is read as it was.
+        // Limits are stored by name: new ones make the sample longer, and the old bytes must still be readable.
         if let Some(before) = stored.lines().find(|line| name == GROWS && line.starts_with(GROWS)) {
             writeln!(lines, "{before}").unwrap();
             continue;
@@ -88,7 +88,7 @@ fn every_fact_has_a_sample() {
     numbers.dedup();
     let count = u8::try_from(numbers.len()).unwrap();
     assert_eq!(numbers, (0..count).collect::<Vec<u8>>(), "one in the middle has no sample");
-    // A variant that came after them could be read.
+    // A variant added after them would be readable.
     let mut next = [0; 64];
     next[0] = count;
     assert!(postcard::from_bytes::<Fact>(&next).is_err(), "the last one has no sample");
@@ -107,7 +107,7 @@ fn the_numbers_that_stand_for_words_never_change() {
     }
     list!(MessageType Priority AnswerStatus FinishStatus Kind EndReason Rerun TurnEnd GrantEnd Control Crossing Decision);
     list!(ClaimMode EscalationCause Code Ruling Role WriteKind);
-    // Each kind has a file part of its own, so that one may grow without moving the others.
+    // Each kind has its own part of the file, so that one can grow without moving the others.
     let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
     kinds.dedup();
     for kind in kinds {

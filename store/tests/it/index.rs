@@ -1,4 +1,4 @@
-//! The read model finds what the log holds, survives any question, and can be built again.
+//! The read model finds what the log holds, accepts any query, and can be rebuilt.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use lastword_store::format::FILE_INDEX;
 
 use crate::sample::{message, note, post, refused};
 
-/// Times in steps of ten: position n is at 10 n.
+/// Returns entries with times in steps of ten: position n is at 10 n.
 fn entries() -> Vec<Entry> {
     vec![
         message(10, 1, 2, 1, "Please review the parser"),
@@ -270,7 +270,7 @@ fn an_index_that_followed_equals_one_built_anew() {
     }
 }
 
-/// How many facts come between two times at which the lists of agents' messages are brought up to date.
+/// Facts between two updates of the lists of agents' messages.
 const LISTED: u64 = 32_768;
 
 #[test]
@@ -281,7 +281,7 @@ fn the_messages_of_an_agent_are_found_however_many_came_since_they_were_listed()
     let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
     let dir = tempfile::tempdir().unwrap();
     let mut index = Index::open(dir.path()).unwrap();
-    // Just before, at and behind the moment; then built anew; and the second time.
+    // Just before, at and after the update; then rebuilt; and at the second update.
     for (end, anew) in
         [(LISTED - 1, false), (LISTED, false), (LISTED + 1, false), (LISTED + 1, true), (2 * LISTED + 7, false)]
     {

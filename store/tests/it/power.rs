@@ -1,7 +1,7 @@
-//! The power goes: what was not synced is lost, kept or torn, and what was acknowledged before is there.
+//! Power cuts: unsynced data is lost, kept or torn, and everything acknowledged before is there.
 //!
-//! A writer runs under `strace`, which records every write and sync. The disk is then put together as it may have been at any
-//! moment of that: what was synced, and of what came since anything, in pieces of a sector.
+//! A writer runs under `strace`, which records every write and sync. The disk is then rebuilt as it may have been at
+//! any moment of that: everything synced, and any part of what followed, in sectors.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,28 +18,28 @@ use rand::{RngExt as _, SeedableRng as _};
 
 use crate::sample::message;
 
-/// What a disk writes as a whole.
+/// The unit that a disk writes atomically, in bytes.
 const SECTOR: usize = 512;
 const APPENDS: u64 = 250;
-/// Where the writer of a recorded run is to write.
+/// The variable with the directory of a recorded writer.
 const DIR: &str = "LASTWORD_POWER_DIR";
 
-/// How many times the power goes; `LASTWORD_CUTS=600` for the long run.
+/// Returns the number of power cuts; `LASTWORD_CUTS=600` for the long run.
 fn cuts() -> usize {
     std::env::var_os("LASTWORD_CUTS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(40)
 }
 
-/// Which moments, and what is lost; `LASTWORD_SEED=7` for others.
+/// Returns the seed for moments and losses; `LASTWORD_SEED=7` for others.
 fn seed() -> u64 {
     std::env::var_os("LASTWORD_SEED").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(1)
 }
 
-/// The entry at a position, whose lengths differ.
+/// Returns the entry at a position; lengths differ.
 fn entry(n: u64) -> Entry {
     message(n, 1, 2, 0, &"as long as others are not ".repeat(usize::try_from(n * 7 % 60).unwrap()))
 }
 
-/// The end of the log behind the n-th append: a few entries each, and a hundred now and then.
+/// Returns the log's end after the n-th append: a few entries each, and a hundred now and then.
 fn end_of(append: u64) -> u64 {
     append * 9 + append / 8 * 100
 }
@@ -57,7 +57,7 @@ fn the_recorded_writer() {
     }
 }
 
-/// What happened, in order.
+/// The recorded events, in order.
 enum Event {
     Wrote {
         file: String,
@@ -74,12 +74,12 @@ enum Event {
     Synced {
         file: String,
     },
-    /// The directory: which files there are.
+    /// The directory was synced: its file names.
     SyncedNames,
     Acknowledged(u64),
 }
 
-/// Records a writer; `None` where programs can't be traced, unless they have to be.
+/// Records a writer; `None` if programs can't be traced, unless that is required.
 fn record() -> Option<Vec<Event>> {
     let work = tempfile::tempdir().unwrap();
     let (dir, trace) = (work.path().join("data"), work.path().join("trace"));
@@ -99,13 +99,13 @@ fn record() -> Option<Vec<Event>> {
     None
 }
 
-/// A line of the trace, `PID call(FD<PATH>, …) = RESULT`, texts in hex; `None` for calls that are about other files.
+/// Parses a line of the trace, `PID call(FD<PATH>, …) = RESULT`, with texts in hex; `None` for calls about other files.
 fn event(line: &str, dir: &str) -> Option<Event> {
     assert!(!line.contains("unfinished"), "one thread writes: {line}");
     let (_, call) = line.split_once(' ')?;
     let (name, rest) = call.trim_start().split_once('(')?;
     let (arguments, result) = rest.rsplit_once(") = ")?;
-    // What readers share with the writer is made anew by the first one.
+    // The index that readers share with the writer is rebuilt by the first reader.
     let within = |path: &str| {
         let file = path.strip_prefix(dir)?.trim_start_matches('/');
         (!file.ends_with("-shm")).then(|| file.to_owned())
@@ -133,29 +133,29 @@ fn event(line: &str, dir: &str) -> Option<Event> {
         "ftruncate" => Some(Event::Cut { file, length: number(values[0]) }),
         "fsync" if file.is_empty() => Some(Event::SyncedNames),
         "fsync" | "fdatasync" => Some(Event::Synced { file }),
-        // The lock holds a process id and no promise.
+        // The lock file holds only a process id and needs no durability.
         "write" if file == "lastword.lock" => None,
         other => panic!("the disk of this test knows no {other}: {file}"),
     }
 }
 
-/// `"\x61\x62"`, with or without the quotes, as bytes.
+/// Parses `"\x61\x62"`, with or without the quotes, to bytes.
 fn bytes(text: &str) -> Vec<u8> {
     let hex = text.trim_matches('"').split("\\x").skip(1);
     hex.map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
 }
 
-/// A file: what is on disk for sure, and what may or may not be.
+/// A file: the bytes certainly on disk, and the writes that may or may not be.
 #[derive(Default)]
 struct File {
     safe: Vec<u8>,
     pending: Vec<(usize, Option<Vec<u8>>)>,
-    /// It was unlinked, which the directory on disk may not know yet.
+    /// Whether it was unlinked, which the directory on disk may not show yet.
     unlinked: bool,
 }
 
 impl File {
-    /// A write at a position, or the new length.
+    /// Applies a write at a position, or a new length.
     fn apply(to: &mut Vec<u8>, at: usize, bytes: Option<&[u8]>) {
         match bytes {
             Some(bytes) => {
@@ -168,7 +168,7 @@ impl File {
 
     fn write(&mut self, at: usize, bytes: Option<&Vec<u8>>) {
         if self.unlinked {
-            // Another one of that name.
+            // A new file with the same name.
             *self = Self::default();
         }
         self.pending.push((at, bytes.cloned()));
@@ -180,7 +180,7 @@ impl File {
         }
     }
 
-    /// What is there after a cut: of each write that was not synced all, nothing, or some of its sectors.
+    /// Returns the content after a cut: of each unsynced write all, nothing, or some of its sectors.
     fn after_cut(&self, rng: &mut StdRng) -> Vec<u8> {
         let mut left = self.safe.clone();
         for (at, bytes) in &self.pending {
@@ -205,8 +205,8 @@ impl File {
     }
 }
 
-/// Cuts the power after some of the events; gives how often what was acknowledged was not there. A disk that `syncs` not
-/// says that it did.
+/// Cuts the power after some of the events; returns how often acknowledged data was missing. If `syncs` is false, the
+/// disk only pretends to sync.
 fn campaign(events: &[Event], cuts: usize, syncs: bool) -> usize {
     let mut rng = StdRng::seed_from_u64(seed());
     let mut moments: Vec<usize> = (0..cuts).map(|_| rng.random_range(0..events.len())).collect();
@@ -242,7 +242,7 @@ fn campaign(events: &[Event], cuts: usize, syncs: bool) -> usize {
     lost
 }
 
-/// The end of a log that is opened and read through; it has whole appends, as they were written.
+/// Opens and reads a log; returns its end, after checking that it holds whole appends as they were written.
 fn reopened(dir: &Path) -> Result<u64, String> {
     let mut log = Store::sqlite(dir).open().map_err(|error| error.to_string())?;
     let end = log.reader().last().map_err(|error| error.to_string())?;

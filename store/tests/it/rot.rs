@@ -1,4 +1,5 @@
-//! Bits that flip in the files of a log, anywhere: what is read is what was written, or the walk over the log says no.
+//! Bit flips anywhere in a log's files: either the content is read as written, or the walk over the log reports a
+//! fault.
 
 use std::fs;
 use std::path::Path;
@@ -13,34 +14,34 @@ use tempfile::TempDir;
 
 use crate::sample::message;
 
-/// How many bits are flipped in each file, one at a time; `LASTWORD_FLIPS=20000` for the long run.
+/// Returns how many bits are flipped in each file, one at a time; `LASTWORD_FLIPS=20000` for the long run.
 fn flips() -> usize {
     std::env::var_os("LASTWORD_FLIPS").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(300)
 }
 
-/// Which bits; `LASTWORD_SEED=7` for others.
+/// Returns the seed that chooses the bits; `LASTWORD_SEED=7` for others.
 fn seed() -> u64 {
     std::env::var_os("LASTWORD_SEED").and_then(|n| n.to_str()?.parse().ok()).unwrap_or(1)
 }
 
-/// A row as it is stored.
+/// A row in its stored form.
 type Row = (i64, i64, i64, Vec<u8>, Vec<u8>);
 
-/// The files of a log as a kill leaves them, each with its name, and the rows in them.
+/// The files of a log as a kill leaves them, each with its name, and their rows.
 struct Files {
     files: Vec<(String, Vec<u8>)>,
     rows: Vec<Row>,
 }
 
 impl Files {
-    /// A log of rows of different lengths; its last ones are in the WAL, or all are in the database.
+    /// Writes a log with rows of different lengths; the last ones are in the WAL, or all are in the database.
     fn written(in_wal: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut log = Store::sqlite(dir.path()).open().unwrap();
         let (mut epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
         for n in 0..24 {
             if n == 12 {
-                // The next append of a log that was opened anew copies its WAL into the database.
+                // The next append to a reopened log copies its WAL into the database.
                 drop(log);
                 log = Store::sqlite(dir.path()).open().unwrap();
                 epoch = log.begin_epoch().unwrap();
@@ -57,14 +58,14 @@ impl Files {
                 .execute_batch("PRAGMA journal_mode = DELETE")
                 .unwrap();
         }
-        // Read before a connection closes that would tidy them up.
+        // Read before closing a connection tidies the files up.
         let files = read(kept.path());
         let rows = rows(kept.path()).unwrap();
         assert_eq!(rows.len(), 24);
         Self { files, rows }
     }
 
-    /// Puts them into a directory, with one bit of a file turned.
+    /// Copies the files into a directory, with one bit of one file flipped.
     fn put(&self, file: usize, bit: usize) -> TempDir {
         let dir = tempfile::tempdir().unwrap();
         for (n, (name, bytes)) in self.files.iter().enumerate() {
@@ -77,7 +78,7 @@ impl Files {
         dir
     }
 
-    /// Whether the walk says no; where it says nothing, all is there as it was written.
+    /// Returns whether the walk reports a fault; if not, checks that everything is as it was written.
     fn noticed(&self, file: usize, bit: usize) -> bool {
         let dir = self.put(file, bit);
         let walked = Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {});
@@ -90,7 +91,7 @@ impl Files {
     }
 }
 
-/// All but the index over the WAL, which SQLite makes anew.
+/// Reads all files except the WAL's index, which SQLite rebuilds.
 fn read(dir: &Path) -> Vec<(String, Vec<u8>)> {
     let wanted = [FILE_DATABASE.to_owned(), format!("{FILE_DATABASE}-wal"), FILE_HEAD.to_owned()];
     let there = wanted.into_iter().filter(|name| dir.join(name).exists());
@@ -119,7 +120,7 @@ fn a_bit_that_flips_anywhere_in_the_files_is_noticed_or_changes_nothing_that_is_
             let bits = bytes.len() * 8;
             let noticed = (0..flips()).filter(|_| log.noticed(file, rng.random_range(0..bits))).count();
             println!("{name} of {} bytes: {noticed} of {} flips noticed", bytes.len(), flips());
-            // The rest is room that nothing is in, or what SQLite keeps twice.
+            // The rest is unused space, or data that SQLite keeps twice.
             assert!(noticed * 3 > flips(), "{name}: {noticed}");
         }
         assert_eq!(log.files.len(), if in_wal { 3 } else { 2 }, "the database, its WAL, the note of the end");

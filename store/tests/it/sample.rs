@@ -1,4 +1,4 @@
-//! Entries to put into a log.
+//! Sample entries for a log.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub(crate) fn notes(range: std::ops::RangeInclusive<u64>) -> Vec<Arc<Entry>> {
     range.map(note).map(Arc::new).collect()
 }
 
-/// A message as long as bodies may be, and longer than two of them fit into a row.
+/// Returns a message with the longest possible body; two of them don't fit into a row.
 pub(crate) fn long(n: u64) -> Entry {
     message(n, 1, 2, 0, &"x".repeat(800_000))
 }

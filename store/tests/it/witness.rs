@@ -7,7 +7,7 @@ use lastword_proto::{Core, Entry, Fact};
 use lastword_store::format::decode;
 use lastword_store::witness::Witness;
 
-/// The first 500 entries of a random history, as the last version of the first edition wrote them.
+/// Returns the first 500 entries of a random history, as written by the last version of the first edition.
 fn first_edition() -> Vec<Entry> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("testdata/first_edition.log");
     let bytes = fs::read(path).unwrap();
@@ -36,8 +36,8 @@ fn a_log_of_the_first_edition_is_recounted_by_its_own_rules() {
 
 #[test]
 fn rules_that_are_new_hold_behind_the_upgrade() {
-    // Without what the humans do nobody acts, and the log goes on for months: an agent's root is refused only by the rule
-    // of the second edition.
+    // Without the humans' inputs no agent acts, and the log continues for months: only the rule of the second edition
+    // refuses an agent's root.
     for (edition, kept) in [(1, true), (2, false)] {
         let mut witness = Witness::default();
         let mut entries = first_edition();

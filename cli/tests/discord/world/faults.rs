@@ -1,35 +1,35 @@
-//! What goes wrong between a bot and Discord, by a test's wish, and the record of what was called.
+//! Faults that a test injects between a bot and Discord, and the record of all calls.
 
 use super::model::{Discord, Id};
 
-/// One call of the REST interface.
+/// One call to the REST interface.
 #[derive(Clone, Debug)]
 pub(crate) struct Call {
     pub(crate) method: String,
-    /// The path behind `/api/v10`.
+    /// The path after `/api/v10`.
     pub(crate) path: String,
-    /// Whose token it had, where it had one.
+    /// The bot whose token it carried, if any.
     pub(crate) bot: Option<Id>,
-    /// The status that it was answered with.
+    /// The status of the response.
     pub(crate) status: u16,
-    /// When.
+    /// When it arrived, in real time.
     pub(crate) at: tokio::time::Instant,
 }
 
-/// What happens to a call instead.
+/// What happens to a call instead of its result.
 #[derive(Clone, Debug)]
 pub(crate) enum Mishap {
-    /// 429: not now.
+    /// 429: rate limited.
     Limited { retry_after_ms: u64, global: bool },
-    /// This status, and nothing is done.
+    /// Refused with this status; nothing is done.
     Refused(u16),
-    /// It is done, and the connection breaks before the answer is through.
+    /// The call is done, but the connection breaks before the response is complete.
     Lost,
-    /// It is done, and answered with 502.
+    /// The call is done, but answered with 502.
     BadGateway,
 }
 
-/// A mishap that waits for the call that it fits.
+/// A mishap that waits for a matching call.
 #[derive(Clone, Debug)]
 pub(crate) struct InjectedError {
     pub(crate) method: &'static str,
@@ -39,17 +39,17 @@ pub(crate) struct InjectedError {
     pub(crate) mishap: Mishap,
 }
 
-/// Calls that wait until the test lets them go on.
+/// Calls that wait until the test releases them.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) method: &'static str,
     pub(crate) path: String,
-    /// How many wait now.
+    /// How many calls wait now.
     pub(crate) waiting: u32,
 }
 
 impl Discord {
-    /// The first mishap that fits the call, which is then over.
+    /// Takes the first mishap that matches the call.
     pub(crate) fn mishap(&mut self, method: &str, path: &str, bot: Option<Id>) -> Option<Mishap> {
         let fits =
             |f: &InjectedError| f.method == method && path.contains(&f.path) && (f.bot.is_none() || f.bot == bot);
@@ -57,7 +57,7 @@ impl Discord {
         self.faults.remove(place).map(|fault| fault.mishap)
     }
 
-    /// Where the call is held, if it is.
+    /// Returns the hold that matches the call, if any.
     pub(crate) fn hold(&mut self, method: &str, path: &str) -> Option<&mut Hold> {
         self.holds.iter_mut().find(|hold| hold.method == method && path.contains(&hold.path))
     }

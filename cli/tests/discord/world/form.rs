@@ -1,4 +1,4 @@
-//! What Discord checks of a message, a modal and a command.
+//! Discord's checks of a message, a modal and a command.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use super::model::{Id, User};
 use super::posting::{Draft, Pings};
 use super::rest::No;
 
-/// Only a member with these flags is kept of what a message states: hidden, silent, without embeds.
+/// The flags that are kept of a message's own: hidden, silent, without embeds.
 const KEPT_FLAGS: u64 = (1 << 2) | (1 << 6) | (1 << 12);
 
 fn list<'a>(value: &'a Value, member: &str) -> &'a [Value] {
@@ -25,7 +25,7 @@ fn at_most(value: &Value, member: &str, most: usize) -> Result<(), No> {
     if list(value, member).len() > most { Err(No::form(member, "BASE_TYPE_BAD_LENGTH", &message)) } else { Ok(()) }
 }
 
-/// What holds for a new message and for a changed one.
+/// Checks what applies to both new and changed messages.
 pub(crate) fn check(body: &Value) -> Result<(), No> {
     within(body, "content", 2000)?;
     within(body, "nonce", 25)?;
@@ -57,7 +57,7 @@ pub(crate) fn check(body: &Value) -> Result<(), No> {
     Ok(())
 }
 
-/// At most five rows of five buttons, each with an id of its own.
+/// Checks for at most five rows of five buttons, each with its own id.
 fn rows(body: &Value) -> Result<(), No> {
     at_most(body, "components", 5)?;
     let mut ids: Vec<&str> = Vec::new();
@@ -86,7 +86,7 @@ fn rows(body: &Value) -> Result<(), No> {
     Ok(())
 }
 
-/// A modal: a title, and rows of one text input each.
+/// Checks a modal: a title, and rows of one text input each.
 pub(crate) fn check_modal(data: &Value) -> Result<(), No> {
     within(data, "title", 45)?;
     within(data, "custom_id", 100)?;
@@ -104,7 +104,7 @@ pub(crate) fn check_modal(data: &Value) -> Result<(), No> {
     Ok(())
 }
 
-/// A command: its name, and the descriptions that Discord wants.
+/// Checks a command: its name, and the descriptions that Discord demands.
 pub(crate) fn check_command(command: &Value) -> Result<(), No> {
     let name = command["name"].as_str().unwrap_or_default();
     let fits = (1..=32).contains(&name.chars().count())
@@ -119,7 +119,7 @@ pub(crate) fn check_command(command: &Value) -> Result<(), No> {
     list(command, "options").iter().try_for_each(check_command)
 }
 
-/// A message that a bot or a webhook posts.
+/// Builds the message of a bot or a webhook.
 pub(crate) fn draft(author: User, channel: Id, body: &Value) -> Result<Draft, No> {
     check(body)?;
     let content = body["content"].as_str().unwrap_or_default();

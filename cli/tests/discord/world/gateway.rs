@@ -1,4 +1,4 @@
-//! The gateway: sessions of bots, what they are told, and what breaks on the way.
+//! The gateway: the sessions of bots, their events, and faults of their connections.
 
 use axum::extract::State;
 use axum::extract::ws::{CloseFrame, Message as Frame, WebSocket, WebSocketUpgrade};
@@ -10,13 +10,13 @@ use super::Shared;
 use super::json;
 use super::model::{Discord, Id, intent, may};
 
-/// What goes to a connection.
+/// An action on a connection.
 #[derive(Debug)]
 pub(crate) enum Out {
     Text(String),
-    /// Closed with this code.
+    /// Close it with this code.
     Close(u16),
-    /// Cut, with no word.
+    /// Cut it without a close frame.
     Cut,
 }
 
@@ -26,9 +26,9 @@ pub(crate) struct Session {
     pub(crate) bot: Id,
     pub(crate) intents: u64,
     pub(crate) seq: u64,
-    /// What was sent, so that it can be replayed.
+    /// Everything sent so far, for a replay.
     pub(crate) sent: Vec<(u64, String)>,
-    /// The connection that it is on now.
+    /// The session's current connection.
     pub(crate) line: Option<UnboundedSender<Out>>,
 }
 
@@ -49,7 +49,8 @@ impl Session {
 }
 
 impl Discord {
-    /// Tells every session that has the intent, and whose bot sees the channel, what `data` makes of it for that bot.
+    /// Sends the event that `data` builds for each bot to every session that has the intent and whose bot sees the
+    /// channel.
     pub(crate) fn tell(
         &mut self,
         name: &str,
@@ -68,7 +69,7 @@ impl Discord {
         }
     }
 
-    /// Tells of a message: that it came, or that it was changed.
+    /// Sends the event of a new or changed message.
     pub(crate) fn tell_message(&mut self, name: &str, id: Id) {
         let channel = self.messages.get(&id).map(|m| m.channel);
         self.tell(name, channel, intent::MESSAGES, |discord, bot, intents| {
@@ -110,7 +111,7 @@ impl Discord {
         Ok(id)
     }
 
-    /// Goes on with a session where it stopped, or gives nothing.
+    /// Resumes a session, or returns `None`.
     fn resume(&mut self, data: &Value, line: &UnboundedSender<Out>) -> Option<String> {
         let token = data["token"].as_str().unwrap_or_default().trim_start_matches("Bot ");
         let bot = self.by_token(token)?.id;
@@ -119,7 +120,7 @@ impl Discord {
         session.send(Out::Cut);
         session.line = Some(line.clone());
         for (_, text) in session.sent.iter().filter(|(number, _)| *number > seq) {
-            // The connection may be gone again; what was missed stays here.
+            // The connection may be gone again; the missed events stay in the session.
             let _gone = line.send(Out::Text(text.clone()));
         }
         session.dispatch("RESUMED", &json!({}));
@@ -127,10 +128,10 @@ impl Discord {
         Some(id.to_owned())
     }
 
-    /// What a frame from a bot leads to: an answer, or the code with which the connection ends.
+    /// Handles a frame from a bot: replies, or returns the code that closes the connection.
     fn frame(&mut self, frame: &Value, of: &mut Option<String>, line: &UnboundedSender<Out>) -> Result<(), u16> {
         let reply = |value: Value| {
-            // The other end notices by itself that it is gone.
+            // A peer that is gone notices that itself.
             let _gone = line.send(Out::Text(value.to_string()));
         };
         match frame["op"].as_u64() {
@@ -142,7 +143,7 @@ impl Discord {
                 Some(id) => *of = Some(id),
                 None => reply(json!({"op": 9, "d": false, "s": null, "t": null})),
             },
-            // Presence, voice, members: heard and not needed here.
+            // Presence, voice and member requests are accepted and ignored.
             Some(3 | 4 | 8) if of.is_some() => {}
             Some(3 | 4 | 8) => return Err(4003),
             Some(_) => return Err(4001),
@@ -153,7 +154,7 @@ impl Discord {
     }
 }
 
-/// `GET /?v=10&encoding=json`, upgraded.
+/// Serves `GET /?v=10&encoding=json`, upgraded.
 pub(crate) async fn connect(State(shared): State<Shared>, upgrade: WebSocketUpgrade) -> Response {
     upgrade.on_upgrade(move |socket| converse(shared, socket))
 }
@@ -166,7 +167,7 @@ async fn converse(shared: Shared, mut socket: WebSocket) {
         return;
     }
     let of = exchange(&shared, &mut socket, &line, out).await;
-    // The session stays, for a while to be resumed; this connection is no longer its.
+    // The session stays for a while, to be resumed, without this connection.
     shared.with(|discord| {
         let session = of.and_then(|id| discord.sessions.get_mut(&id));
         if let Some(session) = session.filter(|s| s.line.as_ref().is_some_and(|l| l.same_channel(&line))) {
@@ -175,7 +176,7 @@ async fn converse(shared: Shared, mut socket: WebSocket) {
     });
 }
 
-/// Until the connection ends; gives its session.
+/// Exchanges frames until the connection ends; returns its session.
 async fn exchange(
     shared: &Shared,
     socket: &mut WebSocket,
@@ -193,7 +194,7 @@ async fn exchange(
                 }
                 Some(Out::Close(code)) => {
                     let frame = CloseFrame { code, reason: "".into() };
-                    // It may be gone already.
+                    // The peer may already be gone.
                     let _gone = socket.send(Frame::Close(Some(frame))).await;
                     return of;
                 }
@@ -204,7 +205,8 @@ async fn exchange(
                     Some(Ok(Frame::Text(text))) => text.to_string(),
                     Some(Ok(Frame::Binary(_))) => "binary".to_owned(),
                     Some(Ok(Frame::Ping(_) | Frame::Pong(_))) => continue,
-                    // Who closes with one of these is offline; with any other code, or none, it may resume.
+                    // A close with one of these codes ends the session; after any other code, or none, it may be
+                    // resumed.
                     Some(Ok(Frame::Close(Some(CloseFrame { code: 1000 | 1001, .. })))) => {
                         shared.with(|discord| of.and_then(|id| discord.sessions.remove(&id)));
                         return None;
@@ -213,7 +215,7 @@ async fn exchange(
                 };
                 let frame = serde_json::from_str(&text).unwrap_or_default();
                 if let Err(code) = shared.with(|discord| discord.frame(&frame, &mut of, line)) {
-                    // No peer sees 1006 in a frame: it means that there was none.
+                    // 1006 never occurs in a frame: it means that there was none.
                     let end = if code == 1006 { Out::Cut } else { Out::Close(code) };
                     let _gone = line.send(end);
                 }

@@ -1,19 +1,19 @@
-//! Discord's objects as a bot gets them.
+//! Discord's objects as a bot receives them.
 
 use serde_json::{Value, json};
 
 use super::model::{Bot, Channel, Discord, Id, Message, PUBLIC_THREAD, User, intent, may, time_ms};
 
-/// An id in an object: a number in a string.
+/// Parses an id: a number in a string.
 pub(crate) fn id(value: &Value) -> Option<Id> {
     value.as_str()?.parse().ok()
 }
 
-/// A time as Discord writes it.
+/// Formats a time like Discord.
 pub(crate) fn time(ms: u64) -> String {
     let (days, rest) = (ms / 86_400_000, ms % 86_400_000);
     let (h, m, s, ms) = (rest / 3_600_000, rest / 60_000 % 60, rest / 1000 % 60, rest % 1000);
-    // Days to a date, by eras of 400 years that begin in March.
+    // Converts days to a date, by eras of 400 years that begin in March.
     let z = days + 719_468;
     let (era, day_of_era) = (z / 146_097, z % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -32,7 +32,7 @@ pub(crate) fn user(user: &User) -> Value {
     })
 }
 
-/// What a bot is told of itself.
+/// Returns the user object that a bot gets of itself.
 pub(crate) fn current_user(of: &User) -> Value {
     let mut value = user(of);
     value["mfa_enabled"] = json!(true);
@@ -42,7 +42,7 @@ pub(crate) fn current_user(of: &User) -> Value {
     value
 }
 
-/// A member of the guild, without the user.
+/// Returns a guild member, without the user.
 pub(crate) fn member(discord: &Discord, of: Id) -> Value {
     let roles: Vec<String> = discord.bots.get(&of).map(|bot| bot.role.to_string()).into_iter().collect();
     json!({
@@ -57,7 +57,7 @@ pub(crate) fn full_member(discord: &Discord, of: &User) -> Value {
     value
 }
 
-/// The flags of an application: which privileged intents it has, as for one in fewer than a hundred guilds.
+/// Returns an application's flags: its privileged intents, as in fewer than a hundred guilds.
 pub(crate) fn application_flags(bot: &Bot) -> u64 {
     let limited = [(intent::PRESENCES, 1 << 13), (intent::MEMBERS, 1 << 15), (intent::CONTENT, 1 << 19)];
     limited.iter().filter(|(intent, _)| bot.privileged & intent != 0).map(|(_, flag)| flag).sum()
@@ -80,7 +80,7 @@ fn role(id: Id, name: &str, permissions: u64, position: u64) -> Value {
     })
 }
 
-/// The roles: everybody's, which gives nothing, and one a bot.
+/// Returns the roles: everyone's, which grants nothing, and one per bot.
 pub(crate) fn roles(discord: &Discord) -> Vec<Value> {
     let mut roles = vec![role(discord.guild, "@everyone", 0, 0)];
     for bot in discord.bots.values() {
@@ -102,7 +102,7 @@ pub(crate) fn guild(discord: &Discord) -> Value {
     })
 }
 
-/// The guild as it comes over the gateway: with its channels and members, as far as the bot sees them.
+/// Returns the guild as sent over the gateway: with the channels and members that the bot sees.
 pub(crate) fn guild_create(discord: &Discord, bot: Id, intents: u64) -> Value {
     let mut value = guild(discord);
     let seen = |c: &&Channel| discord.permissions(bot, c.id) & may::VIEW != 0;
@@ -124,7 +124,7 @@ pub(crate) fn guild_create(discord: &Discord, bot: Id, intents: u64) -> Value {
     value
 }
 
-/// A channel; a bot sees whether it takes part in a thread.
+/// Returns a channel; for a thread, with whether the bot takes part.
 pub(crate) fn channel(discord: &Discord, id: Id, bot: Option<Id>) -> Value {
     let Some(channel) = discord.channels.get(&id) else { return Value::Null };
     let last = channel.messages.last().map(Id::to_string);
@@ -159,13 +159,13 @@ pub(crate) fn channel(discord: &Discord, id: Id, bot: Option<Id>) -> Value {
     value
 }
 
-/// Whether a bot gets to read the text of a message.
+/// Returns whether a bot gets a message's text.
 fn reads(discord: &Discord, message: &Message, bot: Id, intents: u64) -> bool {
     let privileged = discord.bots.get(&bot).map_or(0, |b| b.privileged);
     message.author.id == bot || message.mentions.contains(&bot) || privileged & intents & intent::CONTENT != 0
 }
 
-/// A message as a bot with these intents sees it.
+/// Returns a message as a bot with these intents sees it.
 pub(crate) fn message(discord: &Discord, message: &Message, bot: Id, intents: u64) -> Value {
     let mut value = bare(discord, message, bot, intents);
     if let Some(replied) = message.reply_to {

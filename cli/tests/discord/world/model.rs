@@ -1,4 +1,4 @@
-//! What Discord knows: one server ("guild"), its people and bots, channels, messages.
+//! Discord's state: one server ("guild"), its users and bots, channels and messages.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,10 +13,10 @@ pub(crate) type Id = u64;
 /// Discord's epoch, in milliseconds of Unix time.
 pub(crate) const EPOCH_MS: u64 = 1_420_070_400_000;
 
-/// When the world begins: 2026-01-01, in milliseconds of Unix time.
+/// The start of virtual time: 2026-01-01, in Unix milliseconds.
 const START_MS: u64 = 1_767_225_600_000;
 
-/// Bits of a permission.
+/// Permission bits.
 pub(crate) mod may {
     pub(crate) const ADD_REACTIONS: u64 = 1 << 6;
     pub(crate) const VIEW: u64 = 1 << 10;
@@ -28,12 +28,12 @@ pub(crate) mod may {
     pub(crate) const MANAGE_THREADS: u64 = 1 << 34;
     pub(crate) const CREATE_THREADS: u64 = 1 << 35;
     pub(crate) const SEND_IN_THREADS: u64 = 1 << 38;
-    /// What a bot of the tests may do where nothing else is said.
+    /// The permissions of a test's bot by default.
     pub(crate) const USUAL: u64 = ADD_REACTIONS | VIEW | SEND | EMBED | HISTORY | CREATE_THREADS | SEND_IN_THREADS;
     pub(crate) const ALL: u64 = USUAL | MANAGE_MESSAGES | MENTION_EVERYONE | MANAGE_THREADS;
 }
 
-/// Bits of an intent.
+/// Intent bits.
 pub(crate) mod intent {
     pub(crate) const GUILDS: u64 = 1;
     pub(crate) const MEMBERS: u64 = 1 << 1;
@@ -45,11 +45,11 @@ pub(crate) mod intent {
     pub(crate) const PRIVILEGED: u64 = MEMBERS | PRESENCES | CONTENT;
 }
 
-/// Kinds of a channel.
+/// Types of channels.
 pub(crate) const TEXT: u8 = 0;
 pub(crate) const PUBLIC_THREAD: u8 = 11;
 
-/// Kinds of a message.
+/// Types of messages.
 pub(crate) mod kind {
     pub(crate) const REGULAR: u8 = 0;
     pub(crate) const PIN: u8 = 6;
@@ -60,7 +60,7 @@ pub(crate) mod kind {
     pub(crate) const THREAD_STARTER: u8 = 21;
 }
 
-/// Somebody with a name: a human, a bot, or the guise of a webhook.
+/// A named author: a human, a bot, or a webhook's display name.
 #[derive(Clone, Debug)]
 pub(crate) struct User {
     pub(crate) id: Id,
@@ -73,9 +73,9 @@ pub(crate) struct User {
 pub(crate) struct Bot {
     pub(crate) id: Id,
     pub(crate) token: String,
-    /// The privileged intents that its developer has switched on.
+    /// The privileged intents that its developer has enabled.
     pub(crate) privileged: u64,
-    /// What its role in the guild lets it do.
+    /// The permissions of its role in the guild.
     pub(crate) permissions: u64,
     /// The role's id.
     pub(crate) role: Id,
@@ -90,17 +90,17 @@ pub(crate) struct Channel {
     pub(crate) parent: Option<Id>,
     pub(crate) owner: Id,
     pub(crate) archived: bool,
-    /// When it was archived or taken out again.
+    /// When it was last archived or reopened.
     pub(crate) archive_ms: u64,
     pub(crate) locked: bool,
-    /// Who takes part in a thread.
+    /// The members of a thread.
     pub(crate) members: BTreeSet<Id>,
-    /// What is denied here to whom.
+    /// The permissions that are denied here, by user.
     pub(crate) denied: BTreeMap<Id, u64>,
     pub(crate) messages: Vec<Id>,
 }
 
-/// A message as it stands now.
+/// A message in its current state.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) id: Id,
@@ -108,7 +108,7 @@ pub(crate) struct Message {
     pub(crate) author: User,
     pub(crate) kind: u8,
     pub(crate) content: String,
-    /// Those whom it pings.
+    /// The users that it pings.
     pub(crate) mentions: Vec<Id>,
     pub(crate) mention_roles: Vec<Id>,
     pub(crate) mention_everyone: bool,
@@ -122,14 +122,14 @@ pub(crate) struct Message {
     pub(crate) edited_ms: Option<u64>,
     pub(crate) pinned: bool,
     pub(crate) deleted: bool,
-    /// Emoji and who set it.
+    /// The users who set each emoji.
     pub(crate) reactions: BTreeMap<String, BTreeSet<Id>>,
-    /// For whom alone it is visible, as the answer to an interaction may be.
+    /// The only user that sees it, if it is an ephemeral reply to an interaction.
     pub(crate) only_for: Option<Id>,
 }
 
 impl Channel {
-    /// Archives a thread, or takes it out again.
+    /// Archives or reopens a thread.
     pub(crate) fn archive(&mut self, archived: bool, now_ms: u64) {
         if self.archived != archived {
             (self.archived, self.archive_ms) = (archived, now_ms);
@@ -138,12 +138,12 @@ impl Channel {
 }
 
 impl Message {
-    /// The ids of its buttons, as one reads them.
+    /// Returns its buttons' ids, in reading order.
     pub(crate) fn buttons(&self) -> Vec<String> {
         self.walk("custom_id")
     }
 
-    /// The words on its buttons.
+    /// Returns its buttons' labels.
     pub(crate) fn labels(&self) -> Vec<String> {
         self.walk("label")
     }
@@ -163,7 +163,7 @@ pub(crate) struct Webhook {
     pub(crate) name: String,
 }
 
-/// What somebody did with an application: a command, a click, a form.
+/// A user's interaction with an application: a command, a click or a form.
 #[derive(Clone, Debug)]
 pub(crate) struct Interaction {
     pub(crate) id: Id,
@@ -173,21 +173,21 @@ pub(crate) struct Interaction {
     pub(crate) channel: Id,
     /// Whether it was a command.
     pub(crate) is_command: bool,
-    /// The message whose button it was.
+    /// The message whose button was pressed.
     pub(crate) message: Option<Id>,
-    /// What it was answered with first: the kind of the answer and its data.
+    /// Its first response: the type and the data.
     pub(crate) answered: Option<(u64, Value)>,
-    /// The first message of the answer.
+    /// The first message of the reply.
     pub(crate) original: Option<Id>,
     pub(crate) since: tokio::time::Instant,
 }
 
-/// Everything.
+/// The whole state.
 #[derive(Debug)]
 pub(crate) struct Discord {
-    /// The time that snowflakes are made of; tests move it.
+    /// The time of which snowflakes are made; tests move it.
     pub(crate) now_ms: u64,
-    /// Where it can be reached.
+    /// The address on which it listens.
     pub(crate) address: String,
     ids: u64,
     pub(crate) guild: Id,
@@ -197,24 +197,24 @@ pub(crate) struct Discord {
     pub(crate) messages: BTreeMap<Id, Message>,
     pub(crate) webhooks: BTreeMap<Id, Webhook>,
     pub(crate) interactions: BTreeMap<Id, Interaction>,
-    /// The commands that an application has registered.
+    /// The registered commands, by application.
     pub(crate) commands: BTreeMap<Id, Vec<Value>>,
     pub(crate) sessions: BTreeMap<String, Session>,
-    /// Bots whose connections are refused for now.
+    /// Bots whose connections are currently refused.
     pub(crate) severed: BTreeSet<Id>,
-    /// How often a bot has identified and resumed.
+    /// How often each bot has identified.
     pub(crate) identified: BTreeMap<Id, u32>,
     pub(crate) resumed: BTreeMap<Id, u32>,
     pub(crate) heartbeat_ms: u64,
-    /// Whether heartbeats are answered.
+    /// Whether heartbeats are ignored.
     pub(crate) deaf: bool,
-    /// Every call of the REST interface that came.
+    /// Every call to the REST interface.
     pub(crate) calls: Vec<Call>,
     pub(crate) faults: VecDeque<InjectedError>,
     pub(crate) holds: Vec<Hold>,
-    /// How many posts one bot may make in one channel in this many milliseconds.
+    /// Most posts of one bot in one channel, and the window in milliseconds.
     pub(crate) posts_per_window: (u32, u64),
-    /// When posts were made, by bucket.
+    /// The times of posts, by bucket.
     pub(crate) windows: BTreeMap<String, VecDeque<tokio::time::Instant>>,
 }
 
@@ -248,19 +248,19 @@ impl Discord {
         new
     }
 
-    /// A new snowflake, a millisecond after the last.
+    /// Returns a new snowflake, a millisecond after the last.
     pub(crate) fn id(&mut self) -> Id {
         self.now_ms += 1;
         self.ids += 1;
         ((self.now_ms - EPOCH_MS) << 22) | (self.ids & 0xfff)
     }
 
-    /// The bot whose token it is.
+    /// Returns the bot with this token.
     pub(crate) fn by_token(&self, token: &str) -> Option<&Bot> {
         self.bots.values().find(|bot| bot.token == token)
     }
 
-    /// What somebody may do in a channel; humans may everything.
+    /// Returns a user's permissions in a channel; humans have all.
     pub(crate) fn permissions(&self, user: Id, channel: Id) -> u64 {
         let Some(bot) = self.bots.get(&user) else { return may::ALL };
         let place = self.channels.get(&channel).and_then(|c| c.parent).unwrap_or(channel);
@@ -269,20 +269,20 @@ impl Discord {
         if left & may::VIEW == 0 { 0 } else { left }
     }
 
-    /// The messages of a channel that everybody sees, oldest first.
+    /// Returns a channel's messages that everyone sees, oldest first.
     pub(crate) fn in_channel(&self, channel: Id) -> Vec<&Message> {
         let ids = self.channels.get(&channel).map(|c| c.messages.as_slice()).unwrap_or_default();
         let all = ids.iter().filter_map(|id| self.messages.get(id));
         all.filter(|message| !message.deleted && message.only_for.is_none()).collect()
     }
 
-    /// The thread that was started from a message has the message's id.
+    /// Returns the thread started from a message, which has the message's id.
     pub(crate) fn thread_of(&self, message: Id) -> Option<&Channel> {
         self.channels.get(&message)
     }
 }
 
-/// The time of a snowflake, in milliseconds of Unix time.
+/// Returns a snowflake's time, in Unix milliseconds.
 pub(crate) fn time_ms(id: Id) -> u64 {
     (id >> 22) + EPOCH_MS
 }

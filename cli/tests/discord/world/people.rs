@@ -1,4 +1,4 @@
-//! The hand of a test: who is there, and what they do.
+//! What tests do as users: creates them, and acts for them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ impl Discord {
         id
     }
 
-    /// What somebody does with an application, told to it.
+    /// Creates an interaction and sends it to the application.
     fn interact(&mut self, bot: Id, user: Id, channel: Id, message: Option<Id>, kind: u8, data: &Value) -> Id {
         let id = self.id();
         let token = format!("interaction-{id}");
@@ -61,14 +61,14 @@ impl Discord {
     }
 }
 
-/// Who is there.
+/// Creates users, bots and channels.
 impl TestDiscord {
-    /// A human.
+    /// Creates a human.
     pub(crate) fn human(&self, name: &str) -> Id {
         self.with(|discord| discord.user(name, false))
     }
 
-    /// A bot with every privileged intent and the usual permissions; its token is `token-NAME`.
+    /// Creates a bot with every privileged intent and the usual permissions; its token is `token-NAME`.
     pub(crate) fn bot(&self, name: &str) -> Id {
         self.with(|discord| {
             let id = discord.user(name, true);
@@ -80,7 +80,7 @@ impl TestDiscord {
         })
     }
 
-    /// Takes a privileged intent from a bot, as its developer's page can.
+    /// Takes a privileged intent from a bot, as on its developer's page.
     pub(crate) fn without_intent(&self, bot: Id, intent: u64) {
         self.with(|discord| discord.bots.get_mut(&bot).unwrap().privileged &= !intent);
     }
@@ -90,13 +90,13 @@ impl TestDiscord {
         self.with(|discord| *discord.channels.get_mut(&channel).unwrap().denied.entry(bot).or_default() |= what);
     }
 
-    /// Makes a bot's token worthless, and ends its sessions.
+    /// Invalidates a bot's token and ends its sessions.
     pub(crate) fn revoke(&self, bot: Id) {
         self.with(|discord| discord.bots.get_mut(&bot).unwrap().token = "another".to_owned());
         self.close(bot, 4004);
     }
 
-    /// A text channel.
+    /// Creates a text channel.
     pub(crate) fn channel(&self, name: &str) -> Id {
         self.with(|discord| {
             let id = discord.id();
@@ -118,26 +118,26 @@ impl TestDiscord {
         })
     }
 
-    /// A webhook of a channel.
+    /// Creates a webhook of a channel.
     pub(crate) fn webhook(&self, channel: Id, name: &str) -> Id {
         self.with(|discord| discord.webhook(channel, name))
     }
 }
 
-/// What they do.
+/// Acts as users.
 impl TestDiscord {
-    /// A human, or a bot that is not ours, posts.
+    /// Posts as a human or a foreign bot.
     pub(crate) fn posts(&self, user: Id, channel: Id, content: &str) -> Id {
         self.post(user, channel, |_| {}, content)
     }
 
-    /// The same as a reply, which pings whom it replies to.
+    /// Posts a reply, which pings its recipient.
     pub(crate) fn replies(&self, user: Id, to: Id, content: &str) -> Id {
         let channel = self.with(|discord| discord.messages[&to].channel);
         self.post(user, channel, |draft| draft.reply_to = Some(to), content)
     }
 
-    /// A human posts a picture, with or without words.
+    /// Posts a picture as a human, with or without text.
     pub(crate) fn posts_file(&self, user: Id, channel: Id, content: &str, name: &str) -> Id {
         let address = &self.http();
         let file = json!({
@@ -147,7 +147,7 @@ impl TestDiscord {
         self.post(user, channel, |draft| draft.attachments.push(file), content)
     }
 
-    /// A message of the system: a join, a pin, a thread's opening.
+    /// Posts a message of the system: a join, a pin, a thread's start.
     pub(crate) fn system(&self, user: Id, channel: Id, kind: u8) -> Id {
         assert!(kind != kind::REGULAR && kind != kind::REPLY, "such a message somebody writes");
         self.post(user, channel, |draft| draft.kind = kind, "")
@@ -162,7 +162,7 @@ impl TestDiscord {
         })
     }
 
-    /// A webhook posts in somebody's guise.
+    /// Posts through a webhook under a display name.
     pub(crate) fn hook_posts(&self, webhook: Id, guise: &str, content: &str) -> Id {
         self.with(|discord| {
             let channel = discord.webhooks[&webhook].channel;
@@ -171,7 +171,7 @@ impl TestDiscord {
         })
     }
 
-    /// A message is posted again as it is, buttons and all.
+    /// Posts a copy of a message, buttons included.
     pub(crate) fn copies(&self, message: Id) -> Id {
         self.with(|discord| {
             let of = discord.messages[&message].clone();
@@ -180,27 +180,27 @@ impl TestDiscord {
         })
     }
 
-    /// Somebody changes what it wrote.
+    /// Edits a message.
     pub(crate) fn edits(&self, message: Id, content: &str) {
         self.with(|discord| discord.edit(message, Some(content), None, None));
     }
 
-    /// Somebody removes a message.
+    /// Deletes a message.
     pub(crate) fn deletes(&self, message: Id) {
         self.with(|discord| discord.delete(message));
     }
 
-    /// Somebody pins a message.
+    /// Pins a message.
     pub(crate) fn pins(&self, user: Id, message: Id) {
         self.with(|discord| pinned(discord, message, user));
     }
 
-    /// Somebody reacts to a message.
+    /// Reacts to a message.
     pub(crate) fn reacts(&self, user: Id, message: Id, emoji: &str) {
         self.with(|discord| reacts(discord, message, user, emoji, true));
     }
 
-    /// Somebody opens a thread from a message.
+    /// Starts a thread from a message.
     pub(crate) fn opens_thread(&self, user: Id, message: Id, name: &str) -> Id {
         self.with(|discord| {
             let parent = discord.messages[&message].channel;
@@ -208,7 +208,7 @@ impl TestDiscord {
         })
     }
 
-    /// Somebody archives a thread.
+    /// Archives a thread.
     pub(crate) fn archives(&self, thread: Id) {
         self.with(|discord| {
             let now = discord.now_ms;
@@ -216,7 +216,7 @@ impl TestDiscord {
         });
     }
 
-    /// Somebody presses a button; gives the interaction.
+    /// Presses a button; returns the interaction.
     pub(crate) fn clicks(&self, user: Id, message: Id, button: &str) -> Id {
         self.with(|discord| {
             let of = &discord.messages[&message];
@@ -227,7 +227,7 @@ impl TestDiscord {
         })
     }
 
-    /// Somebody fills in the form that an interaction was answered with; gives the interaction.
+    /// Submits the form that answered an interaction; returns the new interaction.
     pub(crate) fn submits(&self, opened_by: Id, fields: &[(&str, &str)]) -> Id {
         self.with(|discord| {
             let of = discord.interactions[&opened_by].clone();
@@ -242,7 +242,7 @@ impl TestDiscord {
         })
     }
 
-    /// Somebody gives a command of a bot, as `lastword status`, with options; gives the interaction.
+    /// Gives a bot's command, such as `lastword status`, with options; returns the interaction.
     pub(crate) fn commands(&self, user: Id, bot: Id, channel: Id, command: &str, options: &[(&str, &str)]) -> Id {
         self.with(|discord| {
             let (name, sub) = command.split_once(' ').unwrap_or((command, ""));

@@ -1,4 +1,4 @@
-//! How a message comes to be, and how threads do.
+//! How messages and threads are created and changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,16 +10,16 @@ use super::model::{Channel, Discord, Id, Message, PUBLIC_THREAD, User, intent, k
 /// How long Discord remembers a nonce: "a few minutes".
 const NONCE_MS: u64 = 300_000;
 
-/// Whom a message may ping.
+/// Which users a message may ping.
 #[derive(Clone, Debug)]
 pub(crate) enum Pings {
-    /// Everybody whom its text names, and whom it replies to.
+    /// Everyone whom its text names or whom it replies to.
     All,
     /// As its `allowed_mentions` say.
     As(Value),
 }
 
-/// A message that is about to be posted.
+/// A message about to be posted.
 #[derive(Clone, Debug)]
 pub(crate) struct Draft {
     pub(crate) author: User,
@@ -30,7 +30,7 @@ pub(crate) struct Draft {
     pub(crate) reply_to: Option<Id>,
     pub(crate) webhook: Option<Id>,
     pub(crate) nonce: Option<Value>,
-    /// Whether the same nonce gives the same message.
+    /// Whether the same nonce returns the same message (`enforce_nonce`).
     pub(crate) once: bool,
     pub(crate) embeds: Vec<Value>,
     pub(crate) components: Vec<Value>,
@@ -61,7 +61,7 @@ impl Draft {
 }
 
 impl Discord {
-    /// Posts it, or finds the message that the same nonce made.
+    /// Posts it, or returns the message that the same nonce created.
     pub(crate) fn post(&mut self, draft: Draft) -> Id {
         if let Some(same) = self.posted_before(&draft) {
             return same;
@@ -116,7 +116,7 @@ impl Discord {
         channel.messages.iter().rev().take_while(recent).find(ours).copied()
     }
 
-    /// Whom the message pings: users, roles, everybody.
+    /// Returns whom the message pings: users, roles, everyone.
     fn pinged(&self, draft: &Draft) -> (Vec<Id>, Vec<Id>, bool) {
         let named = |from: &str| -> Vec<Id> {
             let parts = draft.content.split(from).skip(1);
@@ -145,7 +145,7 @@ impl Discord {
         (users, roles, loud && parsed("everyone"))
     }
 
-    /// Opens a thread: from a message, whose id it then has, or by itself.
+    /// Starts a thread: from a message, whose id it takes, or without one.
     pub(crate) fn open_thread(&mut self, parent: Id, from: Option<Id>, name: &str, owner: Id) -> Id {
         let id = from.unwrap_or_else(|| self.id());
         let thread = Channel {
@@ -167,7 +167,7 @@ impl Discord {
             value["newly_created"] = json!(true);
             Some(value)
         });
-        // Discord says so in the channel or in the thread, by a message that no one wrote.
+        // Discord announces the thread by a system message in the channel or in the thread.
         let opener = self.users.get(&owner).cloned();
         if let Some(author) = opener {
             let (place, kind) =
@@ -178,7 +178,7 @@ impl Discord {
         id
     }
 
-    /// Changes a message's text and parts, where they are given.
+    /// Changes a message's text and components, if given.
     pub(crate) fn edit(&mut self, id: Id, content: Option<&str>, embeds: Option<&Value>, components: Option<&Value>) {
         let now = self.now_ms;
         let Some(message) = self.messages.get_mut(&id) else { return };
@@ -198,7 +198,7 @@ impl Discord {
         }
     }
 
-    /// Removes a message.
+    /// Deletes a message.
     pub(crate) fn delete(&mut self, id: Id) {
         let Some(message) = self.messages.get_mut(&id) else { return };
         message.deleted = true;

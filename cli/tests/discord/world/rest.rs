@@ -1,4 +1,4 @@
-//! The REST interface: what holds for every call.
+//! The REST interface: what applies to every call.
 
 mod channels;
 mod guild;
@@ -27,7 +27,7 @@ use super::faults::{Call, Mishap};
 use super::gateway;
 use super::model::{Discord, Id};
 
-/// A refusal as Discord words it.
+/// A refusal in Discord's words.
 #[derive(Debug)]
 pub(crate) struct No {
     status: u16,
@@ -39,7 +39,7 @@ impl No {
         Self { status, body: json!({"code": code, "message": message}) }
     }
 
-    /// 400, with the member that is wrong.
+    /// Builds a 400 that names the faulty member.
     pub(crate) fn form(member: &str, code: &str, message: &str) -> Self {
         let errors = json!({member: {"_errors": [{"code": code, "message": message}]}});
         Self { status: 400, body: json!({"code": 50035, "message": "Invalid Form Body", "errors": errors}) }
@@ -65,10 +65,10 @@ impl IntoResponse for No {
     }
 }
 
-/// What a call gives: a body, or 204 where it is null.
+/// The result of a call: a body, or 204 if it is null.
 pub(crate) type Answer = Result<Reply, No>;
 
-/// A body, or 204 where it is null.
+/// A body, or 204 if it is null.
 #[derive(Debug)]
 pub(crate) struct Reply(pub(crate) Value);
 
@@ -78,7 +78,7 @@ impl IntoResponse for Reply {
     }
 }
 
-/// The bot that calls, by its token.
+/// The calling bot, by its token.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller(pub(crate) Id);
 
@@ -96,12 +96,12 @@ fn caller(discord: &Discord, headers: &HeaderMap) -> Option<Id> {
     discord.by_token(token).map(|bot| bot.id)
 }
 
-/// An id in a path.
+/// Parses an id in a path.
 pub(crate) fn number(text: &str) -> Result<Id, No> {
     text.parse().map_err(|_| No::form("id", "NUMBER_TYPE_COERCE", &format!("Value \"{text}\" is not snowflake.")))
 }
 
-/// The JSON of a body: itself, or the part `payload_json` of a form with files.
+/// Returns a body's JSON: the body itself, or `payload_json` of a form with files.
 pub(crate) fn payload(headers: &HeaderMap, body: &Bytes) -> Result<Value, No> {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let bad = |_| No::new(400, 50109, "The request body contains invalid JSON.");
@@ -114,7 +114,7 @@ pub(crate) fn payload(headers: &HeaderMap, body: &Bytes) -> Result<Value, No> {
     serde_json::from_str(json.unwrap_or_default()).map_err(bad)
 }
 
-/// Everything under `/api/v10`, and the gateway beside it.
+/// Routes everything under `/api/v10`, and the gateway.
 pub(crate) fn router(shared: Shared) -> Router {
     let api = guild_routes().merge(channel_routes()).merge(interaction_routes());
     let api = api.fallback(async || No::new(404, 0, "404: Not Found"));
@@ -174,7 +174,7 @@ fn interaction_routes() -> Router<Shared> {
         .route("/webhooks/{id}/{token}/messages/{message}", delete(interactions::remove_followup))
 }
 
-/// Every call: records it, holds it, lets it fail, counts it against its limit.
+/// Wraps every call: records it, holds it, injects a fault, and applies its rate limit.
 async fn pass(State(shared): State<Shared>, matched: Option<MatchedPath>, request: Request, next: Next) -> Response {
     let method = request.method().as_str().to_owned();
     let path = request.uri().path().trim_start_matches("/api/v10").to_owned();
@@ -189,7 +189,7 @@ async fn pass(State(shared): State<Shared>, matched: Option<MatchedPath>, reques
         (_, Err((wait_ms, _))) => slow_down(*wait_ms, false),
         (Some(Mishap::Lost | Mishap::BadGateway) | None, Ok(_)) => next.run(request).await,
     };
-    // Where the limit is that of the whole bot, nothing is said of a bucket.
+    // A response with the bot's global limit names no bucket.
     if !response.headers().contains_key("x-ratelimit-global") {
         let bucket = limited.unwrap_or_else(|(_, bucket)| bucket);
         response.headers_mut().extend(bucket.into_iter().map(|(name, value)| (HeaderName::from_static(name), value)));
@@ -207,7 +207,7 @@ async fn pass(State(shared): State<Shared>, matched: Option<MatchedPath>, reques
     }
 }
 
-/// Waits while the test holds such calls.
+/// Waits while the test holds matching calls.
 async fn held(shared: &Shared, method: &str, path: &str) {
     let count = |by: i32| {
         shared.with(|discord| match discord.hold(method, path) {
@@ -226,7 +226,7 @@ async fn held(shared: &Shared, method: &str, path: &str) {
     }
 }
 
-/// A response of which only the head arrives.
+/// Returns a response of which only the head arrives.
 fn broken() -> Response {
     let cut = futures_util::stream::iter([Err::<Bytes, _>(std::io::Error::other("cut by the test"))]);
     Response::new(Body::from_stream(cut))
@@ -237,7 +237,7 @@ fn slow_down(retry_after_ms: u64, global: bool) -> Response {
     let body = json!({"message": "You are being rate limited.", "retry_after": seconds, "global": global});
     let mut response = (StatusCode::TOO_MANY_REQUESTS, axum::Json(body)).into_response();
     let headers = response.headers_mut();
-    // Whole seconds, rounded up, as the header has it; the body is exact.
+    // The header has whole seconds, rounded up; the body is exact.
     headers.insert(header::RETRY_AFTER, HeaderValue::from(retry_after_ms.div_ceil(1000)));
     headers.insert("x-ratelimit-scope", HeaderValue::from_static(if global { "global" } else { "user" }));
     if global {
@@ -246,10 +246,10 @@ fn slow_down(retry_after_ms: u64, global: bool) -> Response {
     response
 }
 
-/// What a bucket is, and what is left of it.
+/// A bucket and its remaining calls, as headers.
 type Bucket = Vec<(&'static str, HeaderValue)>;
 
-/// What is left of the bucket after this call, as headers; or how long to wait.
+/// Returns the bucket's headers after this call, or how long to wait.
 fn room(
     discord: &mut Discord,
     method: &str,

@@ -11,7 +11,7 @@ use crate::world::Shared;
 use crate::world::json as object;
 use crate::world::model::{Channel, Id, PUBLIC_THREAD, TEXT, intent, may};
 
-/// The channel, where the bot may do this in it.
+/// Checks that the channel exists and the bot has these permissions in it.
 pub(crate) fn place(discord: &Discord, bot: Id, channel: Id, what: u64) -> Result<(), No> {
     if !discord.channels.contains_key(&channel) {
         return Err(No::unknown(10003, "Channel"));
@@ -31,7 +31,7 @@ pub(crate) async fn one(State(shared): State<Shared>, Caller(bot): Caller, Path(
     })
 }
 
-/// Archives a thread, opens it again, or gives it another name.
+/// Archives, reopens or renames a thread.
 pub(crate) async fn change(
     State(shared): State<Shared>,
     Caller(bot): Caller,
@@ -59,7 +59,7 @@ pub(crate) async fn change(
     })
 }
 
-/// The name of a thread: 1 to 100 characters.
+/// Parses a thread's name: 1 to 100 characters.
 fn name(body: &Value) -> Result<String, No> {
     let name = body["name"].as_str().unwrap_or_default().trim();
     match name.chars().count() {
@@ -114,14 +114,14 @@ pub(crate) async fn thread(
     })
 }
 
-/// Which of the archived threads.
+/// The page of archived threads to return.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page {
     before: Option<String>,
     limit: Option<usize>,
 }
 
-/// The last that was archived first.
+/// Lists archived threads, the last archived first.
 pub(crate) async fn archived(
     State(shared): State<Shared>,
     Caller(bot): Caller,

@@ -41,7 +41,7 @@ pub(crate) async fn application(State(shared): State<Shared>, Caller(bot): Calle
     })
 }
 
-/// Answers for the one guild that there is.
+/// Answers for the only guild.
 fn in_guild(shared: &Shared, guild: &str, answer: impl FnOnce(&super::Discord) -> Value) -> Answer {
     let id = number(guild)?;
     shared.with(
@@ -59,7 +59,7 @@ pub(crate) async fn roles(State(shared): State<Shared>, _: Caller, Path(guild): 
     in_guild(&shared, &guild, |discord| json!(object::roles(discord)))
 }
 
-/// Every channel, the hidden ones too: only their content is hidden.
+/// Lists every channel, hidden ones included: only their content is hidden.
 pub(crate) async fn channels(State(shared): State<Shared>, Caller(bot): Caller, Path(guild): Path<String>) -> Answer {
     in_guild(&shared, &guild, |discord| {
         let all = discord.channels.values().filter(|c| c.kind != PUBLIC_THREAD);

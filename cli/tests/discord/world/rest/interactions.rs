@@ -1,4 +1,4 @@
-//! Interactions: commands, clicks, forms, and what they are answered with.
+//! Interactions: commands, clicks and forms, and their responses.
 
 use std::time::Duration;
 
@@ -13,13 +13,13 @@ use crate::world::Shared;
 use crate::world::form;
 use crate::world::model::{Id, Interaction, kind};
 
-/// An interaction that nobody has answered by then has failed.
+/// Time in which an interaction must be answered, or it fails.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// Visible for the one who asked alone.
+/// Message flag: only the interaction's user sees it.
 const EPHEMERAL: u64 = 1 << 6;
 
-/// Kinds of a first answer.
+/// Types of a first response.
 const MESSAGE: u64 = 4;
 const MESSAGE_LATER: u64 = 5;
 const UPDATE_LATER: u64 = 6;
@@ -75,7 +75,7 @@ pub(crate) async fn register_in(
     register(shared, bot, Path(app), headers, body).await
 }
 
-/// The first answer, which must come within three seconds, and only once.
+/// Takes the first response, which must come within three seconds, and only once.
 pub(crate) async fn callback(
     State(shared): State<Shared>,
     Path((id, token)): Path<(String, String)>,
@@ -102,7 +102,7 @@ pub(crate) async fn callback(
     })
 }
 
-/// Does what the answer says; gives the message that it is or will be.
+/// Applies the response; returns the message that it creates or announces.
 fn answer(discord: &mut Discord, interaction: &Interaction, body: &Value) -> Result<Option<Id>, No> {
     let clicked = || interaction.message.ok_or_else(|| No::form("type", "INTERACTION_TYPE", "no message to update"));
     match body["type"].as_u64() {
@@ -119,11 +119,11 @@ fn answer(discord: &mut Discord, interaction: &Interaction, body: &Value) -> Res
     }
 }
 
-/// A message as the application, to the one who asked or to all.
+/// Posts a message as the application, to the user alone or to everyone.
 fn post(discord: &mut Discord, interaction: &Interaction, data: &Value) -> Result<Id, No> {
     let author = discord.users.get(&interaction.bot).cloned().ok_or_else(No::access)?;
     let mut draft = form::draft(author, interaction.channel, data)?;
-    // As Discord has it: by the bot, and through the application's own webhook.
+    // Like Discord: by the bot, through the application's own webhook.
     draft.webhook = Some(interaction.bot);
     if interaction.is_command {
         draft.kind = kind::COMMAND;
@@ -141,14 +141,14 @@ fn by_token(discord: &Discord, app: &str, token: &str) -> Result<Interaction, No
     known.cloned().ok_or_else(|| No::new(401, 50027, "Invalid Webhook Token"))
 }
 
-/// A further message.
+/// Posts a further message.
 pub(crate) fn follow_up(discord: &mut Discord, bot: Id, token: &str, body: &Value) -> Answer {
     let interaction = by_token(discord, &bot.to_string(), token)?;
     if interaction.answered.is_none() {
         return Err(No::unknown(10015, "Webhook"));
     }
     let id = post(discord, &interaction, body)?;
-    // The first one after "later" takes the place of the original.
+    // The first one after a deferred response replaces the original.
     if let Some(known) = discord.interactions.get_mut(&interaction.id).filter(|i| i.original.is_none()) {
         known.original = Some(id);
     }
@@ -168,7 +168,7 @@ pub(crate) async fn original(State(shared): State<Shared>, Path((app, token)): P
     })
 }
 
-/// Edits the first answer; where it was to come later, this is it.
+/// Edits the first message; after a deferred response, creates it.
 pub(crate) async fn edit_original(
     State(shared): State<Shared>,
     Path((app, token)): Path<(String, String)>,

@@ -1,4 +1,4 @@
-//! Messages.
+//! Messages of channels and threads.
 
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
@@ -14,7 +14,7 @@ use crate::world::json as object;
 use crate::world::model::{Id, Message, PUBLIC_THREAD, intent, kind, may};
 use crate::world::posting::Draft;
 
-/// Which messages of a channel.
+/// The page of messages to return.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Page {
     before: Option<Id>,
@@ -23,7 +23,7 @@ pub(crate) struct Page {
     limit: Option<usize>,
 }
 
-/// The message, where the bot sees it.
+/// Returns the message's id if the bot sees it.
 pub(crate) fn seen(discord: &Discord, bot: Id, channel: &str, message: &str, what: u64) -> Result<Id, No> {
     let (channel, message) = (number(channel)?, number(message)?);
     place(discord, bot, channel, what)?;
@@ -31,7 +31,8 @@ pub(crate) fn seen(discord: &Discord, bot: Id, channel: &str, message: &str, wha
     found.map(|m| m.id).ok_or_else(|| No::unknown(10008, "Message"))
 }
 
-/// A message as the REST interface shows it: what the application may read, whatever its session asked for.
+/// Returns a message as the REST interface shows it: with all that the application may read, whatever its session's
+/// intents.
 pub(crate) fn shown(discord: &Discord, id: Id, bot: Id) -> Value {
     discord.messages.get(&id).map_or(Value::Null, |m| object::message(discord, m, bot, intent::CONTENT))
 }
@@ -47,7 +48,7 @@ pub(crate) async fn one(
     })
 }
 
-/// Newest first, as Discord has it; with `after` the oldest of those, newest first.
+/// Lists messages newest first, like Discord; with `after`, the oldest of those, newest first.
 pub(crate) async fn list(
     State(shared): State<Shared>,
     Caller(bot): Caller,
@@ -61,7 +62,7 @@ pub(crate) async fn list(
     }
     shared.with(|discord| {
         place(discord, bot, channel, may::VIEW)?;
-        // Without the history there is nothing to read, and no error.
+        // Without the permission for the history the list is empty, without an error.
         if discord.permissions(bot, channel) & may::HISTORY == 0 {
             return Ok(Reply(json!([])));
         }
@@ -133,7 +134,7 @@ pub(crate) async fn edit(
     })
 }
 
-/// Changes the members that are given.
+/// Changes the given members.
 pub(crate) fn change(discord: &mut Discord, id: Id, body: &Value) -> Result<(), No> {
     form::check(body)?;
     let given = |member: &str| body.get(member).filter(|value| !value.is_null());
@@ -169,7 +170,7 @@ pub(crate) async fn pin(
     })
 }
 
-/// Pins a message, which a message of the system tells.
+/// Pins a message and announces it by a system message.
 pub(crate) fn pinned(discord: &mut Discord, id: Id, by: Id) {
     let Some(message) = discord.messages.get_mut(&id) else { return };
     message.pinned = true;

@@ -1,4 +1,4 @@
-//! Reactions.
+//! Reactions to messages.
 
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use crate::world::Shared;
 use crate::world::json as object;
 use crate::world::model::{Id, intent, may};
 
-/// Sets a reaction, or takes it away, and tells of it.
+/// Adds or removes a reaction, and sends the event.
 pub(crate) fn reacts(discord: &mut Discord, message: Id, user: Id, emoji: &str, on: bool) {
     let Some(of) = discord.messages.get_mut(&message) else { return };
     let (channel, author) = (of.channel, of.author.id);

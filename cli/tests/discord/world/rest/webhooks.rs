@@ -1,4 +1,4 @@
-//! Webhooks: messages in any guise.
+//! Webhooks: messages under any display name.
 
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
@@ -14,7 +14,7 @@ use crate::world::Shared;
 use crate::world::form;
 use crate::world::model::{User, Webhook, may};
 
-/// Whether the message is wanted back.
+/// Whether the response should contain the message.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
     wait: Option<bool>,
@@ -51,7 +51,7 @@ pub(crate) async fn create(
     })
 }
 
-/// A webhook's message, or a further message to an interaction: both go to this address.
+/// Posts a webhook's message, or a further message to an interaction: both use this address.
 pub(crate) async fn execute(
     State(shared): State<Shared>,
     Path((id, token)): Path<(String, String)>,
