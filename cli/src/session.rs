@@ -6,6 +6,7 @@ use std::path::Path;
 
 use lastword_client::{Client, Token};
 use lastword_proto::fact::Kind;
+use lastword_proto::names::OWN_NAME;
 use serde::Deserialize;
 
 use crate::commands::Context;
@@ -127,9 +128,6 @@ impl Context {
 fn usual() -> String {
     format!("http://{LISTEN}")
 }
-
-/// The name under which the broker returns the caller.
-const OWN_NAME: &str = "me";
 
 const NAME_A_TOKEN: &str = "name a token with --token-file FILE or LASTWORD_TOKEN";
 

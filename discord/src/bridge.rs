@@ -8,6 +8,7 @@ use lastword_client::ClientError;
 use lastword_client::wire::NewAgent;
 use lastword_proto::Code;
 use lastword_proto::fact::Kind;
+use lastword_proto::names::OWN_NAME;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -32,8 +33,6 @@ use lastword_client::RetryingClient;
 const POSTS_MAX: usize = 1_000;
 /// Most interactions queued.
 const INTERACTIONS_MAX: usize = 100;
-/// The name under which the broker returns the caller.
-const OWN_NAME: &str = "me";
 /// The broker's limit on a delivery's age, and its default.
 const AGE_LIMIT: &str = "delivery_age_ms";
 const AGE_USUAL_MS: u64 = 86_400_000;

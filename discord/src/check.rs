@@ -7,6 +7,7 @@ use std::fmt;
 
 use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
+use lastword_proto::names::OWN_NAME;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,9 +21,6 @@ const CONTENT_ON: u64 = (1 << 18) | (1 << 19);
 const KINDS: [u64; 2] = [0, 5];
 /// The name of the broker's bot in the report.
 const BROKER: &str = "broker";
-/// The name under which the broker returns the caller.
-const OWN_NAME: &str = "me";
-
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {

@@ -59,7 +59,7 @@ impl Run {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
         let note: String = line.chars().take(NOTE_CHARS_MAX).collect();
         if !note.is_empty() {
-            // The queue is full, and of the notes in it only the last will be sent.
+            // A full queue drops this note: reports of progress are best effort.
             let _dropped = self.notes.try_send(note);
         }
     }

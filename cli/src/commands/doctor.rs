@@ -106,7 +106,7 @@ fn words(checks: &[Check], out: &Out) -> String {
     let line = |check: &Check| {
         let mark = match check.grade {
             Grade::Ok => out.tone(Tone::Good, "ok     "),
-            Grade::Warning => out.tone(Tone::Bad, "warning"),
+            Grade::Warning => out.tone(Tone::Warn, "warning"),
             Grade::Failed => out.tone(Tone::Bad, "failed "),
         };
         format!("{mark} {}: {}", check.what, escape_line(&check.finding))

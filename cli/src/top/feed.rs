@@ -153,12 +153,14 @@ impl ModelUpdater {
         let mut events = client.events(None).await?;
         let mut dirty: BTreeSet<List> = ALL.into_iter().collect();
         let mut live = false;
+        // Kept from fetch to fetch: one that leaves the agents out says nothing about their windows.
+        let mut windows = false;
         loop {
-            let windows = match self.fetch(&client, &dirty).await {
-                Ok(windows) => windows,
+            match self.fetch(&client, &dirty).await {
+                Ok(fetched) => windows = fetched.unwrap_or(windows),
                 Err(Stop::Gone) => return Ok(()),
                 Err(Stop::Failed(error)) => return Err(error.into()),
-            };
+            }
             if !live
                 && self.tell(Update::ServerConnection(ServerConnection::Live, client.url().to_owned())).await.is_err()
             {
@@ -208,9 +210,9 @@ impl ModelUpdater {
         changed(&event.kind).iter().copied().filter(|list| *list != List::Shown || concerned).collect()
     }
 
-    /// Fetches the lists; returns whether an agent's windows hold something.
-    async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<bool, Stop> {
-        let mut windows = false;
+    /// Fetches the lists; returns whether an agent's windows hold something, if the agents are among them.
+    async fn fetch(&mut self, client: &Client, dirty: &BTreeSet<List>) -> Result<Option<bool>, Stop> {
+        let mut windows = None;
         for list in dirty {
             let update = match list {
                 List::Escalations => Update::Escalations(client.escalations().await?),
@@ -219,7 +221,8 @@ impl ModelUpdater {
                 List::Conversations => Update::Conversations(client.newest_conversations(CONVERSATIONS_MAX).await?),
                 List::Agents => {
                     let page = client.agents().await?;
-                    windows = page.items.iter().flat_map(|agent| &agent.windows).any(|window| window.current > 0);
+                    let mut all = page.items.iter().flat_map(|agent| &agent.windows);
+                    windows = Some(all.any(|window| window.current > 0));
                     Update::Agents(page)
                 }
                 List::Shown => {
