@@ -1,10 +1,10 @@
-//! The broker's loop: one thread judges, another one writes.
+//! The broker's loop: one thread judges, a second one appends to the log.
 //!
 //! The judge owns the core. It drains commands, lets the core handle each one, and prepares every caller's reply at
 //! once, but holds all replies back. The writer owns the log. It appends the facts of a batch in one append (group
 //! commit) and only then releases the held replies, wakes and reads. While the disk is busy the judge continues with
-//! the next batch, so memory is ahead of the disk only by state that no caller has seen yet. The judge appends a batch
-//! of a few commands on its own thread.
+//! the next batch, so memory is ahead of the disk only by state that no caller has seen yet. When two batches
+//! in a row are small, the judge appends the second one on its own thread, which saves waking the writer.
 //!
 //! When an append finds no room on the disk, the judge rebuilds the core from the log and the process continues. When
 //! an append fails for any other reason, nothing is released and the process has to end: the next start reads from the
@@ -53,7 +53,7 @@ const QUEUE_MAX: usize = 8_192;
 /// Turns a reply into its caller's answer, while the state is as the input left it.
 type OnReply = Box<dyn FnOnce(Reply, &Live<'_>) -> Release + Send>;
 /// Reads the state and prepares the answer for the caller.
-type Look = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
+type Read = Box<dyn FnOnce(&Live<'_>) -> Release + Send>;
 /// Sends a prepared answer, once the facts before it are durable.
 type Release = Box<dyn FnOnce() + Send>;
 
@@ -64,7 +64,7 @@ enum Command {
     /// Handle an input whose reply has no reader.
     Cast(Input),
     /// Read the state.
-    Look(Look),
+    Read(Read),
 }
 
 /// The judge: the state of the thread that decides inputs.
@@ -76,16 +76,16 @@ struct Broker {
     /// The judged commands that are not with the writer yet.
     batch: Batch,
     /// Whether the last batch was small (`BATCH_SMALL`).
-    calm: bool,
+    last_was_small: bool,
     /// The disk's count of batches that found no room, as of when the core was built. A higher count means that the
     /// core is ahead of the log.
-    lost: u64,
+    dropped_batches: u64,
     /// The time since the judge last checked the room on the disk.
-    looked: Stopwatch,
+    since_disk_check: Stopwatch,
 }
 
 impl Broker {
-    /// Runs until the queue is closed and empty, an append fails, or something panics.
+    /// Runs until the queue is closed and empty, an append fails for another reason than a full disk, or something panics.
     fn run(mut self) {
         // The core may be half-updated after a panic. Nothing reads it again, so unwind safety doesn't matter.
         match catch_unwind(AssertUnwindSafe(|| self.serve())) {
@@ -100,8 +100,8 @@ impl Broker {
         let mut commands = Vec::with_capacity(BATCH_MAX);
         loop {
             let room = BATCH_MAX.saturating_sub(self.batch.commands);
-            let open = self.shared.queue.drain(&mut commands, room, Some(self.idle()), !self.batch.is_empty());
-            if !self.look_at_the_disk() {
+            let open = self.shared.queue.drain(&mut commands, room, Some(self.sleep_time()), !self.batch.is_empty());
+            if !self.check_disk_and_recover() {
                 return false;
             }
             self.judge(&mut commands);
@@ -115,7 +115,7 @@ impl Broker {
     }
 
     /// Returns how long the judge may sleep before its next deadline or disk check.
-    fn idle(&self) -> Duration {
+    fn sleep_time(&self) -> Duration {
         let space = self.shared.disk.space();
         // No tick runs while the disk is full, so a passed deadline would only make the judge spin.
         let due = self.core.next_deadline().map(|(due, _why)| due).filter(|_| space != DiskSpace::Full);
@@ -125,21 +125,21 @@ impl Broker {
 
     /// Checks the room on the disk at most once per `LOOK_EVERY`. If a batch found no room, memory is ahead of the
     /// disk, so the core is rebuilt from the log. `false` if the log can't be read.
-    fn look_at_the_disk(&mut self) -> bool {
-        if self.looked.elapsed() >= LOOK_EVERY {
-            self.shared.disk.look();
-            self.looked = Stopwatch::start();
+    fn check_disk_and_recover(&mut self) -> bool {
+        if self.since_disk_check.elapsed() >= LOOK_EVERY {
+            self.shared.disk.refresh();
+            self.since_disk_check = Stopwatch::start();
         }
         let lost = self.shared.disk.lost();
-        if lost == self.lost {
+        if lost == self.dropped_batches {
             return true;
         }
         match self.writing.rebuild() {
             Ok(core) => {
-                (self.core, self.lost) = (core, lost);
+                (self.core, self.dropped_batches) = (core, lost);
                 // Commands judged after the lost batch build on its facts and are lost too. Dropping them makes their
                 // callers' handles report the full disk.
-                self.batch = Batch::behind(self.core.state().seq);
+                self.batch = Batch::after(self.core.state().seq);
                 true
             }
             Err(error) => {
@@ -153,8 +153,8 @@ impl Broker {
     fn judge(&mut self, commands: &mut Vec<Command>) {
         let runs = self.shared.disk.space() != DiskSpace::Full;
         // Before the tick: leases and windows must not count the time in which the broker didn't run (L6).
-        if let Some(ms) = self.shared.clock.idle().filter(|_| runs) {
-            self.hear(Command::Cast(Input::Idled(None, ms)));
+        if let Some(ms) = self.shared.clock.downtime().filter(|_| runs) {
+            self.process(Command::Cast(Input::Idled(None, ms)));
         }
         let now = self.shared.clock.now();
         // Before the commands, so that an input that arrives after a deadline is judged by the state after it.
@@ -163,7 +163,7 @@ impl Broker {
             self.batch.take(&mut self.out, self.core.state());
         }
         for command in commands.drain(..) {
-            if let Some(release) = self.hear(command) {
+            if let Some(release) = self.process(command) {
                 self.batch.held.push(release);
             }
             self.batch.commands += 1;
@@ -176,11 +176,11 @@ impl Broker {
     }
 
     /// Handles one command; returns the prepared answer, which is released once the facts are durable.
-    fn hear(&mut self, command: Command) -> Option<Release> {
+    fn process(&mut self, command: Command) -> Option<Release> {
         let (input, then) = match command {
             Command::Input(input, then) => (*input, Some(then)),
             Command::Cast(input) => (input, None),
-            Command::Look(look) => return Some(look(&self.live())),
+            Command::Read(read) => return Some(read(&self.live())),
         };
         self.batch.urgent |= matches!(input, Input::Control(..));
         let clock = &self.shared.clock;
@@ -201,7 +201,7 @@ impl Broker {
         Live::new(self.core.state(), &self.shared, &self.batch)
     }
 
-    /// Hands the batch to the writer if it is idle; `false` if the writer has failed. Commands that wait in the queue
+    /// Appends or releases the batch if the writer is idle; `false` if the broker has failed. Commands that wait in the queue
     /// join the batch first, because a sync costs more than judging them.
     fn hand_over(&mut self) -> bool {
         // A read-only batch gains nothing from more commands. It still needs an idle writer: what it read may belong to
@@ -210,29 +210,29 @@ impl Broker {
         if self.batch.is_empty() || !self.shared.queue.take_writer(full) {
             return true;
         }
-        if self.shared.disk.lost() > self.lost {
+        if self.shared.disk.lost() > self.dropped_batches {
             // The previous batch found no room while this one was judged on top of it: rebuild instead of appending
             // after a gap.
-            self.shared.queue.writer_idle();
-            return self.look_at_the_disk();
+            self.shared.queue.mark_writer_idle();
+            return self.check_disk_and_recover();
         }
-        let next = Batch::behind(self.core.state().seq);
+        let next = Batch::after(self.core.state().seq);
         let batch = std::mem::replace(&mut self.batch, next);
         if batch.writes_nothing() {
             // The writer is idle, so everything that this batch read is durable.
             batch.release(&self.shared);
-            self.shared.queue.writer_idle();
+            self.shared.queue.mark_writer_idle();
             return true;
         }
         let small = batch.commands <= BATCH_SMALL;
-        let calm = std::mem::replace(&mut self.calm, small);
-        if small && calm { self.writing.write_here(batch) } else { self.writing.write(batch) }
+        let last_was_small = std::mem::replace(&mut self.last_was_small, small);
+        if small && last_was_small { self.writing.write_here(batch) } else { self.writing.write(batch) }
     }
 
     /// Saves a snapshot once the queue is closed and everything is written, so that the next start replays nothing.
     fn end(self) {
         let Some(log) = self.writing.end() else { return };
-        if self.shared.disk.lost() > self.lost {
+        if self.shared.disk.lost() > self.dropped_batches {
             // The state is ahead of the log, and a snapshot must never be.
             return;
         }

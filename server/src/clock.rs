@@ -74,7 +74,7 @@ impl Clock {
 
     /// Returns the length of a stretch in which the broker didn't run, in ms. The broker's time jumps over it
     /// ([`Clock::jump`]) once the core has recorded the jump.
-    pub(crate) fn idle(&self) -> Option<u64> {
+    pub(crate) fn downtime(&self) -> Option<u64> {
         // Takes a reading if the last one is too old to show a sleep.
         let _fresh = self.now();
         Some(self.idle_ms.load(Ordering::Acquire)).filter(|ms| *ms > 0)
@@ -225,7 +225,7 @@ mod tests {
             assert!(now >= last);
             last = now;
         }
-        assert_eq!((clock.standing().state, clock.idle()), (ClockState::InStep, None));
+        assert_eq!((clock.standing().state, clock.downtime()), (ClockState::InStep, None));
     }
 
     #[test]

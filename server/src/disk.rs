@@ -114,7 +114,7 @@ impl Disk {
     pub(crate) fn of(dir: &Path) -> Self {
         let disk = Self { dir: Some(dir.to_owned()), ..Self::default() };
         // Creates the reserve before anything else can use the room.
-        disk.look();
+        disk.refresh();
         disk
     }
 
@@ -159,7 +159,7 @@ impl Disk {
     }
 
     /// Checks the free space and, if there is enough, restores a missing reserve.
-    pub(crate) fn look(&self) {
+    pub(crate) fn refresh(&self) {
         let before = self.space();
         let Some(dir) = &self.dir else { return self.set(DiskSpace::Enough) };
         match Bytes::of(dir) {
@@ -246,7 +246,7 @@ mod tests {
         assert_eq!((done, tries), (Ok(()), 2));
         assert!(path.exists(), "what is left is kept again");
         assert!(disk.release() && !disk.release());
-        disk.look();
+        disk.refresh();
         assert!(path.exists());
     }
 }

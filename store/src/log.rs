@@ -37,7 +37,7 @@ pub trait Log: Send {
     /// [`AppendError::Full`] and [`AppendError::Fatal`] only.
     fn begin_epoch(&mut self) -> Result<u64, AppendError>;
 
-    /// Appends `entries` behind position `expect` (`Seq(0)` for an empty log), all of them durably or none. Returns the
+    /// Appends `entries` after position `expect` (`Seq(0)` for an empty log), all of them durably or none. Returns the
     /// position of the last one. An empty batch writes nothing.
     ///
     /// # Errors
@@ -59,7 +59,7 @@ pub trait LogReader: Send + Sync {
     /// The store can't be read.
     fn last(&self) -> Result<Seq, ReadError>;
 
-    /// Returns the entry at `seq`, `None` behind the end of the log.
+    /// Returns the entry at `seq`, `None` after the end of the log.
     ///
     /// # Errors
     /// The store can't be read, or is damaged there.
@@ -157,7 +157,7 @@ pub enum ReadError {
 
 /// The reason why a snapshot was not saved, loaded or deleted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the snapshot can't be used: {reason}")]
+#[error("a snapshot operation failed: {reason}")]
 pub struct SnapshotError {
     /// The failure, with the place of the snapshot.
     pub reason: String,
@@ -242,9 +242,9 @@ fn advice(error: &io::Error) -> &'static str {
     let kinds = [
         (io::ErrorKind::StorageFull, "make room there, then restart"),
         (io::ErrorKind::QuotaExceeded, "make room there, then restart"),
-        (io::ErrorKind::PermissionDenied, "make it the server's own, then restart"),
+        (io::ErrorKind::PermissionDenied, "give the server's user ownership of it, then restart"),
         (io::ErrorKind::ReadOnlyFilesystem, "mount it for writing, or name another directory with --data"),
     ];
     let found = kinds.iter().find(|(kind, _)| *kind == error.kind());
-    found.map_or("look at the disk and the room on it, then restart", |(_, advice)| advice)
+    found.map_or("check the disk and its free space, then restart", |(_, advice)| advice)
 }

@@ -133,7 +133,7 @@ impl Step<'_> {
         let drafts: Vec<Draft> = mentions.enumerate().map(draft).collect();
         for draft in &drafts {
             self.repeated(by.agent(), draft)?;
-            self.would_admit(by.agent(), draft.clone())?;
+            self.check_human_draft(by.agent(), draft.clone())?;
         }
         // A viewer may post, but a viewer's text neither lifts nor resets (H7).
         if self.human(by, Role::Approver).is_ok() {

@@ -1,4 +1,4 @@
-//! Sending: heard, judged by every guard, and only then recorded (G2, G5).
+//! Sending: every guard judges a message as if it were already counted; then it is counted and recorded (G2, G5).
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -93,7 +93,7 @@ impl Step<'_> {
         Err(refusal)
     }
 
-    /// Checks a human's role, and that an agent's recently refused writes are not too many (H7, G2). An answer ends a
+    /// Checks a human's role, and that an agent is below its limit of refused writes (H7, G2). An answer ends a
     /// turn, so it is judged whatever was refused before.
     fn may_send(&mut self, by: Principal, draft: &Draft) -> Result<(), Refusal> {
         if by.is_human() {
@@ -113,8 +113,8 @@ impl Step<'_> {
         (turn, draft.kind, draft.to.clone(), draft.reference.clone())
     }
 
-    /// Records a refused answer or STATUS. It counts where its sender takes part, and against its turn, like any other
-    /// message (R1, F5).
+    /// Records a refused answer or STATUS. Like any other message, it counts in the conversation if the sender is a
+    /// participant, and against the sender's turn (R1, F5).
     fn note_refusal(
         &mut self,
         agent: AgentId,
@@ -168,7 +168,7 @@ impl Step<'_> {
     }
 
     fn sending(&self, sender: AgentId, draft: Draft) -> Sending {
-        // Starts the memory reads of everything below before they are needed one after the other.
+        // Prefetches what follows: the reads overlap instead of waiting for one another.
         self.state().touch(sender, &draft);
         let found = self.targets(sender, &draft);
         #[cfg(feature = "rules-off")]
@@ -207,8 +207,9 @@ impl Step<'_> {
         }
     }
 
-    /// Returns the refusal that a human's draft would get now.
-    pub(super) fn would_admit(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
+    /// Judges a human's draft without sending it, and records what guards in observe mode found. Fails with the refusal
+    /// that the draft would get.
+    pub(super) fn check_human_draft(&mut self, sender: AgentId, draft: Draft) -> Result<(), Refusal> {
         let sending = self.sending(sender, draft);
         let (refusal, observed) = self.judge(&sending, None);
         self.note_observed(sender, observed);
@@ -432,8 +433,8 @@ impl Step<'_> {
         }
     }
 
-    /// Returns the conversation of a placement, opening it if needed. Since it was planned, only another message of the
-    /// same send can have opened it (`again`). Its first message counts too (R1).
+    /// Returns the conversation of a placement, opening it if needed. If `again`, an earlier message of the same send may
+    /// have opened it since it was planned. Its first message counts too (R1).
     pub(super) fn open(&mut self, opener: AgentId, line: &Placement, again: bool) -> ConvId {
         let (reference, parent): (&Ref, _) = match &line.plan {
             Plan::Existing(conv) => return *conv,

@@ -1,4 +1,5 @@
-//! The fold: the only place where the state changes. Needs neither clock nor configuration.
+//! The fold: the one entry point through which facts change the state. Time and limits come from the facts, so replay
+//! needs neither clock nor configuration.
 
 use super::{AskedCall, Claim, EscalationState, MadeOnce, State};
 use crate::fact::{EndReason, Fact, Key, Latched, Made, Place};

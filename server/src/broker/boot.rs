@@ -78,7 +78,7 @@ pub(crate) fn boot_by(
     let (milestones, due) = watch::channel(snapshot);
     let shared = Arc::new(BrokerShared {
         queue: Queue::new(QUEUE_MAX),
-        recent: Mutex::new(Recent::behind(core.state().seq)),
+        recent: Mutex::new(Recent::after(core.state().seq)),
         reader: log.reader(),
         clock,
         disk,
@@ -94,17 +94,17 @@ pub(crate) fn boot_by(
         failed: watch::Sender::new(None),
     });
     let writing = Writing::start(log, epoch, Arc::clone(&shared), (committed, milestones))?;
-    let batch = Batch::behind(core.state().seq);
-    let lost = shared.disk.lost();
+    let batch = Batch::after(core.state().seq);
+    let dropped_batches = shared.disk.lost();
     let broker = Broker {
         core,
         writing,
         shared: Arc::clone(&shared),
         out: Out::default(),
         batch,
-        calm: true,
-        lost,
-        looked: Stopwatch::start(),
+        last_was_small: true,
+        dropped_batches,
+        since_disk_check: Stopwatch::start(),
     };
     let thread = thread::Builder::new().name("broker".into()).spawn(move || broker.run())?;
     Ok((Handle(shared), thread))
@@ -153,7 +153,7 @@ fn begin(
 ) -> Result<(), AppendError> {
     let expect = core.state().seq;
     let mut out = Out::default();
-    if let Some(ms) = clock.idle() {
+    if let Some(ms) = clock.downtime() {
         idled(core, clock, (None, ms), &mut out);
     }
     // A new log always records its limits, defaults included, so that a replay needs no configuration.

@@ -80,7 +80,7 @@ impl BrokerShared {
         self.queue.clear();
         // The judge may be waiting for the writer. Any batch it hands over from here on expects a position that the log
         // doesn't have, so the append refuses it.
-        self.queue.writer_idle();
+        self.queue.mark_writer_idle();
     }
 
     /// Keeps a delivery for the agent's next call. Beyond `inbox_max`, the oldest is dropped; it remains in the log.
@@ -235,7 +235,7 @@ impl Handle {
     {
         let (send, receive) = oneshot::channel();
         let lost = self.0.disk.lost();
-        self.push(Lane::Normal, Command::Look(Box::new(move |live| release(send, look(live)))))?;
+        self.push(Lane::Normal, Command::Read(Box::new(move |live| release(send, look(live)))))?;
         self.answer(receive, lost).await
     }
 

@@ -90,7 +90,7 @@ impl<T> Queue<T> {
     }
 
     /// Marks the writer as idle and wakes the judge if it waits for that.
-    pub(crate) fn writer_idle(&self) {
+    pub(crate) fn mark_writer_idle(&self) {
         let mut lanes = self.lock();
         lanes.writer_idle = true;
         let awaited = lanes.pending;
@@ -182,7 +182,7 @@ mod tests {
         assert!(!queue.take_writer(false), "what waits goes along");
         assert!(queue.take_writer(true));
         assert!(!queue.take_writer(true), "it is busy");
-        queue.writer_idle();
+        queue.mark_writer_idle();
         assert!(queue.drain(&mut Vec::new(), 1, None, false));
         assert!(queue.take_writer(false));
     }

@@ -19,7 +19,7 @@ pub(crate) struct Recent {
 
 impl Recent {
     /// Starts empty, for a log that ends at `last`.
-    pub(crate) const fn behind(last: Seq) -> Self {
+    pub(crate) const fn after(last: Seq) -> Self {
         Self { entries: VecDeque::new(), last, body_bytes: 0 }
     }
 
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn it_holds_the_last_entries_by_position() {
-        let mut recent = Recent::behind(Seq(10));
+        let mut recent = Recent::after(Seq(10));
         assert_eq!(recent.get(Seq(10)), None);
         for n in 0..5_000 {
             let fact = Fact::Renewed { turn: TurnId(n), lease_until: Time(0) };

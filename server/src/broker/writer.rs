@@ -34,7 +34,7 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    pub(super) const fn behind(seq: Seq) -> Self {
+    pub(super) const fn after(seq: Seq) -> Self {
         Self {
             behind: seq,
             entries: Vec::new(),
@@ -185,7 +185,7 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
         Ok(()) => {
             batch.release(&shared);
             // After the release: commands that these replies provoke can then join the batch judged in the meantime.
-            shared.queue.writer_idle();
+            shared.queue.mark_writer_idle();
             true
         }
         Err(AppendError::Full { reason }) => {
@@ -194,7 +194,7 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             tracing::error!(%reason, "an append found no room");
             shared.disk.lose();
             drop(batch);
-            shared.queue.writer_idle();
+            shared.queue.mark_writer_idle();
             true
         }
         Err(error) => {

@@ -241,7 +241,7 @@ fn explain(error: &rusqlite::Error) -> String {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another program holds lastword.db; end it",
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the file is damaged; run `lastword verify`",
         // SQLite's list of codes is open; for the others its own message is the best advice.
-        Some(_) | None => "look at the disk and the room on it, then restart; what was acknowledged is safe",
+        Some(_) | None => "check the disk and its free space, then restart; what was acknowledged is safe",
     };
     format!("{error} ({advice})")
 }
