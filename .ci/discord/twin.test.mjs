@@ -113,7 +113,7 @@ test('an edit asks for nothing', async () => {
 
 test('a held call is approved with a button', async () => {
   const held = await call('POST', '/approvals', 'lima.token', { tool: 'deploy', arguments: { to: 'eu' } })
-  const card = await message(channel, (said) => said.content.includes('would call `deploy`'))
+  const card = await message(channel, (said) => said.content.includes('asks to call `deploy`'))
   await discord.channel(channel).user(user).clickButton({ messageId: card.id, customId: button(card, 'Approve') })
   const settled = await message(channel, (said) => said.content.includes('✅ Approved by operator'))
   assert.equal(settled.id, card.id, 'the card itself says so')
