@@ -111,7 +111,7 @@ pub enum AppendError {
     /// The batch may have been written or not. Read the log's tail before any other append.
     #[error("unknown whether the batch was written: {reason}")]
     Ambiguous {
-        /// What happened.
+        /// The failure; the batch may be in the log.
         reason: String,
     },
     /// The disk or a quota is full; nothing was written. Refuse writes, serve reads, retry later.
@@ -150,7 +150,7 @@ pub enum ReadError {
     /// The store failed.
     #[error("the log can't be read: {reason}")]
     Unavailable {
-        /// What happened.
+        /// The failure, as the store reports it.
         reason: String,
     },
 }
@@ -182,9 +182,9 @@ pub enum OpenError {
         "{place} has format {found} and this version knows formats up to {known}: run the newer lastword that wrote it"
     )]
     Newer {
-        /// The file.
+        /// The file of the newer version.
         place: String,
-        /// Its format.
+        /// The format number in the file.
         found: i64,
         /// The newest format that this version reads.
         known: i64,
@@ -195,7 +195,7 @@ pub enum OpenError {
          anew"
     )]
     NotALog {
-        /// The file.
+        /// The file that isn't a usable log.
         place: String,
         /// The mismatch that was found.
         problem: String,
@@ -207,7 +207,7 @@ pub enum OpenError {
         ends.0, acknowledged.0
     )]
     Lost {
-        /// The file.
+        /// The log file that lost its end.
         place: String,
         /// The last entry in it.
         ends: Seq,

@@ -98,7 +98,7 @@ pub struct Count {
 pub struct CodeCount {
     /// The code of these refusals.
     pub code: Code,
-    /// Their number.
+    /// Their number, over the log and since a moment.
     pub count: Count,
     /// The position of the last one.
     pub last: Seq,
@@ -118,7 +118,7 @@ pub struct Peak {
 /// Sums of the whole log.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
-    /// Accepted messages.
+    /// Accepted messages, over the log and since a moment.
     pub messages: Count,
     /// Messages per hour since that moment, as the hour's start and a count; hours without messages are left out.
     pub hours: Vec<(Time, u64)>,

@@ -39,7 +39,7 @@ impl Cursor {
 pub struct Filter {
     /// In one of these conversations; an empty list admits nothing.
     pub convs: Option<Vec<ConvId>>,
-    /// The sender.
+    /// The agent or human that sent it.
     pub from: Option<AgentId>,
     /// The recipient; messages to all don't match.
     pub to: Option<AgentId>,
@@ -60,7 +60,7 @@ pub struct Filter {
 /// Selects posts in rooms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PostFilter {
-    /// The room.
+    /// The room that holds the posts.
     pub room: Option<RoomId>,
     /// With all these words in the body; any text is allowed.
     pub text: Option<String>,
@@ -68,7 +68,7 @@ pub struct PostFilter {
     pub cursor: Cursor,
 }
 
-/// Selects refusals.
+/// Selects refusals; an absent member matches all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RefusalFilter {
     /// In the history of any of these conversations.

@@ -58,7 +58,7 @@ pub struct Peaks {
     pub waking: u64,
     /// Messages charged to its total: requests, and the answers reserved with them.
     pub charged: u64,
-    /// Turns opened.
+    /// Turns opened in one grant.
     pub turns: u64,
 }
 

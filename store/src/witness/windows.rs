@@ -11,7 +11,7 @@ use super::Witness;
 pub(super) enum Target {
     /// One agent or human.
     One(AgentId),
-    /// All agents.
+    /// All agents, as in a broadcast.
     All,
     /// No agent: a post, a question, a held call or a claim.
     Nobody,
