@@ -19,7 +19,8 @@ from broker import ROOT, Broker
 
 HERE = Path(__file__).resolve().parent
 RUN_SECONDS_MAX = 150
-EXAMPLES = 100
+# Made-up calls per operation and phase. A campaign takes more: CONTRACT_EXAMPLES=100.
+EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "30"))
 # Every call counts for the limits of the one agent that makes them all.
 LIMITS = """[limits]
 turn_refusals_max = 1000000

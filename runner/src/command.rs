@@ -56,7 +56,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     };
     let last = Arc::clone(&said);
     let keep = move |text: &str| text.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
-    let bytes_max = shared.numbers.body_bytes_max;
+    let bytes_max = shared.limits.body_bytes_max;
     let mut pipes = std::pin::pin!(async {
         let (_, output, ()) = tokio::join!(write, process::head(stdout, bytes_max), process::tail(stderr, keep));
         output

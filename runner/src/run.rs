@@ -30,15 +30,15 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
     pub(crate) broker: RetryingClient,
-    pub(crate) numbers: RunnerLimits,
+    pub(crate) limits: RunnerLimits,
     pub(crate) watch: Watch,
     pub(crate) report: EventSink,
-    pub(crate) agent: Agent,
+    pub(crate) host: DriverHost,
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
 /// The driver and its state.
-pub(crate) enum Agent {
+pub(crate) enum DriverHost {
     Command,
     Acp(acp::Host),
 }
@@ -141,9 +141,9 @@ async fn told(signs: &mut watch::Receiver<Signs>) {
 
 impl RunnerContext {
     async fn drive(&self, run: &mut Run) -> Ended {
-        match &self.agent {
-            Agent::Command => command::run(self, run).await,
-            Agent::Acp(host) => host.run(self, run).await,
+        match &self.host {
+            DriverHost::Command => command::run(self, run).await,
+            DriverHost::Acp(host) => host.run(self, run).await,
         }
     }
 }
@@ -172,7 +172,7 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     let empty = ended.answer.trim().is_empty();
     let reason = ended.reason.or_else(|| empty.then(|| "the agent gave no answer at all".to_owned()));
     let finish = Finish {
-        answer: if empty { String::new() } else { cut(ended.answer, shared.numbers.body_bytes_max) },
+        answer: if empty { String::new() } else { cut(ended.answer, shared.limits.body_bytes_max) },
         status: ended.status,
         reason: reason.clone(),
         usage: ended.usage,
@@ -212,9 +212,9 @@ fn cut(answer: String, bytes_max: usize) -> String {
 
 /// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
 async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
-    let pace = shared.settings.progress.max(shared.numbers.progress);
+    let pace = shared.settings.progress.max(shared.limits.progress);
     // A third of the lease, so that a lost renewal is made up for before the lease expires.
-    let mut renewal = interval((shared.numbers.lease / 3).max(Duration::from_millis(1)));
+    let mut renewal = interval((shared.limits.lease / 3).max(Duration::from_millis(1)));
     renewal.set_missed_tick_behavior(MissedTickBehavior::Delay);
     // The first tick fires at once, and the lease is still fresh.
     renewal.tick().await;

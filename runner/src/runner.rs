@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::acp;
 use crate::event::{Event, EventSink};
-use crate::run::{Agent, RunnerContext, reached, serve};
+use crate::run::{DriverHost, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
 use lastword_client::RetryingClient;
@@ -94,18 +94,18 @@ impl Runner {
         settings.program = found(&settings)?;
         let events = report.clone();
         let broker = RetryingClient::new(url, token, move |change| events.emit(&change.into()))?;
-        let numbers = broker.limits().await?;
+        let limits = broker.limits().await?;
         if broker.is_human().await? {
             return Err(RunnerError::Human);
         }
-        let agent = match settings.driver {
-            Driver::Command => Agent::Command,
-            Driver::Acp => Agent::Acp(acp::Host::default()),
+        let host = match settings.driver {
+            Driver::Command => DriverHost::Command,
+            Driver::Acp => DriverHost::Acp(acp::Host::default()),
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();
-        let shared = Arc::new(RunnerContext { settings, broker, numbers, watch, report, agent, phase });
-        if let Agent::Acp(host) = &shared.agent {
+        let shared = Arc::new(RunnerContext { settings, broker, limits, watch, report, host, phase });
+        if let DriverHost::Acp(host) = &shared.host {
             host.start(&shared).await.map_err(RunnerError::Agent)?;
         }
         Ok(Self { shared, turns_max: None })
@@ -146,7 +146,7 @@ impl Runner {
         }
         // Aborts the runs that exceeded the time; a dropped run kills its process group.
         turns.shutdown().await;
-        if let Agent::Acp(host) = &shared.agent {
+        if let DriverHost::Acp(host) = &shared.host {
             host.end(shared.settings.grace).await;
         }
         ended
@@ -209,7 +209,7 @@ impl Runner {
 
 /// Takes the next delivery once the agent is ready to serve it.
 async fn next(shared: Arc<RunnerContext>) -> Result<Delivery, RunnerError> {
-    let Agent::Acp(host) = &shared.agent else { return Ok(shared.broker.take().await?) };
+    let DriverHost::Acp(host) = &shared.host else { return Ok(shared.broker.take().await?) };
     loop {
         host.ready(&shared).await.map_err(RunnerError::Agent)?;
         tokio::select! {

@@ -71,7 +71,7 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     shared.report.emit(&Event::Session { turn: run.turn.id.clone(), how });
     let (asking, asked) = mpsc::channel(ASKED_MAX);
     let (noting, notes) = mpsc::channel(NOTES_MAX);
-    let route = Arc::new(Route::new(shared.numbers.body_bytes_max, asking, noting));
+    let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting));
     let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
     // With one open turn the broker knows which turn a tool call belongs to.
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
