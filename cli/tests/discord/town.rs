@@ -12,7 +12,7 @@ use crate::world::{Id, TestDiscord};
 /// The file for the bridge's errors and log.
 const LOG: &str = "bridge.log";
 /// Most looks before a test fails; no test needs nearly as many.
-const LOOKS_MAX: usize = 1_000;
+const LOOKS_MAX: usize = 20_000;
 
 /// The whole setup. The bridge posts as `kilo` and `lima`; `hive` is a foreign bot; `ann` is listed as a human, `bob`
 /// isn't.
