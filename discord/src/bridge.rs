@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
 use lastword_client::wire::NewAgent;
 use lastword_proto::Code;
@@ -163,7 +164,12 @@ impl Bridge {
     ///
     /// # Errors
     /// The settings are invalid, or the broker or Discord refuses or doesn't answer.
-    pub async fn start(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
+    pub fn start(settings: Settings, report: EventSink) -> BoxFuture<'static, Result<Self, DiscordBridgeError>> {
+        // Boxed, so that this crate compiles what runs under it, and not each program again.
+        Box::pin(Self::connect(settings, report))
+    }
+
+    async fn connect(settings: Settings, report: EventSink) -> Result<Self, DiscordBridgeError> {
         settings.check().map_err(DiscordBridgeError::Settings)?;
         let broker = client(&settings, &settings.token, &report)?;
         if broker.client().agent(OWN_NAME).await?.kind != Kind::Human {
@@ -240,7 +246,11 @@ impl Bridge {
     ///
     /// # Errors
     /// The broker or Discord refuses for good.
-    pub async fn run(self) -> Result<(), DiscordBridgeError> {
+    pub fn run(self) -> BoxFuture<'static, Result<(), DiscordBridgeError>> {
+        Box::pin(self.serve())
+    }
+
+    async fn serve(self) -> Result<(), DiscordBridgeError> {
         let Self { shared, report } = self;
         let (posts, heard) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);

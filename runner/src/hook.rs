@@ -11,6 +11,7 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lastword_client::wire::{Delivery, Finish};
 use lastword_client::{Client, ClientError};
 use lastword_proto::fact::Kind;
@@ -82,7 +83,15 @@ struct Open {
 ///
 /// # Errors
 /// See [`HookError`]. The session continues regardless.
-pub async fn claude(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+pub fn claude<'a>(
+    client: &'a Client,
+    folder: &'a Path,
+    occasion: &'a Occasion,
+) -> BoxFuture<'a, Result<Option<Value>, HookError>> {
+    Box::pin(handle(client, folder, occasion))
+}
+
+async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let kept = Kept::of(folder, &occasion.session_id)?;
     let mut session = kept.read()?;
     let me = client.agent("me").await?;

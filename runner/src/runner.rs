@@ -6,6 +6,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
 use lastword_client::wire::Delivery;
 use tokio::sync::watch;
@@ -83,7 +84,18 @@ impl Runner {
     ///
     /// # Errors
     /// The settings are invalid, the token is a human's, or the broker or the agent doesn't answer.
-    pub async fn start(
+    pub fn start<'a>(
+        settings: Settings,
+        url: &'a str,
+        token: &'a str,
+        stopping: &'a Stopping,
+        report: EventSink,
+    ) -> BoxFuture<'a, Result<Self, RunnerError>> {
+        // Boxed, so that this crate compiles what runs under it, and not each program again.
+        Box::pin(Self::connect(settings, url, token, stopping, report))
+    }
+
+    async fn connect(
         mut settings: Settings,
         url: &str,
         token: &str,
@@ -115,7 +127,11 @@ impl Runner {
     ///
     /// # Errors
     /// The broker refuses for good, or the agent's process ended and must not be restarted.
-    pub async fn run(mut self) -> Result<(), RunnerError> {
+    pub fn run(self) -> BoxFuture<'static, Result<(), RunnerError>> {
+        Box::pin(self.serve())
+    }
+
+    async fn serve(mut self) -> Result<(), RunnerError> {
         let shared = Arc::clone(&self.shared);
         let (connected, mut listening) = watch::channel(false);
         let mut watching = pin!(shared.watch.follow(&shared.broker, connected));

@@ -14,6 +14,7 @@ mod target;
 mod webhook;
 mod words;
 
+use futures_util::future::BoxFuture;
 use lastword_proto::Time;
 
 pub use self::channel::{Channel, Command, Means, Severity, Webhook};
@@ -26,9 +27,11 @@ use crate::identity::{hex, random};
 ///
 /// # Errors
 /// The channel didn't accept it; the text says why.
-pub async fn test(channel: &Channel) -> Result<(), String> {
-    let id = fresh_id().map_err(|error| error.to_string())?;
-    send(channel, &Notification::test(id, channel, wall_time())).await
+pub fn test(channel: &Channel) -> BoxFuture<'_, Result<(), String>> {
+    Box::pin(async {
+        let id = fresh_id().map_err(|error| error.to_string())?;
+        send(channel, &Notification::test(id, channel, wall_time())).await
+    })
 }
 
 /// Sends one notification, without retries.

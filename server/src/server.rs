@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::ids::AgentId;
 use lastword_proto::input::Registration;
@@ -172,7 +173,12 @@ impl Server {
     ///
     /// # Errors
     /// See [`StartError`]; nothing is left running.
-    pub async fn start(config: Config) -> Result<Self, StartError> {
+    pub fn start(config: Config) -> BoxFuture<'static, Result<Self, StartError>> {
+        // Boxed, so that this crate compiles all that runs under it, once, and not each program and each test again.
+        Box::pin(Self::start_all(config))
+    }
+
+    async fn start_all(config: Config) -> Result<Self, StartError> {
         let Config {
             data_dir,
             listen: address,
@@ -296,7 +302,11 @@ impl Server {
     }
 
     /// Shuts the server down: refuses new calls, finishes those in progress, and saves a snapshot.
-    pub async fn shutdown(mut self) {
+    pub fn shutdown(self) -> BoxFuture<'static, ()> {
+        Box::pin(self.drain())
+    }
+
+    async fn drain(mut self) {
         self.stop.send_replace(true);
         let drained = tokio::time::timeout(DRAIN_MAX, async {
             while let Some(ended) = self.tasks.join_next().await {

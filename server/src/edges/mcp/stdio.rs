@@ -1,5 +1,6 @@
 //! MCP over stdio: speaks the protocol here and forwards each request to a running server.
 
+use futures_util::future::BoxFuture;
 use rmcp::{ServiceExt as _, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -9,9 +10,9 @@ use super::{Remote, Surface};
 ///
 /// # Errors
 /// The connection broke; the text says how.
-pub async fn serve_stdio(remote: Remote) -> Result<(), String> {
+pub fn serve_stdio(remote: Remote) -> BoxFuture<'static, Result<(), String>> {
     let (read, write) = transport::stdio();
-    serve_pipe(remote, read, write).await
+    Box::pin(serve_pipe(remote, read, write))
 }
 
 /// Serves MCP on any pair of streams.
