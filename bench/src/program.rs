@@ -32,7 +32,7 @@ impl Program {
         if path.is_file() {
             return Ok(Self(path));
         }
-        Err(Failure::usage(format!("there is no program {}", path.display()))
+        Err(Failure::usage(format!("program {} not found", path.display()))
             .hint("build it with `cargo build --release`, or name it with --program"))
     }
 

@@ -5,6 +5,7 @@
 
 mod calls;
 mod error;
+mod event_sink;
 mod events;
 mod http;
 mod query;
@@ -14,6 +15,7 @@ pub use lastword_proto::wire;
 
 pub use crate::calls::{Registered, SendTerms, Sent, Target};
 pub use crate::error::ClientError;
+pub use crate::event_sink::EventSink;
 pub use crate::events::Events;
 pub use crate::http::{Client, Token};
 pub use crate::query::MessageQuery;

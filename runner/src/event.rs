@@ -1,7 +1,6 @@
 //! The events of a runner, for the program that prints or logs them.
 
 use std::fmt;
-use std::sync::Arc;
 
 use lastword_client::Connection;
 use serde::Serialize;
@@ -181,22 +180,4 @@ impl fmt::Display for Event {
 }
 
 /// The destination of a runner's events.
-#[derive(Clone)]
-pub struct EventSink(Arc<dyn Fn(&Event) + Send + Sync>);
-
-impl EventSink {
-    /// Passes each event to `receive`.
-    pub fn new(receive: impl Fn(&Event) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(receive))
-    }
-
-    pub(crate) fn emit(&self, event: &Event) {
-        (self.0)(event);
-    }
-}
-
-impl fmt::Debug for EventSink {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("EventSink(…)")
-    }
-}
+pub type EventSink = lastword_client::EventSink<Event>;

@@ -171,12 +171,17 @@ async fn tick_due(ctx: &Context) -> Result<Duration, Unserved> {
         }
     }
     // Read again: each tick that was made has moved its schedule's next one.
-    let next = schedules(ctx).await?.iter().map(|known| known.next_at).min();
-    Ok(next.map_or(Duration::MAX, |next| pause(next, now)))
+    let next = schedules(ctx).await?.into_iter().map(|known| known.next_at);
+    Ok(until_next_look(next, now))
 }
 
 async fn schedules(ctx: &Context) -> Result<Vec<Scheduled>, Unserved> {
     ctx.handle.query(|live| live.state.schedules.values().cloned().collect()).await
+}
+
+/// Returns the shortest sleep among schedules with their next ticks at `next`. An overdue one doesn't delay the others.
+fn until_next_look(next: impl Iterator<Item = Time>, now: Time) -> Duration {
+    next.map(|next| pause(next, now)).min().unwrap_or(Duration::MAX)
 }
 
 /// Returns the sleep until the tick at `next`; a tick that is overdue, because it was refused, is tried again later.
@@ -254,7 +259,11 @@ mod tests {
         assert_eq!(pause(at(250), at(0)), Duration::from_millis(250));
         assert_eq!(pause(at(86_400_000), at(0)), LOOK_AGAIN, "the broker's clock may jump");
         assert_eq!((pause(at(0), at(0)), pause(at(0), at(5))), (LOOK_AGAIN, LOOK_AGAIN), "overdue");
+        let beside_an_overdue_one = until_next_look([at(0), at(250)].into_iter(), at(0));
+        assert_eq!(beside_an_overdue_one, Duration::from_millis(250), "an overdue schedule delays no other");
+        assert_eq!(until_next_look([].into_iter(), at(0)), Duration::MAX, "nothing to look for");
     }
+
     /// A day of a machine that runs, in ms.
     const DAY: u64 = 24 * 3_600_000;
 
