@@ -77,7 +77,7 @@ impl Backoff {
 }
 
 /// Whether to retry a call.
-enum Verdict {
+enum RetryDecision {
     /// Retry, after at least this pause where the server names one.
     Retry(Option<Duration>),
     /// A retry would fail in the same way.
@@ -199,9 +199,9 @@ impl RetryingClient {
 
     /// Pauses before a retry; returns the error if a retry would be useless.
     async fn pause(&self, backoff: &mut Backoff, error: ClientError) -> Result<(), ClientError> {
-        match verdict(&error) {
-            Verdict::GiveUp => Err(error),
-            Verdict::Retry(least) => {
+        match retry_decision(&error) {
+            RetryDecision::GiveUp => Err(error),
+            RetryDecision::Retry(least) => {
                 self.fails(&error);
                 sleep(backoff.grow().max(least.unwrap_or_default())).await;
                 Ok(())
@@ -303,14 +303,14 @@ pub fn is_late(problem: &Problem) -> bool {
     matches!(problem.code, Code::LeaseLost | Code::AlreadySettled)
 }
 
-fn verdict(error: &ClientError) -> Verdict {
+fn retry_decision(error: &ClientError) -> RetryDecision {
     match error {
-        ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => Verdict::Retry(None),
-        ClientError::Unusable(_) => Verdict::GiveUp,
+        ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => RetryDecision::Retry(None),
+        ClientError::Unusable(_) => RetryDecision::GiveUp,
         ClientError::Refused(problem) => match problem.retry_after_ms {
-            Some(ms) => Verdict::Retry(Some(Duration::from_millis(ms))),
-            None if problem.status >= 500 || problem.code == Code::Stopped => Verdict::Retry(Some(PAUSE_MAX)),
-            None => Verdict::GiveUp,
+            Some(ms) => RetryDecision::Retry(Some(Duration::from_millis(ms))),
+            None if problem.status >= 500 || problem.code == Code::Stopped => RetryDecision::Retry(Some(PAUSE_MAX)),
+            None => RetryDecision::GiveUp,
         },
     }
 }

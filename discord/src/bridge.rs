@@ -18,7 +18,7 @@ use super::cards::CardQueue;
 use super::commands;
 use super::follow::follow;
 use super::foreign_bots::Taker;
-use super::gateway::{Ears, Role, listen};
+use super::gateway::{GatewayQueues, Role, listen};
 use super::inbound::is_inside;
 use super::intake::Intake;
 use super::interactions;
@@ -252,7 +252,7 @@ impl Bridge {
 
     async fn serve(self) -> Result<(), DiscordBridgeError> {
         let Self { shared, report } = self;
-        let (posts, heard) = mpsc::channel(POSTS_MAX);
+        let (posts, received) = mpsc::channel(POSTS_MAX);
         let (interactions, clicked) = mpsc::channel(INTERACTIONS_MAX);
         let (missed, behind) = watch::channel(0);
         let mut parts: JoinSet<DiscordBridgeError> = JoinSet::new();
@@ -273,18 +273,24 @@ impl Bridge {
         // Before the first post is heard: `begin` takes a channel without handled posts for a new one.
         let intake = Intake::new(Arc::clone(&shared));
         intake.begin().await.map_err(DiscordBridgeError::Discord)?;
-        let ears = Arc::new(Ears { posts, interactions, missed });
+        let queues = Arc::new(GatewayQueues { posts, interactions, missed });
         // Answers on Discord refer to the bridge's posts, so posts are read only once the whole log has been shown.
         // Interactions don't wait.
         let mut following = shared.following.subscribe();
         parts.spawn(async move {
             let _live = following.wait_for(|following| *following == Following::Live).await.is_ok();
-            DiscordBridgeError::Discord(intake.run(heard, behind).await)
+            DiscordBridgeError::Discord(intake.run(received, behind).await)
         });
-        parts.spawn(hearing(Arc::clone(&shared), shared.settings.broker.clone(), Role::Reader, &ears, &report));
+        parts.spawn(keep_listening(
+            Arc::clone(&shared),
+            shared.settings.broker.clone(),
+            Role::Reader,
+            &queues,
+            &report,
+        ));
         for bot in &shared.settings.bots {
             if let Identity::Ours { token } = &bot.identity {
-                parts.spawn(hearing(Arc::clone(&shared), token.clone(), Role::Present, &ears, &report));
+                parts.spawn(keep_listening(Arc::clone(&shared), token.clone(), Role::Present, &queues, &report));
             }
         }
         parts.spawn({
@@ -314,17 +320,17 @@ fn over(ended: Result<DiscordBridgeError, tokio::task::JoinError>) -> DiscordBri
 }
 
 /// Runs one bot's connection to the gateway.
-fn hearing(
+fn keep_listening(
     shared: Arc<BridgeContext>,
     token: Secret,
     role: Role,
-    ears: &Arc<Ears>,
+    queues: &Arc<GatewayQueues>,
     report: &EventSink,
 ) -> impl Future<Output = DiscordBridgeError> + Send + use<> {
-    let (ears, report) = (Arc::clone(ears), report.clone());
+    let (queues, report) = (Arc::clone(queues), report.clone());
     async move {
         let url = shared.settings.gateway.clone();
-        DiscordBridgeError::Discord(listen(&token, url.as_deref(), role, &ears, &report).await)
+        DiscordBridgeError::Discord(listen(&token, url.as_deref(), role, &queues, &report).await)
     }
 }
 

@@ -154,10 +154,10 @@ impl TestChannel {
     pub(crate) fn hear_as(&mut self, author: u64, channel: u64, text: &str, echo: bool) -> Vec<Act> {
         let mut post = self.draft(author, text);
         post.channel = channel;
-        self.hear(&Run::of(post), echo)
+        self.receive(&Run::of(post), echo)
     }
 
-    pub(crate) fn hear(&mut self, run: &Run, echo: bool) -> Vec<Act> {
+    pub(crate) fn receive(&mut self, run: &Run, echo: bool) -> Vec<Act> {
         let post = run.first().unwrap().clone();
         let thread = self.thread.clone().filter(|_| post.channel == THREAD);
         let parent = (post.channel == THREAD).then_some(DEN);

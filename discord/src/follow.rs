@@ -93,7 +93,7 @@ async fn show_all(
             return Err(ClientError::Unusable(TAKEN.to_owned()));
         }
         let posted = show(shared, &event).await?;
-        shared.desk.hear(&event);
+        shared.desk.apply(&event);
         *after = Some(event.seq);
         shared.shown.send_replace(event.seq);
         // Never store the cursor between a post's key and the post: a restart there would mirror a post that came from

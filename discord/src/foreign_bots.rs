@@ -154,14 +154,14 @@ mod tests {
         let url = format!("http://{}", listener.local_addr().unwrap());
         let serve = async {
             let (mut line, _) = listener.accept().await.unwrap();
-            let mut heard = Vec::new();
-            while !heard.ends_with(b"}") {
-                line.read_buf(&mut heard).await.unwrap();
+            let mut request = Vec::new();
+            while !request.ends_with(b"}") {
+                line.read_buf(&mut request).await.unwrap();
             }
             let body = answer.to_string();
             let head = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
             line.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
-            String::from_utf8(heard).unwrap()
+            String::from_utf8(request).unwrap()
         };
         let taker = Taker::new(RetryingClient::new(&url, "lw_test", drop).unwrap());
         tokio::join!(taker.finish("turn-1", "done"), serve)
@@ -169,9 +169,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_answer_whose_delivery_is_still_on_its_way_is_handed_in_all_the_same() {
-        let (ended, heard) = finished(200, json!({ "turn": "turn-1", "open": false, "answer": "5" })).await;
+        let (ended, request) = finished(200, json!({ "turn": "turn-1", "open": false, "answer": "5" })).await;
         assert_eq!(ended, Ok(()));
-        assert!(heard.starts_with("POST /v1/turns/turn-1/finish ") && heard.contains("done"), "{heard}");
+        assert!(request.starts_with("POST /v1/turns/turn-1/finish ") && request.contains("done"), "{request}");
     }
 
     #[tokio::test]

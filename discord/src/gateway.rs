@@ -31,7 +31,7 @@ pub(crate) enum Role {
 }
 
 /// The queues that received events go to.
-pub(crate) struct Ears {
+pub(crate) struct GatewayQueues {
     /// Posts, in order of arrival.
     pub(crate) posts: Sender<Post>,
     /// Interactions, apart from posts so that they don't wait behind them.
@@ -41,7 +41,13 @@ pub(crate) struct Ears {
 }
 
 /// Stays connected; returns a reason only if Discord refuses for good.
-pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: &Ears, report: &EventSink) -> String {
+pub(crate) async fn listen(
+    token: &Secret,
+    url: Option<&str>,
+    role: Role,
+    queues: &GatewayQueues,
+    report: &EventSink,
+) -> String {
     let intents = match role {
         Role::Reader => Intents::GUILDS | Intents::GUILD_MESSAGES | Intents::MESSAGE_CONTENT,
         Role::Present => Intents::empty(),
@@ -54,7 +60,7 @@ pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: 
     let mut last = None;
     while let Some(item) = shard.next().await {
         match item {
-            Ok(Message::Text(text)) => hear(&text, role, ears, report),
+            Ok(Message::Text(text)) => dispatch(&text, role, queues, report),
             Ok(Message::Close(frame)) => last = frame,
             Err(error) => {
                 let message = format!("the gateway: {error}");
@@ -65,7 +71,7 @@ pub(crate) async fn listen(token: &Secret, url: Option<&str>, role: Role, ears: 
     closed(last.as_ref())
 }
 
-fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
+fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &EventSink) {
     let Ok(frame) = serde_json::from_str::<Frame>(text) else {
         return report.emit(&Event::Warning { message: "the gateway sent something that isn't an event".to_owned() });
     };
@@ -75,25 +81,25 @@ fn hear(text: &str, role: Role, ears: &Ears, report: &EventSink) {
     match frame.t.as_deref() {
         // A new session: events from before it are never sent.
         Some("READY" | "MESSAGE_CREATE") if role == Role::Present => {}
-        Some("READY") => ears.missed.send_modify(|count| *count += 1),
+        Some("READY") => queues.missed.send_modify(|count| *count += 1),
         Some("MESSAGE_CREATE") => match serde_json::from_value::<Post>(frame.d) {
             // A full queue loses nothing: missed posts are read from their channel.
             Ok(post) => {
-                if ears.posts.try_send(post).is_err() {
-                    ears.missed.send_modify(|count| *count += 1);
+                if queues.posts.try_send(post).is_err() {
+                    queues.missed.send_modify(|count| *count += 1);
                 }
             }
             Err(error) => {
                 report
                     .emit(&Event::Warning { message: format!("the gateway sent a post that can't be read: {error}") });
-                ears.missed.send_modify(|count| *count += 1);
+                queues.missed.send_modify(|count| *count += 1);
             }
         },
         // Cards, forms and commands belong to the broker's bot. The holder of an agent's token could make a form that
         // looks like one of ours.
         Some("INTERACTION_CREATE") if role == Role::Present && !interactions::is_harmless(&frame.d) => {}
         Some("INTERACTION_CREATE") => {
-            if ears.interactions.try_send(frame.d).is_err() {
+            if queues.interactions.try_send(frame.d).is_err() {
                 report.emit(&Event::Warning { message: "more clicks than can be served: one was dropped".to_owned() });
             }
         }

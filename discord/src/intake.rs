@@ -59,7 +59,7 @@ impl Intake {
                     Err(_) => return "the gateway ended".to_owned(),
                 },
                 post = posts.recv() => match post {
-                    Some(post) => self.hear(post).await,
+                    Some(post) => self.route(post).await,
                     None => return "the gateway ended".to_owned(),
                 },
                 () = reached(due) => self.flush_due(due).await,
@@ -133,7 +133,7 @@ impl Intake {
             let full = posts.len() == PAGE;
             for post in posts {
                 after = after.max(post.id);
-                self.hear(post).await?;
+                self.route(post).await?;
             }
             if !full {
                 return Ok(Ok(()));
@@ -142,7 +142,7 @@ impl Intake {
     }
 
     /// Takes a post: continues the channel's run or begins a new one.
-    async fn hear(&mut self, post: Post) -> Result<(), ClientError> {
+    async fn route(&mut self, post: Post) -> Result<(), ClientError> {
         let channel = post.channel;
         if !self.shared.takes_part(channel).await {
             return Ok(());

@@ -12,9 +12,9 @@ use super::outbound::Poster;
 /// Lets each bot answer the last post until no post is admitted; returns the number of posts.
 fn left_alone(den: &mut TestChannel) -> usize {
     let mut said = 0;
-    let mut heard = true;
+    let mut recorded = true;
     let mut turn = 0;
-    while heard && said < 1_000 {
+    while recorded && said < 1_000 {
         let bot = [KILO, LIMA, HIVE][turn % 3];
         turn += 1;
         let before = den.facts.len();
@@ -24,7 +24,7 @@ fn left_alone(den: &mut TestChannel) -> usize {
             den.speaks(bot, &format!("As I said, for the {turn}. time"));
         }
         said += 1;
-        heard = den.facts[before..].iter().any(|fact| matches!(fact, Fact::Posted { .. }));
+        recorded = den.facts[before..].iter().any(|fact| matches!(fact, Fact::Posted { .. }));
     }
     said
 }

@@ -114,7 +114,7 @@ fn bug_497_pins_joins_and_whoever_may_not_speak_reset_nothing() {
             {
                 let mut post = den.draft(author, text);
                 post.kind = kind;
-                den.hear(&Run::of(post), false);
+                den.receive(&Run::of(post), false);
             }
         }
         den.turns() == 80 && den.warned.len() == 1
@@ -170,7 +170,7 @@ fn bug_727_a_notice_makes_nobody_a_participant() {
         let mut den = TestChannel::new();
         (0..20).for_each(|n| drop(den.posts(HIVE, &format!("message {n}"))));
         let answer = den.draft(ANN, "thanks for the warning");
-        let acts = den.hear(&Run::of(reply_to(answer, BROKER)), false);
+        let acts = den.receive(&Run::of(reply_to(answer, BROKER)), false);
         matches!(acts.as_slice(), [Act::Say { mentions, .. }] if mentions.is_empty())
     });
 }
@@ -196,7 +196,7 @@ fn bug_1011_a_replys_ping_is_no_mention_by_a_bot() {
         let mut den = TestChannel::new();
         den.policy = BotPolicy::Mentions;
         let answer = den.draft(HIVE, ENVELOPE);
-        let acts = den.hear(&Run::of(reply_to(answer, KILO)), false);
+        let acts = den.receive(&Run::of(reply_to(answer, KILO)), false);
         !acts.iter().any(|act| matches!(act, Act::Submit { .. }))
     });
 }
@@ -222,10 +222,10 @@ fn a_long_answer_in_parts_counts_once() {
         for part in [long.as_str(), "the end"] {
             let next = den.draft(HIVE, part);
             if let Err(next) = run.go_on(next) {
-                den.hear(&std::mem::replace(&mut run, Run::of(*next)), false);
+                den.receive(&std::mem::replace(&mut run, Run::of(*next)), false);
             }
         }
-        den.hear(&run, false);
+        den.receive(&run, false);
         den.turns() == 1
     });
 }
@@ -234,7 +234,7 @@ fn a_long_answer_in_parts_counts_once() {
 fn a_post_that_comes_twice_is_one() {
     let mut den = TestChannel::new();
     let post = den.draft(HIVE, "hello");
-    (0..3).for_each(|_| drop(den.hear(&Run::of(post.clone()), false)));
+    (0..3).for_each(|_| drop(den.receive(&Run::of(post.clone()), false)));
     assert_eq!((den.turns(), den.admitted("hive")), (1, 1));
     assert!(key(post.id).starts_with("discord:"));
 }

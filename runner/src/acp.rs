@@ -1,9 +1,9 @@
 //! The ACP driver: one long-lived process, one session per conversation, one prompt per delivery.
 
-mod asked;
-mod heard;
+mod permission;
 mod process;
 mod session;
+mod updates;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
@@ -15,7 +15,7 @@ use lastword_proto::MessageType;
 use tokio::sync::Mutex;
 use tokio::time::sleep;
 
-pub(crate) use self::asked::Denial;
+pub(crate) use self::permission::Denial;
 use self::process::Process;
 use crate::event::Event;
 use crate::run::{Ended, Run, RunnerContext};
@@ -140,7 +140,7 @@ impl Host {
         let process = tokio::select! {
             process = self.live(shared) => process,
             // The caller words the failure from the reason to stop.
-            _ = stopped(&mut run.signs) => return Ended::default(),
+            _ = stopped(&mut run.run_status) => return Ended::default(),
         };
         let process = match process {
             Ok(process) => process,
@@ -148,10 +148,10 @@ impl Host {
         };
         let conversation = self.conversation(shared, &run.delivery).await;
         let slot = self.slot(&conversation);
-        let mut signs = run.signs.clone();
+        let mut run_status = run.run_status.clone();
         let mut slot = tokio::select! {
             slot = slot.lock_owned() => slot,
-            _ = stopped(&mut signs) => return Ended::default(),
+            _ = stopped(&mut run_status) => return Ended::default(),
         };
         let ended = session::prompt(shared, &process, &mut slot, run).await;
         // Only a turn that the agent ended well resets the pause; otherwise an agent that crashes at each prompt would

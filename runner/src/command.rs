@@ -71,7 +71,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
                 group.end(settings.grace).await;
                 break status;
             }
-            _ = stopped(&mut run.signs) => break process::end(&mut child, group, settings.grace).await,
+            _ = stopped(&mut run.run_status) => break process::end(&mut child, group, settings.grace).await,
         }
     };
     // The group is gone; only a process that left the group can still hold the pipes open.
@@ -80,7 +80,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     }
     let (bytes, total) = output.unwrap_or_default();
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    judged(&status, answer(&bytes, total), &said)
+    outcome(&status, answer(&bytes, total), &said)
 }
 
 /// Returns the task's messages before the answer just delivered, oldest first: the requests to the agent and those it
@@ -112,7 +112,7 @@ fn answer(bytes: &[u8], total: u64) -> String {
     if total > bytes.len() as u64 { format!("{text}\n[cut: the answer had {total} bytes]") } else { text }
 }
 
-fn judged(status: &std::io::Result<std::process::ExitStatus>, answer: String, said: &str) -> Ended {
+fn outcome(status: &std::io::Result<std::process::ExitStatus>, answer: String, said: &str) -> Ended {
     let code = status.as_ref().ok().and_then(std::process::ExitStatus::code);
     let ending = process::ending(status);
     let (status, reason) = match code {
@@ -135,12 +135,12 @@ mod tests {
 
     #[test]
     fn an_exit_code_is_a_status() {
-        let of = |code: i32, answer: &str| judged(&Ok(ExitStatus::from_raw(code << 8)), answer.to_owned(), "why");
+        let of = |code: i32, answer: &str| outcome(&Ok(ExitStatus::from_raw(code << 8)), answer.to_owned(), "why");
         assert_eq!(of(0, "done").status, None, "waiting or completed, as the broker knows");
         assert_eq!(of(75, "").status, Some(FinishStatus::Rejected));
         let failed = of(3, "half");
         assert_eq!((failed.status, failed.reason.as_deref()), (Some(FinishStatus::Failed), Some("exit code 3: why")));
-        let killed = judged(&Ok(ExitStatus::from_raw(9)), String::new(), "");
-        assert_eq!(killed.reason.as_deref(), Some("killed by signal 9"));
+        let killed = outcome(&Ok(ExitStatus::from_raw(9)), String::new(), "");
+        assert_eq!(killed.reason.as_deref(), Some("killed by control 9"));
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, Sleep, interval, sleep, timeout};
 use crate::event::{Event, EventSink};
 use crate::runner::Phase;
 use crate::settings::Settings;
-use crate::watch::{Signal, Signs, Stop, Watch};
+use crate::watch::{RunControl, RunStatus, Stop, Watch};
 use crate::{acp, command};
 use lastword_client::{FinishOutcome, RetryingClient, RunnerLimits};
 
@@ -49,7 +49,7 @@ pub(crate) struct Run {
     pub(crate) turn: TurnView,
     /// A client that acts in the turn.
     pub(crate) client: Client,
-    pub(crate) signs: watch::Receiver<Signs>,
+    pub(crate) run_status: watch::Receiver<RunStatus>,
     notes: mpsc::Sender<String>,
 }
 
@@ -86,18 +86,18 @@ impl Ended {
 
 /// Runs the agent for one delivery and finishes its turn.
 pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: TurnView) {
-    let (signal, signs) = Signal::new();
+    let (control, run_status) = RunControl::new();
     let (notes, noted) = mpsc::channel(NOTES_MAX);
     let client = shared.broker.client().in_turn(&turn.token);
-    let mut run = Run { delivery: delivery.clone(), turn: turn.clone(), client, signs, notes };
-    tell_taken(&shared.report, &delivery, &turn);
+    let mut run = Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes };
+    report_taken(&shared.report, &delivery, &turn);
     let ended = {
-        let _watched = shared.watch.begin(&turn.id, signal.clone());
-        let mut attending = pin!(attend(&shared, &turn, noted, &signal));
+        let _watched = shared.watch.begin(&turn.id, control.clone());
+        let mut attending = pin!(keep_lease(&shared, &turn, noted, &control));
         let mut running = pin!(async {
-            // `catch_up` belongs to the run: `attend` must renew the lease and watch the deadline until then.
+            // `catch_up` belongs to the run: `keep_lease` must renew the lease and watch the deadline until then.
             let ended = shared.drive(&mut run).await;
-            catch_up(&shared, &turn, &mut run.signs).await;
+            catch_up(&shared, &turn, &mut run.run_status).await;
             ended
         });
         tokio::select! {
@@ -105,8 +105,8 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
             () = &mut attending => Ended::failed("the runner lost the turn"),
         }
     };
-    let signs = signal.signs();
-    match (signs.stop, signs.finished) {
+    let run_status = control.run_status();
+    match (run_status.stop, run_status.finished) {
         (Some(Stop::Withdrawn(reason)), _) => {
             shared.report.emit(&Event::Withdrawn { turn: turn.id.clone(), reason });
         }
@@ -119,22 +119,22 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
         (Some(Stop::Lost), _) if ended.status.is_some() || ended.answer.is_empty() => {
             shared.report.emit(&Event::Withdrawn { turn: turn.id, reason: "its lease was lost" });
         }
-        (stop, false) => finish(&shared, &delivery, &turn, judged(ended, stop, shared.settings.deadline)).await,
+        (stop, false) => finish(&shared, &delivery, &turn, outcome(ended, stop, shared.settings.deadline)).await,
     }
 }
 
 /// If the turn is already over, waits for the event that says why before anything is sent: a turn that the agent's own
 /// tool finished must not be finished again.
-async fn catch_up(shared: &RunnerContext, turn: &TurnView, signs: &mut watch::Receiver<Signs>) {
+async fn catch_up(shared: &RunnerContext, turn: &TurnView, run_status: &mut watch::Receiver<RunStatus>) {
     if let Ok(false) = shared.broker.is_open(&turn.id).await {
         // Without the event, the finish is refused and recorded as late.
-        let _told = timeout(CATCH_UP, told(signs)).await;
+        let _told = timeout(CATCH_UP, ended_by_broker(run_status)).await;
     }
 }
 
 /// Resolves once the end of the turn is known.
-async fn told(signs: &mut watch::Receiver<Signs>) {
-    if signs.wait_for(|signs| signs.finished || signs.stop.is_some()).await.is_err() {
+async fn ended_by_broker(run_status: &mut watch::Receiver<RunStatus>) {
+    if run_status.wait_for(|run_status| run_status.finished || run_status.stop.is_some()).await.is_err() {
         std::future::pending::<()>().await;
     }
 }
@@ -148,7 +148,7 @@ impl RunnerContext {
     }
 }
 
-fn tell_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
+fn report_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
     report.emit(&Event::Taken {
         turn: turn.id.clone(),
         attempt: turn.attempt,
@@ -159,7 +159,7 @@ fn tell_taken(report: &EventSink, delivery: &Delivery, turn: &TurnView) {
 }
 
 /// Turns a run that was cut short into a failure, but keeps its output.
-fn judged(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
+fn outcome(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let reason = match stop {
         None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
         Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
@@ -181,12 +181,12 @@ async fn finish(shared: &RunnerContext, delivery: &Delivery, turn: &TurnView, en
     let turn_id = turn.id.clone();
     let event = match shared.broker.finish(delivery, turn, &finish).await {
         FinishOutcome::Finished(finished) => {
-            let told = finish.status.map_or("completed", FinishStatus::word);
+            let ended_by_broker = finish.status.map_or("completed", FinishStatus::word);
             // Without a status the broker chose it: a request still open is waiting, and an empty answer has failed.
             let status = match (finished.open, finish.status, empty) {
                 (true, None, _) => "waiting",
                 (false, None, true) => "failed",
-                (_, _, _) => told,
+                (_, _, _) => ended_by_broker,
             };
             let reason = reason.filter(|_| status != "waiting");
             Event::Finished { turn: turn_id, status, answer: finished.answer, reason }
@@ -211,7 +211,7 @@ fn cut(answer: String, bytes_max: usize) -> String {
 }
 
 /// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
-async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, signal: &Signal) {
+async fn keep_lease(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, control: &RunControl) {
     let pace = shared.settings.progress.max(shared.limits.progress);
     // A third of the lease, so that a lost renewal is made up for before the lease expires.
     let mut renewal = interval((shared.limits.lease / 3).max(Duration::from_millis(1)));
@@ -219,7 +219,7 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
     // The first tick fires at once, and the lease is still fresh.
     renewal.tick().await;
     // Two receivers, because each branch below borrows its own.
-    let (mut phase, mut hurry) = (shared.phase.clone(), shared.phase.clone());
+    let (mut phase, mut end_phase) = (shared.phase.clone(), shared.phase.clone());
     let mut ended = false;
     let mut deadline = pin!(sleep(shared.settings.deadline));
     let mut in_time = true;
@@ -230,20 +230,20 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
         tokio::select! {
             Some(note) = noted.recv() => latest = Some(note),
             () = over(&mut cooling) => cooling = None,
-            _ = renewal.tick() => report(shared, turn, String::new(), signal).await,
+            _ = renewal.tick() => report_progress(shared, turn, String::new(), control).await,
             () = &mut deadline, if in_time => {
                 in_time = false;
-                signal.stop(Stop::Deadline);
+                control.stop(Stop::Deadline);
             }
             () = reached(&mut phase, Phase::Draining), if drain.is_none() => {
                 drain = Some(Box::pin(sleep(shared.settings.grace)));
             }
             () = over(&mut drain), if !ended => {
-                signal.stop(Stop::Ending);
+                control.stop(Stop::Ending);
                 ended = true;
             }
-            () = reached(&mut hurry, Phase::Ending), if !ended => {
-                signal.stop(Stop::Ending);
+            () = reached(&mut end_phase, Phase::Ending), if !ended => {
+                control.stop(Stop::Ending);
                 ended = true;
             }
         }
@@ -252,7 +252,7 @@ async fn attend(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiv
             && let Some(note) = latest.take()
         {
             shared.report.emit(&Event::Progress { turn: turn.id.clone(), note: note.clone() });
-            report(shared, turn, note, signal).await;
+            report_progress(shared, turn, note, control).await;
             cooling = Some(Box::pin(sleep(pace)));
         }
     }
@@ -274,13 +274,13 @@ pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
 }
 
 /// Reports progress, which renews the lease. A lost report is made up for by the next.
-async fn report(shared: &RunnerContext, turn: &TurnView, note: String, signal: &Signal) {
+async fn report_progress(shared: &RunnerContext, turn: &TurnView, note: String, control: &RunControl) {
     let progress = Progress { note, eta_ms: None };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
             // The event stream says why the lease is gone; without that event the turn counts as lost.
-            if timeout(CATCH_UP, told(&mut signal.listen())).await.is_err() {
-                signal.stop(Stop::Lost);
+            if timeout(CATCH_UP, ended_by_broker(&mut control.listen())).await.is_err() {
+                control.stop(Stop::Lost);
             }
         }
         Ok(Ok(_) | Err(_)) | Err(_) => {}
@@ -301,9 +301,9 @@ mod tests {
     #[test]
     fn a_run_that_was_cut_short_has_failed_and_keeps_what_it_said() {
         let ended = Ended { answer: "half".to_owned(), ..Ended::default() };
-        let ended = judged(ended, Some(Stop::Ending), Duration::from_secs(1));
+        let ended = outcome(ended, Some(Stop::Ending), Duration::from_secs(1));
         assert_eq!((ended.status, ended.answer.as_str()), (Some(FinishStatus::Failed), "half"));
-        let whole = judged(Ended::default(), None, Duration::from_secs(1));
+        let whole = outcome(Ended::default(), None, Duration::from_secs(1));
         assert!(whole.status.is_none() && whole.reason.is_none());
     }
 }

@@ -32,7 +32,7 @@ pub(crate) enum Stop {
 
 /// Signals to a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Signs {
+pub(crate) struct RunStatus {
     /// The reason to end, once there is one.
     pub(crate) stop: Option<Stop>,
     /// The agent's own tool finished the turn; the run continues.
@@ -41,31 +41,31 @@ pub(crate) struct Signs {
 
 /// Sends signals to one run; the first reason to stop stays.
 #[derive(Clone, Debug)]
-pub(crate) struct Signal(watch::Sender<Signs>);
+pub(crate) struct RunControl(watch::Sender<RunStatus>);
 
-impl Signal {
-    pub(crate) fn new() -> (Self, watch::Receiver<Signs>) {
-        let (sender, receiver) = watch::channel(Signs::default());
+impl RunControl {
+    pub(crate) fn new() -> (Self, watch::Receiver<RunStatus>) {
+        let (sender, receiver) = watch::channel(RunStatus::default());
         (Self(sender), receiver)
     }
 
     pub(crate) fn stop(&self, why: Stop) {
-        self.0.send_modify(|signs| {
-            signs.stop.get_or_insert(why);
+        self.0.send_modify(|run_status| {
+            run_status.stop.get_or_insert(why);
         });
     }
 
-    pub(crate) fn signs(&self) -> Signs {
+    pub(crate) fn run_status(&self) -> RunStatus {
         *self.0.borrow()
     }
 
-    pub(crate) fn listen(&self) -> watch::Receiver<Signs> {
+    pub(crate) fn listen(&self) -> watch::Receiver<RunStatus> {
         self.0.subscribe()
     }
 
     fn closed(&self, end: End) {
         match end {
-            End::Finished => self.0.send_modify(|signs| signs.finished = true),
+            End::Finished => self.0.send_modify(|run_status| run_status.finished = true),
             End::Lost => self.stop(Stop::Lost),
             End::Withdrawn => self.stop(Stop::Withdrawn("cancelled, stopped or past its deadline")),
         }
@@ -73,9 +73,9 @@ impl Signal {
 }
 
 /// Resolves once the run has to end.
-pub(crate) async fn stopped(signs: &mut watch::Receiver<Signs>) -> Stop {
-    match signs.wait_for(|signs| signs.stop.is_some()).await {
-        Ok(signs) => signs.stop.unwrap_or(Stop::Ending),
+pub(crate) async fn stopped(run_status: &mut watch::Receiver<RunStatus>) -> Stop {
+    match run_status.wait_for(|run_status| run_status.stop.is_some()).await {
+        Ok(run_status) => run_status.stop.unwrap_or(Stop::Ending),
         Err(_) => Stop::Ending,
     }
 }
@@ -94,7 +94,7 @@ pub(crate) struct Watch(Mutex<Runs>);
 
 #[derive(Debug, Default)]
 struct Runs {
-    open: BTreeMap<String, Signal>,
+    open: BTreeMap<String, RunControl>,
     closed: VecDeque<(String, End)>,
 }
 
@@ -116,20 +116,20 @@ impl Watch {
     }
 
     /// Signals to the run of this turn from now on, including an end that came before.
-    pub(crate) fn begin<'a>(&'a self, turn: &'a str, signal: Signal) -> Watched<'a> {
+    pub(crate) fn begin<'a>(&'a self, turn: &'a str, control: RunControl) -> Watched<'a> {
         let mut runs = self.runs();
         // The event of a turn's end can overtake the response that delivers the turn.
         if let Some((_, end)) = runs.closed.iter().find(|(id, _)| id == turn) {
-            signal.closed(*end);
+            control.closed(*end);
         }
-        runs.open.insert(turn.to_owned(), signal);
+        runs.open.insert(turn.to_owned(), control);
         Watched { watch: self, turn }
     }
 
     fn close(&self, turn: &str, end: End) {
         let mut runs = self.runs();
-        if let Some(signal) = runs.open.get(turn) {
-            signal.closed(end);
+        if let Some(control) = runs.open.get(turn) {
+            control.closed(end);
         }
         if runs.closed.len() == CLOSED_MAX {
             runs.closed.pop_front();
@@ -208,25 +208,25 @@ mod tests {
     fn an_end_that_came_before_the_run_began_is_not_missed() {
         let watch = Watch::default();
         watch.close("turn-1", End::Withdrawn);
-        let (signal, _signs) = Signal::new();
-        let watched = watch.begin("turn-1", signal.clone());
-        assert!(matches!(signal.signs().stop, Some(Stop::Withdrawn(_))));
+        let (control, _signs) = RunControl::new();
+        let watched = watch.begin("turn-1", control.clone());
+        assert!(matches!(control.run_status().stop, Some(Stop::Withdrawn(_))));
         drop(watched);
         assert!(watch.runs().open.is_empty());
     }
 
     #[test]
     fn the_first_reason_to_stop_stays() {
-        let (signal, _signs) = Signal::new();
-        signal.stop(Stop::Deadline);
-        signal.closed(End::Withdrawn);
-        assert_eq!(signal.signs().stop, Some(Stop::Deadline));
+        let (control, _signs) = RunControl::new();
+        control.stop(Stop::Deadline);
+        control.closed(End::Withdrawn);
+        assert_eq!(control.run_status().stop, Some(Stop::Deadline));
     }
 
     #[test]
     fn a_turn_that_the_agent_finished_itself_goes_on_running() {
-        let (signal, _signs) = Signal::new();
-        signal.closed(End::Finished);
-        assert!(signal.signs().finished && signal.signs().stop.is_none());
+        let (control, _signs) = RunControl::new();
+        control.closed(End::Finished);
+        assert!(control.run_status().finished && control.run_status().stop.is_none());
     }
 }

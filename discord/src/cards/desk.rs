@@ -42,7 +42,7 @@ impl CardQueue {
     }
 
     /// Takes note of an event of the workspace.
-    pub(crate) fn hear(&self, event: &Event) {
+    pub(crate) fn apply(&self, event: &Event) {
         let name = match event.kind.as_str() {
             "escalation_opened" => "escalation",
             "approval_asked" => "approval",

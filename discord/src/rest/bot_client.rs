@@ -56,7 +56,7 @@ pub(crate) struct BotClient {
 struct Clock(Mutex<Option<(u64, Instant)>>);
 
 impl Clock {
-    fn hear(&self, headers: &HeaderMap) {
+    fn set_from(&self, headers: &HeaderMap) {
         let date = headers.get(DATE).and_then(|date| httpdate::parse_http_date(date.to_str().ok()?).ok());
         let since = date.and_then(|date| date.duration_since(UNIX_EPOCH).ok());
         if let Some(ms) = since.and_then(|since| u64::try_from(since.as_millis()).ok()) {
@@ -66,8 +66,8 @@ impl Clock {
 
     /// Returns Unix milliseconds; `None` before the first response.
     fn now_ms(&self) -> Option<u64> {
-        let (ms, heard) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
-        Some(ms.saturating_add(u64::try_from(heard.elapsed().as_millis()).ok()?))
+        let (ms, set_at) = (*self.0.lock().unwrap_or_else(PoisonError::into_inner))?;
+        Some(ms.saturating_add(u64::try_from(set_at.elapsed().as_millis()).ok()?))
     }
 }
 
@@ -141,7 +141,7 @@ impl BotClient {
             Err(error) => return Err(error),
         };
         permit.complete(bucket(&headers));
-        self.clock.hear(&headers);
+        self.clock.set_from(&headers);
         self.unknown.fetch_or(status == StatusCode::UNAUTHORIZED, Ordering::Relaxed);
         read(status, &headers, &bytes)
     }
@@ -295,9 +295,9 @@ mod tests {
     #[test]
     fn the_clock_is_that_of_the_answers() {
         let clock = Clock::default();
-        clock.hear(&headers(&[("date", "nonsense")]));
+        clock.set_from(&headers(&[("date", "nonsense")]));
         assert_eq!(clock.now_ms(), None);
-        clock.hear(&headers(&[("date", "Thu, 01 Jan 2026 00:00:01 GMT")]));
+        clock.set_from(&headers(&[("date", "Thu, 01 Jan 2026 00:00:01 GMT")]));
         assert!(clock.now_ms().is_some_and(|ms| (1_767_225_601_000..1_767_225_700_000).contains(&ms)));
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::heard::Route;
+use super::updates::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
 use crate::run::RunnerContext;
@@ -249,7 +249,7 @@ async fn connect(
         .on_receive_notification(
             async move |said: SessionNotification, _cx| {
                 if let Some(route) = hearing.find(&said.session_id) {
-                    route.hear(said.update);
+                    route.receive(said.update);
                 }
                 Ok(())
             },
@@ -260,7 +260,7 @@ async fn connect(
                 .find(&request.session_id)
             {
                 Some(route) => route.ask(request, responder),
-                None => super::asked::cancel(responder),
+                None => super::permission::cancel(responder),
             },
             on_receive_request!(),
         )

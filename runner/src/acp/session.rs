@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
 use super::Slot;
-use super::asked::{Denial, Wish};
-use super::heard::{Asked, Route};
+use super::permission::{Denial, PermissionRequest};
 use super::process::{AgentConnection, Process, Routed};
+use super::updates::{Asked, Route};
 use crate::event::Event;
 use crate::process::DRAIN;
 use crate::run::{Ended, Run, RunnerContext};
@@ -47,7 +47,7 @@ struct Prompting<'a> {
 }
 
 /// How a prompt ended.
-enum Over {
+enum PromptEnd {
     Answered(Result<PromptResponse, Error>),
     /// The process ended, or had to be ended.
     Gone(String),
@@ -58,11 +58,11 @@ enum Over {
 /// Runs one delivery as a prompt.
 pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut Slot, run: &mut Run) -> Ended {
     let Some(link) = process.link() else { return Ended::failed("the agent's process is not there") };
-    let mut signs = run.signs.clone();
+    let mut run_status = run.run_status.clone();
     let opened = tokio::select! {
         opened = open(shared, process, link, slot) => opened,
         reason = process.ended() => Err(gone(&reason)),
-        _ = stopped(&mut signs) => return Ended::default(),
+        _ = stopped(&mut run_status) => return Ended::default(),
     };
     let (session, memory, how) = match opened {
         Ok(opened) => opened,
@@ -82,15 +82,15 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let mut followed = 0;
     let ended = loop {
         let over = prompting.send(&session, text).await;
-        if let Over::Answered(Ok(response)) = &over {
+        if let PromptEnd::Answered(Ok(response)) = &over {
             usage = sum(usage, response);
         }
         match prompting.follow() {
-            Some(more) if followed < FOLLOWED_MAX && matches!(over, Over::Answered(Ok(_))) => {
+            Some(more) if followed < FOLLOWED_MAX && matches!(over, PromptEnd::Answered(Ok(_))) => {
                 followed += 1;
                 text = more;
             }
-            Some(_) | None => break prompting.judge(over),
+            Some(_) | None => break prompting.outcome(over),
         }
     };
     Ended { usage: priced(usage, prompting.route.cost(), slot), ..ended }
@@ -126,12 +126,12 @@ async fn open(
 
 impl Prompting<'_> {
     /// Sends a prompt and waits for its end.
-    async fn send(&mut self, session: &SessionId, text: String) -> Over {
+    async fn send(&mut self, session: &SessionId, text: String) -> PromptEnd {
         // Drops what a loaded session replays: it isn't part of the answer.
         self.route.take();
         let request = PromptRequest::new(session.clone(), vec![ContentBlock::Text(TextContent::new(text))]);
         let mut answer = pin!(self.link.connection.send_request(request).block_task());
-        let mut signs = self.run.signs.clone();
+        let mut run_status = self.run.run_status.clone();
         let mut wishes = FuturesUnordered::new();
         let mut patience: Option<Pin<Box<Sleep>>> = None;
         loop {
@@ -139,30 +139,30 @@ impl Prompting<'_> {
                 answer = &mut answer => {
                     return match answer {
                         // A response or error after the cancel doesn't change the outcome.
-                        _ if patience.is_some() => Over::Stopped,
+                        _ if patience.is_some() => PromptEnd::Stopped,
                         Err(error) => self.lost(error).await,
-                        Ok(response) => Over::Answered(Ok(response)),
+                        Ok(response) => PromptEnd::Answered(Ok(response)),
                     };
                 }
                 Some(note) = self.notes.recv() => self.run.note(&note),
                 Some(asked) = self.asked.recv() => {
-                    wishes.push(Wish::new(self.shared, self.run, &self.route, asked).settle(self.shared));
+                    wishes.push(PermissionRequest::new(self.shared, self.run, &self.route, asked).settle(self.shared));
                 }
                 Some(denial) = wishes.next(), if !wishes.is_empty() => self.denials.extend(denial),
-                _ = stopped(&mut signs), if patience.is_none() => {
+                _ = stopped(&mut run_status), if patience.is_none() => {
                     // If the notification fails, the process is ended after the grace.
                     let _told = self.link.connection.send_notification(CancelNotification::new(session.clone()));
                     patience = Some(Box::pin(sleep(self.shared.settings.grace)));
                 }
                 () = over(&mut patience) => {
                     self.process.end(self.shared.settings.grace).await;
-                    return Over::Stopped;
+                    return PromptEnd::Stopped;
                 }
                 reason = self.process.ended() => {
                     // Output sent before the end may still be in flight, even the response.
                     return match timeout(DRAIN, &mut answer).await {
-                        Ok(Ok(response)) if patience.is_none() => Over::Answered(Ok(response)),
-                        Ok(Ok(_) | Err(_)) | Err(_) => Over::Gone(reason),
+                        Ok(Ok(response)) if patience.is_none() => PromptEnd::Answered(Ok(response)),
+                        Ok(Ok(_) | Err(_)) | Err(_) => PromptEnd::Gone(reason),
                     };
                 }
             }
@@ -181,26 +181,26 @@ impl Prompting<'_> {
     }
 
     /// Tells an agent's error from the end of its process: a connection that closes also fails the call.
-    async fn lost(&self, error: Error) -> Over {
+    async fn lost(&self, error: Error) -> PromptEnd {
         let is_closed = agent_client_protocol::is_incoming_transport_closed(&error);
         match timeout(DRAIN.saturating_mul(2), self.process.ended()).await {
-            Ok(reason) => Over::Gone(reason),
+            Ok(reason) => PromptEnd::Gone(reason),
             Err(_) if is_closed => {
                 self.process.end(self.shared.settings.grace).await;
-                Over::Gone("it closed its output".to_owned())
+                PromptEnd::Gone("it closed its output".to_owned())
             }
-            Err(_) => Over::Answered(Err(error)),
+            Err(_) => PromptEnd::Answered(Err(error)),
         }
     }
 
-    fn judge(&self, over: Over) -> Ended {
+    fn outcome(&self, over: PromptEnd) -> Ended {
         let answer = self.route.take().trim().to_owned();
         let failed = |reason: String| Ended { answer: answer.clone(), ..Ended::failed(reason) };
         let response = match over {
-            Over::Answered(Ok(response)) => response,
-            Over::Answered(Err(error)) => return failed(format!("the agent gave an error: {}", said(&error))),
-            Over::Gone(reason) => return failed(gone(&reason)),
-            Over::Stopped => return failed("it was cancelled".to_owned()),
+            PromptEnd::Answered(Ok(response)) => response,
+            PromptEnd::Answered(Err(error)) => return failed(format!("the agent gave an error: {}", said(&error))),
+            PromptEnd::Gone(reason) => return failed(gone(&reason)),
+            PromptEnd::Stopped => return failed("it was cancelled".to_owned()),
         };
         let (status, reason) = match response.stop_reason {
             StopReason::EndTurn => (None, self.denied.as_deref().filter(|_| answer.is_empty())),

@@ -21,13 +21,13 @@ pub(super) struct Asked {
 
 /// The destination of a session's updates.
 pub(super) struct Route {
-    heard: Mutex<Heard>,
+    updates: Mutex<SessionUpdates>,
     asked: mpsc::Sender<Asked>,
     notes: mpsc::Sender<String>,
 }
 
 #[derive(Default)]
-struct Heard {
+struct SessionUpdates {
     text: String,
     bytes_max: usize,
     /// A tool was called since the last text, so the next text starts a new paragraph.
@@ -40,19 +40,19 @@ struct Heard {
 
 impl Route {
     pub(super) fn new(bytes_max: usize, asked: mpsc::Sender<Asked>, notes: mpsc::Sender<String>) -> Self {
-        Self { heard: Mutex::new(Heard { bytes_max, ..Heard::default() }), asked, notes }
+        Self { updates: Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() }), asked, notes }
     }
 
     #[expect(
         clippy::wildcard_enum_match_arm,
         reason = "the protocol's enum grows, and other updates don't concern the requester"
     )]
-    pub(super) fn hear(&self, update: SessionUpdate) {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn receive(&self, update: SessionUpdate) {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
         let note = match update {
             SessionUpdate::AgentMessageChunk(chunk) => {
                 if let ContentBlock::Text(text) = chunk.content {
-                    heard.say(&text.text);
+                    updates.say(&text.text);
                 }
                 None
             }
@@ -60,17 +60,18 @@ impl Route {
                 let title = call.title.clone();
                 let update = ToolCallUpdate::from(call);
                 let (id, fields) = named(update);
-                heard.call(&id, fields);
+                updates.call(&id, fields);
                 Some(title)
             }
             SessionUpdate::ToolCallUpdate(update) => {
                 let title = update.fields.title.clone();
                 let (id, fields) = named(update);
-                heard.call(&id, fields);
+                updates.call(&id, fields);
                 title
             }
             SessionUpdate::UsageUpdate(usage) => {
-                heard.cost = usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(heard.cost);
+                updates.cost =
+                    usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(updates.cost);
                 None
             }
             // Thoughts, plans, modes and future updates are meant for a user at an editor.
@@ -91,7 +92,7 @@ impl Route {
         match self.asked.try_send(Asked { request, responder }) {
             Ok(()) => Ok(()),
             Err(mpsc::error::TrySendError::Full(asked) | mpsc::error::TrySendError::Closed(asked)) => {
-                super::asked::cancel(asked.responder)
+                super::permission::cancel(asked.responder)
             }
         }
     }
@@ -99,32 +100,32 @@ impl Route {
     /// Merges the newest fields of a call and returns all that is known of it: a permission request need not repeat
     /// them.
     pub(super) fn call(&self, id: &str, newest: ToolCallUpdateFields) -> ToolCallUpdateFields {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.call(id, newest);
-        heard.calls.get(id).cloned().unwrap_or_default()
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.call(id, newest);
+        updates.calls.get(id).cloned().unwrap_or_default()
     }
 
     /// Notes that a call is being denied.
     pub(super) fn deny(&self) {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless = true;
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner).speechless = true;
     }
 
     /// Returns whether the agent has said nothing since one of its calls was denied.
     pub(super) fn is_speechless(&self) -> bool {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).speechless
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner).speechless
     }
 
     /// Takes the text so far; later text starts from empty.
     pub(super) fn take(&self) -> String {
-        let mut heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
-        heard.called = false;
-        heard.speechless = false;
-        std::mem::take(&mut heard.text)
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.called = false;
+        updates.speechless = false;
+        std::mem::take(&mut updates.text)
     }
 
     /// Returns the session's total cost in USD, if the agent reports it.
     pub(super) fn cost(&self) -> Option<f64> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).cost
+        self.updates.lock().unwrap_or_else(PoisonError::into_inner).cost
     }
 }
 
@@ -137,7 +138,7 @@ fn named(update: ToolCallUpdate) -> (String, ToolCallUpdateFields) {
     (update.tool_call_id.0.to_string(), fields)
 }
 
-impl Heard {
+impl SessionUpdates {
     fn say(&mut self, text: &str) {
         if std::mem::take(&mut self.called) && !self.text.is_empty() {
             let end = self.text.trim_end().len();
@@ -172,13 +173,13 @@ mod tests {
 
     #[test]
     fn what_is_said_after_a_tool_call_is_a_paragraph_of_its_own() {
-        let mut heard = Heard { bytes_max: 100, ..Heard::default() };
-        heard.say("I'll ");
-        heard.say("look. ");
-        heard.call("1", ToolCallUpdateFields::new());
-        heard.say("It is ");
-        heard.say("fine.");
-        assert_eq!(heard.text, "I'll look.\n\nIt is fine.");
+        let mut updates = SessionUpdates { bytes_max: 100, ..SessionUpdates::default() };
+        updates.say("I'll ");
+        updates.say("look. ");
+        updates.call("1", ToolCallUpdateFields::new());
+        updates.say("It is ");
+        updates.say("fine.");
+        assert_eq!(updates.text, "I'll look.\n\nIt is fine.");
     }
 
     #[test]
@@ -193,10 +194,10 @@ mod tests {
 
     #[test]
     fn what_a_later_update_leaves_out_is_still_known() {
-        let mut heard = Heard::default();
-        heard.call("1", ToolCallUpdateFields::new().title("rm").raw_input(serde_json::json!({"cmd": "rm"})));
-        heard.call("1", ToolCallUpdateFields::new().title("rm -r"));
-        let known = &heard.calls["1"];
+        let mut updates = SessionUpdates::default();
+        updates.call("1", ToolCallUpdateFields::new().title("rm").raw_input(serde_json::json!({"cmd": "rm"})));
+        updates.call("1", ToolCallUpdateFields::new().title("rm -r"));
+        let known = &updates.calls["1"];
         assert_eq!((known.title.as_deref(), known.raw_input.is_some()), (Some("rm -r"), true));
     }
 }

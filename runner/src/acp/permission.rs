@@ -14,18 +14,18 @@ use lastword_proto::state::ApprovalState;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
-use super::heard::{Asked, Route};
+use super::updates::{Asked, Route};
 use crate::event::Event;
 use crate::run::{Run, RunnerContext};
-use crate::watch::{Signs, stopped};
+use crate::watch::{RunStatus, stopped};
 
 /// Longest wait for a decision in one call; the call is repeated.
 const POLL: Duration = Duration::from_secs(30);
 
 /// A call that awaits its decision.
-pub(super) struct Wish {
-    held: Held,
-    signs: watch::Receiver<Signs>,
+pub(super) struct PermissionRequest {
+    held: AskedCall,
+    run_status: watch::Receiver<RunStatus>,
     route: Arc<Route>,
     asked: Asked,
 }
@@ -42,7 +42,7 @@ pub(crate) struct Denial {
 }
 
 /// The call, as the broker holds it.
-struct Held {
+struct AskedCall {
     client: Client,
     turn: String,
     tool: String,
@@ -52,7 +52,7 @@ struct Held {
 }
 
 /// The outcome of a permission request.
-enum Verdict {
+enum CallDecision {
     Allowed,
     /// With the approver's comment for the agent.
     Denied {
@@ -61,39 +61,39 @@ enum Verdict {
     },
 }
 
-impl Wish {
+impl PermissionRequest {
     pub(super) fn new(shared: &RunnerContext, run: &Run, route: &Arc<Route>, asked: Asked) -> Self {
         let call = &asked.request.tool_call;
         let known = route.call(&call.tool_call_id.0, call.fields.clone());
         let (tool, arguments) = held(&known);
         // Match only the tool's name: the model chooses the title.
         let allowed = known.name.as_ref().is_some_and(|name| shared.settings.allows(name));
-        let held = Held { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
-        Self { held, signs: run.signs.clone(), route: Arc::clone(route), asked }
+        let held = AskedCall { client: run.client.clone(), turn: run.turn.id.clone(), tool, arguments, allowed };
+        Self { held, run_status: run.run_status.clone(), route: Arc::clone(route), asked }
     }
 
     /// Waits for the decision and responds to the agent. ACP's response is only yes or no, so a denial is returned for
     /// the prompt that explains it.
     pub(super) async fn settle(self, shared: &RunnerContext) -> Option<Denial> {
-        let mut signs = self.signs.clone();
-        let verdict = tokio::select! {
-            verdict = self.held.decide(shared) => verdict,
-            _ = stopped(&mut signs) => {
+        let mut run_status = self.run_status.clone();
+        let decision = tokio::select! {
+            decision = self.held.decide(shared) => decision,
+            _ = stopped(&mut run_status) => {
                 // The prompt is cancelled, and its permission requests with it.
                 let _gone = cancel(self.asked.responder);
                 return None;
             }
         };
         let denial = |reason, words| Some(Denial { tool: self.held.tool.clone(), reason, words });
-        let (outcome, denial) = match verdict {
-            Verdict::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
+        let (outcome, denial) = match decision {
+            CallDecision::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
                 Some(outcome) => (outcome, None),
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
                     (denied(&self.asked.request), denial(reason, None))
                 }
             },
-            Verdict::Denied { reason, words } => (denied(&self.asked.request), denial(reason, words)),
+            CallDecision::Denied { reason, words } => (denied(&self.asked.request), denial(reason, words)),
         };
         let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
         let reason = denial.as_ref().map(|denial| denial.reason.clone());
@@ -108,20 +108,20 @@ impl Wish {
     }
 }
 
-impl Held {
-    async fn decide(&self, shared: &RunnerContext) -> Verdict {
+impl AskedCall {
+    async fn decide(&self, shared: &RunnerContext) -> CallDecision {
         match self.decided(shared).await {
-            Ok(verdict) => verdict,
+            Ok(decision) => decision,
             Err(error) => {
                 let hint = error.problem().map(|problem| format!(". {}", problem.hint)).unwrap_or_default();
-                Verdict::Denied { reason: format!("{error}{hint}"), words: None }
+                CallDecision::Denied { reason: format!("{error}{hint}"), words: None }
             }
         }
     }
 
-    async fn decided(&self, shared: &RunnerContext) -> Result<Verdict, ClientError> {
+    async fn decided(&self, shared: &RunnerContext) -> Result<CallDecision, ClientError> {
         if self.allowed {
-            return Ok(Verdict::Allowed);
+            return Ok(CallDecision::Allowed);
         }
         let call = HeldCall { tool: self.tool.clone(), arguments: self.arguments.clone(), reason: None, key: None };
         let broker = &shared.broker;
@@ -133,19 +133,19 @@ impl Held {
             view = broker.persist(|| self.client.approval(&view.id, Some(POLL))).await?;
         }
         if view.state != ApprovalState::Approved {
-            return Ok(Verdict::Denied { reason: reason(&view), words: words(&view) });
+            return Ok(CallDecision::Denied { reason: reason(&view), words: words(&view) });
         }
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
         if view.arguments != self.arguments {
             let allowed = format!("the call would be allowed with these arguments instead: {}", view.arguments);
             let words = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
-            return Ok(Verdict::Denied { reason: "another call was approved instead".to_owned(), words });
+            return Ok(CallDecision::Denied { reason: "another call was approved instead".to_owned(), words });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };
         // The broker checks the digest, and that the approval is used only once.
         broker.persist(|| self.client.use_approval(&view.id, &call)).await?;
-        Ok(Verdict::Allowed)
+        Ok(CallDecision::Allowed)
     }
 }
 
