@@ -2,9 +2,9 @@
 //!
 //! The body of a message is a script, a step a line:
 //! `say TEXT` · `tool TITLE` · `permit TITLE` · `permit NAME by TITLE` · `need TITLE` (ends its turn when denied) · `usage IN OUT` · `env NAME` · `run COMMAND` · `fork FILE` · `stop REASON` ·
-//! `error TEXT` · `session` · `wait` · `crash` · `hang`.
+//! `error TEXT` · `session` · `mode` · `switch MODE` (until the mode is set back) · `wait` · `crash` · `hang`.
 //! Flags: `--load` offers `session/load`, `--http` takes MCP servers over HTTP, `--mute` never says who it is,
-//! `--sullen` says nothing about a denial.
+//! `--modes=CURRENT,OTHER` reports modes, `--sullen` says nothing about a denial.
 
 use std::io::{BufRead as _, StdinLock, Write as _};
 use std::process::{Command, Stdio};
@@ -16,12 +16,22 @@ fn main() {
     let has = |flag: &str| flags.iter().any(|given| given == flag);
     let input = std::io::stdin().lock();
     let (load, http, sullen) = (has("--load"), has("--http"), has("--sullen"));
-    let mut agent = Agent { input, sessions: 0, asked: 0, load, http, sullen };
+    let modes = flags.iter().find_map(|flag| flag.strip_prefix("--modes="));
+    let modes: Vec<String> = modes.map_or_else(Vec::new, |list| list.split(',').map(ToOwned::to_owned).collect());
+    let mode = modes.first().cloned().unwrap_or_default();
+    let mut agent = Agent { input, sessions: 0, asked: 0, load, http, sullen, mode, modes };
     while let Some(message) = agent.read() {
         if !has("--mute") {
             agent.serve(&message);
         }
     }
+}
+
+/// Reads the numbers of a `usage` step.
+fn spent(numbers: &str) -> Value {
+    let mut numbers = numbers.split(' ').filter_map(|n| n.parse::<u64>().ok());
+    let (read, written) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    json!({ "inputTokens": read, "outputTokens": written, "totalTokens": read + written })
 }
 
 struct Agent {
@@ -31,6 +41,10 @@ struct Agent {
     load: bool,
     http: bool,
     sullen: bool,
+    /// The current mode; empty for an agent without modes.
+    mode: String,
+    /// All modes.
+    modes: Vec<String>,
 }
 
 impl Agent {
@@ -61,6 +75,15 @@ impl Agent {
         self.update(session, &json!({ "sessionUpdate": "agent_message_chunk", "content": content }));
     }
 
+    /// The modes that a session reports: the first of `--modes` is the current one.
+    fn modes(&self) -> Value {
+        if self.modes.is_empty() {
+            return Value::Null;
+        }
+        let known: Vec<Value> = self.modes.iter().map(|id| json!({ "id": id, "name": id })).collect();
+        json!({ "currentModeId": self.mode, "availableModes": known })
+    }
+
     fn serve(&mut self, message: &Value) {
         let params = &message["params"];
         match message["method"].as_str() {
@@ -74,15 +97,29 @@ impl Agent {
                 self.sessions += 1;
                 let id = format!("{}-{}", std::process::id(), self.sessions);
                 std::fs::write("mcp.json", params["mcpServers"].to_string()).ok();
-                self.answer(message, &json!({ "sessionId": id }));
+                self.answer(message, &json!({ "sessionId": id, "modes": self.modes() }));
             }
             Some("session/load") => {
                 // Agents replay the session's messages on load; none of it belongs to the answer.
                 self.say(&params["sessionId"], "said before");
                 self.answer(message, &json!({}));
             }
+            Some("session/set_mode") => {
+                params["modeId"].as_str().unwrap_or_default().clone_into(&mut self.mode);
+                self.answer(message, &json!({}));
+            }
             Some("session/prompt") => self.prompt(message),
             Some(_) | None => {}
+        }
+    }
+
+    /// Switches to a mode, and waits until the client sets another.
+    fn switch(&mut self, session: &Value, mode: &str) {
+        mode.clone_into(&mut self.mode);
+        self.update(session, &json!({ "sessionUpdate": "current_mode_update", "currentModeId": mode }));
+        while self.mode == mode {
+            let Some(message) = self.read() else { return };
+            self.serve(&message);
         }
     }
 
@@ -103,12 +140,10 @@ impl Agent {
             match step {
                 "say" => self.say(&session, rest),
                 "env" => self.say(&session, &std::env::var_os(rest).map_or_else(String::new, |v| format!("{v:?}"))),
+                "mode" => self.say(&session, &self.mode),
+                "switch" => self.switch(&session, rest),
                 "session" => self.say(&session, session.as_str().unwrap_or_default()),
-                "usage" => {
-                    let mut numbers = rest.split(' ').filter_map(|n| n.parse::<u64>().ok());
-                    let (read, written) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
-                    usage = json!({ "inputTokens": read, "outputTokens": written, "totalTokens": read + written });
-                }
+                "usage" => usage = spent(rest),
                 "tool" => {
                     self.update(&session, &json!({ "sessionUpdate": "tool_call", "toolCallId": rest, "title": rest }))
                 }

@@ -80,6 +80,9 @@ pub(crate) struct Member {
     /// Tools of an ACP agent that need no approval.
     #[serde(default)]
     pub(crate) allow: Vec<String>,
+    /// Whether an ACP agent may run in a mode in which it doesn't ask before it acts.
+    #[serde(default)]
+    pub(crate) unheld: bool,
     /// Whether an ACP agent's process is restarted when it ends; default true.
     #[serde(default = "yes")]
     pub(crate) restart: bool,
@@ -164,6 +167,7 @@ impl Member {
             restart: if self.restart { Restart::Always } else { Restart::Never },
             backoff: self.backoff,
             allow: self.allow.clone(),
+            unheld: self.unheld,
             lastword: std::env::current_exe()?,
         })
     }

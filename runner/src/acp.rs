@@ -1,5 +1,6 @@
 //! The ACP driver: one long-lived process, one session per conversation, one prompt per delivery.
 
+mod mode;
 mod permission;
 mod process;
 mod session;
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex as StdMutex, PoisonError};
 use std::time::Duration;
 
-use agent_client_protocol::v1::schema::SessionId;
+use agent_client_protocol::v1::schema::{SessionId, SessionModeId};
 use lastword_client::wire::Delivery;
 use lastword_proto::MessageType;
 use tokio::sync::Mutex;
@@ -53,6 +54,8 @@ struct Sessions {
     /// The sessions by conversation, each with the number of its last use.
     slots: BTreeMap<String, (u64, Arc<Mutex<Slot>>)>,
     uses: u64,
+    /// The session that was opened at the start, for the first conversation.
+    spare: Option<Slot>,
     /// By log position: each delivered message's id and the conversation whose session served it.
     delivered: BTreeMap<u64, (String, String)>,
 }
@@ -65,14 +68,22 @@ struct Slot {
     start: u64,
     /// The session's total cost in USD so far, as the agent reports it.
     cost: f64,
+    /// The mode in which the agent asks; `None` if it reports no modes or may run unheld.
+    asking: Option<SessionModeId>,
+    /// Opened at the start and not used yet.
+    spare: bool,
 }
 
 impl Host {
-    /// Starts the process for the first time. A failure here is a fault of the settings, so it isn't retried.
+    /// Starts the process for the first time, and opens a session: an agent that isn't logged in, or that has no mode in
+    /// which it asks, fails now. A failure here is a fault of the settings, so it isn't retried.
     pub(crate) async fn start(&self, shared: &RunnerContext) -> Result<(), String> {
         let mut current = self.process.lock().await;
         current.starts += 1;
-        current.live = Some(Arc::new(Process::start(shared, current.starts).await?));
+        let process = Process::start(shared, current.starts).await?;
+        let spare = session::spare(shared, &process).await?;
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).spare = Some(spare);
+        current.live = Some(Arc::new(process));
         Ok(())
     }
 
@@ -215,7 +226,11 @@ impl Host {
                 sessions.slots.remove(&oldest);
             }
         }
+        let spare = if sessions.slots.contains_key(conversation) { None } else { sessions.spare.take() };
         let slot = sessions.slots.entry(conversation.to_owned()).or_default();
+        if let Some(spare) = spare {
+            slot.1 = Arc::new(Mutex::new(spare));
+        }
         slot.0 = uses;
         Arc::clone(&slot.1)
     }

@@ -9,6 +9,7 @@ mod command;
 mod event;
 mod hook;
 mod process;
+mod programs;
 mod run;
 mod runner;
 mod settings;

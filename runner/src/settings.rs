@@ -86,6 +86,8 @@ pub struct Settings {
     /// Tools of an ACP agent that need no approval, by the name that the agent reports; a trailing `*` matches any
     /// rest.
     pub allow: Vec<String>,
+    /// Whether an ACP agent may run in a mode in which it doesn't ask before it acts.
+    pub unheld: bool,
     /// The `lastword` program, which serves MCP over standard input and output to agents that don't support HTTP.
     pub lastword: PathBuf,
 }
@@ -177,6 +179,7 @@ mod tests {
             restart: Restart::Always,
             backoff: Duration::from_secs(1),
             allow: vec!["read".into(), "mcp__lastword__*".into()],
+            unheld: false,
             lastword: "lastword".into(),
         }
     }

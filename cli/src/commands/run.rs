@@ -48,6 +48,9 @@ pub(crate) struct Args {
     /// repeatable.
     #[arg(long, value_name = "TOOL", help_heading = "ACP agents")]
     allow: Vec<String>,
+    /// Run an ACP agent in a mode in which it doesn't ask before it acts; none of its calls is held.
+    #[arg(long, help_heading = "ACP agents")]
+    unheld: bool,
     /// End when an ACP agent's process ends, instead of restarting it.
     #[arg(long, help_heading = "ACP agents")]
     no_restart: bool,
@@ -120,6 +123,7 @@ fn member(args: Args) -> Result<Member, Failure> {
         grace: args.grace,
         progress: args.progress,
         allow: args.allow,
+        unheld: args.unheld,
         restart: !args.no_restart,
         backoff: args.backoff,
     })

@@ -6,7 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use serde_json::Value;
 
 use crate::program::{Server, lastword};
-use crate::running::{Running, answer, ask, process_in, runs, send, wait_for};
+use crate::running::{Running, answer, ask, fake_acp, process_in, runs, send, wait_for};
 
 #[test]
 fn what_an_agent_says_is_the_answer_and_its_session_stays() {
@@ -255,4 +255,32 @@ fn the_reason_for_which_an_agent_stops_is_the_status() {
         assert_eq!(said["status"], status, "{script}: {said}");
         assert!(said["reason"].as_str().unwrap().contains(word), "{script}: {said}");
     }
+}
+
+#[test]
+fn an_agent_runs_in_a_mode_in_which_it_asks() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &["--modes=auto,acceptEdits,default"]);
+    send(&server, "fake", "E-1", "mode");
+    assert_eq!(answer(&server)["body"], "default");
+    send(&server, "fake", "E-1", "switch acceptEdits\nmode");
+    let warning = agent.until("warning");
+    assert!(warning["message"].as_str().unwrap().contains("acceptEdits"), "{warning}");
+    assert_eq!(answer(&server)["body"], "default", "set back during the turn");
+}
+
+#[test]
+fn an_agent_that_never_asks_is_refused_unless_it_may_run_unheld() {
+    let server = Server::start();
+    let fake = fake_acp();
+    let command = ["run", "--as", "fake", "--driver", "acp", "--", fake.to_str().unwrap(), "--modes=auto,yolo"];
+    let refused = server.operator(&command).stderr;
+    assert!(refused.contains("no mode in which it asks") && refused.contains("--unheld"), "{refused}");
+    let agent = Running::acp(&server, "fake", &["--unheld"], &["--modes=auto,yolo"]);
+    send(&server, "fake", "E-1", "mode");
+    assert_eq!(answer(&server)["body"], "auto");
+    agent.signal("-TERM");
+    let (events, _) = agent.rest();
+    let unheld = |event: &Value| event["message"].as_str().is_some_and(|message| message.contains("unheld"));
+    assert!(events.iter().any(unheld), "{events:?}");
 }

@@ -22,6 +22,7 @@ use tokio::time::timeout;
 use super::updates::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
+use crate::programs::Program;
 use crate::run::RunnerContext;
 
 /// Time limit of the `initialize` call.
@@ -49,6 +50,7 @@ pub(super) struct Process {
 pub(super) struct AgentConnection {
     pub(super) connection: ConnectionTo<Agent>,
     pub(super) capabilities: AgentCapabilities,
+    pub(super) program: Option<Program>,
 }
 
 /// The route for each session with a running prompt.
@@ -110,7 +112,8 @@ impl Process {
         let mut process = Self { link: None, start, routes, ended: ending, asked_to_end, grace, _tasks: tasks };
         let connection = connection.await.map_err(|_| format!("{program} has no connection"))?;
         let capabilities = process.initialize(shared, &connection, pid).await?;
-        process.link = Some(AgentConnection { connection, capabilities });
+        process.link =
+            Some(AgentConnection { connection, capabilities, program: Program::of(&settings.program, &settings.args) });
         Ok(process)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use agent_client_protocol::Error;
 use agent_client_protocol::v1::schema::{
     CancelNotification, ContentBlock, LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, SessionId,
-    StopReason, TextContent,
+    SessionModeId, StopReason, TextContent,
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
@@ -15,12 +15,13 @@ use lastword_proto::FinishStatus;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
 
-use super::Slot;
 use super::permission::{Denial, PermissionRequest};
 use super::process::{AgentConnection, Process, Routed};
 use super::updates::{Asked, Route};
+use super::{Slot, mode};
 use crate::event::Event;
 use crate::process::DRAIN;
+use crate::programs::Program;
 use crate::run::{Ended, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
@@ -40,6 +41,10 @@ struct Prompting<'a> {
     route: Arc<Route>,
     asked: mpsc::Receiver<Asked>,
     notes: mpsc::Receiver<String>,
+    /// Modes that the agent switched to and in which it doesn't ask.
+    switched: mpsc::Receiver<SessionModeId>,
+    /// The mode to set again after a switch.
+    asking_mode: Option<SessionModeId>,
     /// The calls denied during the current prompt.
     denials: Vec<Denial>,
     /// The last denial, as a sentence part.
@@ -71,13 +76,16 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     shared.report.emit(&Event::Session { turn: run.turn.id.clone(), how });
     let (asking, asked) = mpsc::channel(ASKED_MAX);
     let (noting, notes) = mpsc::channel(NOTES_MAX);
-    let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting));
+    let (switching, switched) = mpsc::channel(1);
+    let route = Arc::new(Route::new(shared.limits.body_bytes_max, asking, noting, switching));
     let _routed: Routed = process.routes.begin(&session, Arc::clone(&route));
     // With one open turn the broker knows which turn a tool call belongs to.
     let turn_token = (shared.settings.concurrency > 1).then_some(run.turn.token.as_str());
     let mut text = wording::prompt(&run.delivery, memory, turn_token, &[]);
+    let asking_mode = slot.asking.clone();
+    let (denials, denied) = (Vec::new(), None);
     let mut prompting =
-        Prompting { shared, process, link, run, route, asked, notes, denials: Vec::new(), denied: None };
+        Prompting { shared, process, link, run, route, asked, notes, switched, asking_mode, denials, denied };
     let mut usage = None;
     let mut followed = 0;
     let ended = loop {
@@ -104,11 +112,23 @@ async fn open(
     slot: &mut Slot,
 ) -> Result<(SessionId, Memory, &'static str), String> {
     let cwd = &shared.settings.cwd;
+    let meta = link.program.and_then(|program| program.session_meta(shared.settings.unheld));
+    let was_spare = std::mem::take(&mut slot.spare);
     let memory = match &slot.id {
-        Some(id) if slot.start == process.start => return Ok((id.clone(), Memory::Kept, "kept")),
+        Some(id) if slot.start == process.start => {
+            // Between two prompts nothing reports a mode that a human or the agent has changed.
+            if let Some(asking) = slot.asking.as_ref().filter(|_| !was_spare) {
+                mode::set(link, id, asking).await?;
+            }
+            let (memory, how) = if was_spare { (Memory::Fresh, "new") } else { (Memory::Kept, "kept") };
+            return Ok((id.clone(), memory, how));
+        }
+        Some(_) if was_spare => Memory::Fresh,
         Some(id) if link.capabilities.load_session => {
-            let load = LoadSessionRequest::new(id.clone(), cwd).mcp_servers(vec![process.mcp(shared)]);
-            if link.connection.send_request(load).block_task().await.is_ok() {
+            let load =
+                LoadSessionRequest::new(id.clone(), cwd).mcp_servers(vec![process.mcp(shared)]).meta(meta.clone());
+            if let Ok(loaded) = link.connection.send_request(load).block_task().await {
+                slot.asking = mode::hold(shared, link, id, loaded.modes.as_ref()).await?;
                 slot.start = process.start;
                 return Ok((id.clone(), Memory::Kept, "loaded"));
             }
@@ -117,11 +137,35 @@ async fn open(
         Some(_) => Memory::Lost,
         None => Memory::Fresh,
     };
-    let new = NewSessionRequest::new(cwd).mcp_servers(vec![process.mcp(shared)]);
+    let new = NewSessionRequest::new(cwd).mcp_servers(vec![process.mcp(shared)]).meta(meta);
     let opened = link.connection.send_request(new).block_task().await;
-    let id = opened.map_err(|error| format!("the agent opens no session: {}", said(&error)))?.session_id;
-    *slot = Slot { id: Some(id.clone()), start: process.start, cost: 0.0 };
+    let opened = opened.map_err(|error| format!("the agent opens no session: {}", said(&error)))?;
+    let id = opened.session_id;
+    let asking = mode::hold(shared, link, &id, opened.modes.as_ref()).await?;
+    if opened.modes.is_none() && !shared.settings.unheld && !link.program.is_some_and(Program::asks_by_settings) {
+        let message = "the agent reports no modes: whether it asks before it acts is not known".to_owned();
+        shared.report.emit(&Event::Warning { message });
+    }
+    *slot = Slot { id: Some(id.clone()), start: process.start, asking, ..Slot::default() };
     Ok((id, memory, "new"))
+}
+
+/// Opens a session before the first delivery.
+///
+/// # Errors
+/// The agent opens none, or has no mode in which it asks.
+pub(super) async fn spare(shared: &RunnerContext, process: &Process) -> Result<Slot, String> {
+    let Some(link) = process.link() else { return Err("the agent's process is not there".to_owned()) };
+    let mut slot = Slot::default();
+    tokio::select! {
+        opened = open(shared, process, link, &mut slot) => drop(opened?),
+        reason = process.ended() => return Err(gone_at_start(&reason)),
+    }
+    Ok(Slot { spare: true, ..slot })
+}
+
+fn gone_at_start(reason: &str) -> String {
+    format!("the agent's process ended before it opened a session: {reason}")
 }
 
 impl Prompting<'_> {
@@ -145,6 +189,12 @@ impl Prompting<'_> {
                     };
                 }
                 Some(note) = self.notes.recv() => self.run.note(&note),
+                Some(left_for) = self.switched.recv() => {
+                    if let Err(reason) = self.hold_again(session, &left_for).await {
+                        self.process.end(self.shared.settings.grace).await;
+                        return PromptEnd::Gone(reason);
+                    }
+                }
                 Some(asked) = self.asked.recv() => {
                     wishes.push(PermissionRequest::new(self.shared, self.run, &self.route, asked).settle(self.shared));
                 }
@@ -167,6 +217,14 @@ impl Prompting<'_> {
                 }
             }
         }
+    }
+
+    /// Sets the mode in which the agent asks again, after it switched to another.
+    async fn hold_again(&self, session: &SessionId, left_for: &SessionModeId) -> Result<(), String> {
+        let Some(asking) = &self.asking_mode else { return Ok(()) };
+        let message = format!("the agent switched to the mode {}, in which it doesn't ask; set back", left_for.0);
+        self.shared.report.emit(&Event::Warning { message });
+        mode::set(self.link, session, asking).await
     }
 
     /// Words the next prompt if calls were denied: the approver's comments, and the denial itself if the agent ended
@@ -235,7 +293,7 @@ fn gone(reason: &str) -> String {
 }
 
 /// Words an agent's error in one sentence, with a hint if the agent needs a login.
-fn said(error: &Error) -> String {
+pub(super) fn said(error: &Error) -> String {
     let details = error.data.as_ref().map(|data| format!(" ({data})")).unwrap_or_default();
     let login = error.code == agent_client_protocol::ErrorCode::AUTH_REQUIRED;
     let hint = if login { "; log it in once by hand, as the user who runs it" } else { "" };

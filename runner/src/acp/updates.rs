@@ -5,10 +5,12 @@ use std::sync::{Mutex, PoisonError};
 
 use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
-    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionUpdate, ToolCallUpdate,
+    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallUpdate,
     ToolCallUpdateFields,
 };
 use tokio::sync::mpsc;
+
+use super::mode;
 
 /// Most tool calls of a prompt that are remembered.
 const CALLS_MAX: usize = 256;
@@ -24,6 +26,7 @@ pub(super) struct Route {
     updates: Mutex<SessionUpdates>,
     asked: mpsc::Sender<Asked>,
     notes: mpsc::Sender<String>,
+    switched: mpsc::Sender<SessionModeId>,
 }
 
 #[derive(Default)]
@@ -39,8 +42,13 @@ struct SessionUpdates {
 }
 
 impl Route {
-    pub(super) fn new(bytes_max: usize, asked: mpsc::Sender<Asked>, notes: mpsc::Sender<String>) -> Self {
-        Self { updates: Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() }), asked, notes }
+    pub(super) fn new(
+        bytes_max: usize,
+        asked: mpsc::Sender<Asked>,
+        notes: mpsc::Sender<String>,
+        switched: mpsc::Sender<SessionModeId>,
+    ) -> Self {
+        Self { updates: Mutex::new(SessionUpdates { bytes_max, ..SessionUpdates::default() }), asked, notes, switched }
     }
 
     #[expect(
@@ -74,7 +82,12 @@ impl Route {
                     usage.cost.filter(|cost| cost.currency == "USD").map(|cost| cost.amount).or(updates.cost);
                 None
             }
-            // Thoughts, plans, modes and future updates are meant for a user at an editor.
+            SessionUpdate::CurrentModeUpdate(update) if !mode::asks(&update.current_mode_id) => {
+                // A switch that is already queued has the same effect.
+                let _queued = self.switched.try_send(update.current_mode_id);
+                None
+            }
+            // Thoughts, plans and future updates are meant for a user at an editor.
             _ => None,
         };
         if let Some(note) = note.filter(|note| !note.trim().is_empty()) {

@@ -1,0 +1,179 @@
+//! The agent programs that the runner knows. Each is started so that it asks before it acts, and without its own
+//! channels to other sessions: what agents tell each other there has no depth, no budget and no log.
+//!
+//! The flags were seen with Claude Code 2.1.330, claude-agent-acp 0.101.0, Codex 0.169.0, codex-acp 0.16.0 and opencode
+//! 1.18.33.
+
+use std::path::Path;
+
+use serde_json::{Map, Value, json};
+
+use crate::settings::{Driver, Settings};
+
+/// Tools of Claude Code that reach other sessions, or start turns later.
+const CLAUDE_CHANNELS: [&str; 4] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"];
+/// Tools of Claude Code that act. `permissions.ask` overrides a user's own `allow` rules.
+const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
+/// Programs that start another one, which is named in their arguments.
+const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "timeout"];
+/// The variable from which opencode reads a configuration that overrides those in files.
+const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// An agent program that the runner knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// Claude Code, `claude`.
+    ClaudeCode,
+    /// Claude Code behind its ACP adapter, `claude-agent-acp`.
+    ClaudeAcp,
+    /// Codex, `codex`.
+    Codex,
+    /// Codex behind its ACP adapter, `codex-acp`.
+    CodexAcp,
+    /// opencode, `opencode`, also as `opencode acp`.
+    Opencode,
+    /// Gemini CLI, `gemini`, also as `gemini --acp`.
+    Gemini,
+}
+
+impl Program {
+    /// Recognizes a command by its file name, or by the package or script that a launcher such as `npx` gets.
+    pub(crate) fn of(command: &Path, args: &[String]) -> Option<Self> {
+        let name = command.file_name()?.to_str()?;
+        if !LAUNCHERS.contains(&name) {
+            return Self::named(name);
+        }
+        args.iter().take(4).flat_map(|arg| arg.split('/')).find_map(Self::named)
+    }
+
+    fn named(name: &str) -> Option<Self> {
+        let name = name.split_once('@').map_or(name, |(name, _version)| name);
+        match name {
+            "claude" | "claude-code" => Some(Self::ClaudeCode),
+            "claude-agent-acp" | "claude-code-acp" => Some(Self::ClaudeAcp),
+            "codex" => Some(Self::Codex),
+            "codex-acp" => Some(Self::CodexAcp),
+            "opencode" | "opencode-ai" => Some(Self::Opencode),
+            "gemini" | "gemini-cli" => Some(Self::Gemini),
+            _ => None,
+        }
+    }
+
+    /// Returns whether settings that [`prepare`] added make the program ask. Such a program reports no modes.
+    pub(crate) const fn asks_by_settings(self) -> bool {
+        matches!(self, Self::CodexAcp | Self::Opencode)
+    }
+
+    /// Returns the `_meta` of a new or loaded session, which carries settings that no argument takes.
+    pub(crate) fn session_meta(self, unheld: bool) -> Option<Map<String, Value>> {
+        if self != Self::ClaudeAcp {
+            return None;
+        }
+        let ask: &[&str] = if unheld { &[] } else { &CLAUDE_ACTS };
+        let settings = json!({
+            "crossSessionInbound": "refuse",
+            "permissions": { "allow": ["mcp__lastword"], "ask": ask },
+        });
+        let options = json!({ "disallowedTools": CLAUDE_CHANNELS, "settings": settings });
+        json!({ "claudeCode": { "options": options } }).as_object().cloned()
+    }
+}
+
+/// Adds what a known program needs to its arguments and environment.
+pub(crate) fn prepare(settings: &mut Settings) {
+    let Some(program) = Program::of(&settings.program, &settings.args) else { return };
+    let held = !settings.unheld;
+    match (program, settings.driver) {
+        (Program::ClaudeCode, Driver::Command) => {
+            // The list stands behind a `=` and first, because the flag takes every argument that follows it.
+            let mut added = vec![format!("--disallowedTools={}", CLAUDE_CHANNELS.join(","))];
+            if !settings.args.iter().any(|arg| arg == "--settings" || arg.starts_with("--settings=")) {
+                added.push(r#"--settings={"crossSessionInbound":"refuse"}"#.to_owned());
+            }
+            add(settings, "claude", added);
+        }
+        (Program::Codex, Driver::Command) => add(settings, "codex", ["--disable", "multi_agent"]),
+        (Program::CodexAcp, Driver::Acp) => {
+            let mut added = vec!["-c".to_owned(), "features.multi_agent=false".to_owned()];
+            if held {
+                added.extend(["-c".to_owned(), r#"approval_policy="untrusted""#.to_owned()]);
+            }
+            settings.args.extend(added);
+        }
+        (Program::Opencode, driver) => {
+            let before = settings.env.get(OPENCODE_CONFIG).cloned().or_else(inherited_opencode_config);
+            let asks = held && driver == Driver::Acp;
+            settings.env.insert(OPENCODE_CONFIG.to_owned(), opencode_config(before.as_deref(), asks));
+        }
+        (Program::ClaudeCode | Program::Codex, Driver::Acp)
+        | (Program::ClaudeAcp | Program::Gemini, _)
+        | (Program::CodexAcp, Driver::Command) => {}
+    }
+}
+
+/// Puts arguments right after the program's name, which a launcher has among its own arguments.
+fn add(settings: &mut Settings, name: &str, added: impl IntoIterator<Item = impl Into<String>>) {
+    let launched = settings.program.file_name().and_then(|name| name.to_str());
+    let behind = match launched {
+        Some(launcher) if LAUNCHERS.contains(&launcher) => {
+            let found = settings.args.iter().position(|arg| arg.split('/').any(|part| part.starts_with(name)));
+            found.map_or(0, |at| at + 1)
+        }
+        Some(_) | None => 0,
+    };
+    settings.args.splice(behind..behind, added.into_iter().map(Into::into));
+}
+
+#[expect(clippy::disallowed_methods, reason = "the agent's own configuration, which it would read itself")]
+fn inherited_opencode_config() -> Option<String> {
+    std::env::var(OPENCODE_CONFIG).ok()
+}
+
+/// Adds rules to a configuration of opencode. Its last matching rule decides, and reading asks for nothing.
+fn opencode_config(before: Option<&str>, asks: bool) -> String {
+    let mut config: Value = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}));
+    if !config.is_object() {
+        config = json!({});
+    }
+    let rules = if asks {
+        json!({
+            "*": "ask", "read": { "*": "allow", "*.env": "ask", "*.env.*": "ask" }, "glob": "allow", "grep": "allow",
+            "list": "allow", "todowrite": "allow", "todoread": "allow", "lastword_*": "allow", "task": "deny",
+        })
+    } else {
+        let mut rules = config["permission"].as_object().cloned().unwrap_or_default();
+        rules.insert("task".to_owned(), json!("deny"));
+        Value::Object(rules)
+    };
+    config["permission"] = rules;
+    config.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(line: &str) -> Option<Program> {
+        let mut words = line.split(' ').map(ToOwned::to_owned);
+        let command = words.next().unwrap();
+        Program::of(Path::new(&command), &words.collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_program_is_known_by_its_name_also_behind_a_launcher() {
+        assert_eq!(of("/usr/bin/claude -p"), Some(Program::ClaudeCode));
+        assert_eq!(of("npx -y @agentclientprotocol/claude-agent-acp@0.101.0"), Some(Program::ClaudeAcp));
+        assert_eq!(of("node /x/node_modules/@zed-industries/codex-acp/bin/codex-acp.js"), Some(Program::CodexAcp));
+        assert_eq!(of("opencode acp"), Some(Program::Opencode));
+        assert_eq!(of("my-agent claude"), None, "a word among the arguments of another program is no launch");
+    }
+
+    #[test]
+    fn an_opencode_configuration_keeps_what_the_user_set_beside_the_rules() {
+        let config: Value = serde_json::from_str(&opencode_config(Some(r#"{"model":"a/b"}"#), true)).unwrap();
+        assert_eq!((&config["model"], &config["permission"]["*"]), (&json!("a/b"), &json!("ask")));
+        let unheld = opencode_config(Some(r#"{"permission":{"bash":"ask"}}"#), false);
+        assert_eq!(unheld, r#"{"permission":{"bash":"ask","task":"deny"}}"#);
+        assert!(opencode_config(Some("no JSON"), true).contains("ask"));
+    }
+}
