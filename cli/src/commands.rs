@@ -7,6 +7,7 @@ mod approve;
 mod ask;
 mod audit;
 mod bound;
+mod claude;
 mod clock;
 mod completions;
 mod demo;
@@ -24,6 +25,7 @@ mod inbox;
 mod incidents;
 mod init;
 mod init_clients;
+mod launch;
 mod limits;
 mod limits_diff;
 mod man;
@@ -91,6 +93,8 @@ pub(crate) enum Command {
     Finish(finish::Args),
     /// Ask an agent as a human and wait for the answer
     Ask(ask::Args),
+    /// Start Claude Code as an agent of the team, in this terminal
+    Claude(claude::Args),
     /// Run an agent: one run per delivery; its final output is the answer
     Run(run::Args),
     /// Connect Lastword to the bots of a Discord server
@@ -175,6 +179,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
+        Command::Claude(args) => wait(claude::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
         Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),

@@ -172,6 +172,30 @@ impl Member {
         })
     }
 
+    /// Returns an agent that sits in a session of its program, and is run by no one here.
+    pub(crate) fn session(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            driver: Driver::Command,
+            command: PathBuf::new(),
+            args: Vec::new(),
+            input: Input::Message,
+            env: BTreeMap::new(),
+            cwd: PathBuf::new(),
+            actions: Vec::new(),
+            groups: Vec::new(),
+            limits: BTreeMap::new(),
+            concurrency: 1,
+            deadline: DEADLINE,
+            grace: GRACE,
+            progress: PROGRESS,
+            allow: Vec::new(),
+            unheld: false,
+            restart: true,
+            backoff: BACKOFF,
+        }
+    }
+
     /// Registers the agent or updates its registration; returns its token: the one at hand if it is still valid, else a
     /// new one.
     pub(crate) async fn enrol(&self, human: &Client, at_hand: Option<String>) -> Result<String, Failure> {
@@ -288,10 +312,7 @@ impl Team {
         let human = Client::new(url, Some(Token::new(operator)?))?;
         let (mut runners, stopping) = (JoinSet::new(), Stopping::default());
         for member in members {
-            let file = token_file(data, &member.name)?;
-            let at_hand = fs::read_to_string(&file).ok();
-            let token = member.enrol(&human, at_hand).await?;
-            keep(&file, token.trim())?;
+            let token = kept_token(data, member, &human).await?;
             let (name, settings) = (member.name.clone(), member.settings()?);
             let (url, stopping) = (url.to_owned(), stopping.clone());
             runners.spawn(async move {
@@ -320,6 +341,15 @@ impl Team {
     pub(crate) async fn ended(&mut self) {
         while self.runners.join_next().await.is_some() {}
     }
+}
+
+/// Registers an agent whose token is kept in the data directory; returns the token.
+pub(crate) async fn kept_token(data: &Path, member: &Member, human: &Client) -> Result<String, Failure> {
+    let file = token_file(data, &member.name)?;
+    let at_hand = fs::read_to_string(&file).ok().map(|text| text.trim().to_owned());
+    let token = member.enrol(human, at_hand).await?;
+    keep(&file, token.trim())?;
+    Ok(token)
 }
 
 fn token_file(data: &Path, name: &str) -> Result<PathBuf, Failure> {

@@ -5,14 +5,15 @@
 //! automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
 //! because the program also sends prompts without its user (schedules, subagents that return).
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_client::wire::{Delivery, Finish};
+use lastword_client::wire::{Delivery, Finish, Progress};
 use lastword_client::{Client, ClientError};
 use lastword_proto::fact::Kind;
 use serde::{Deserialize, Serialize};
@@ -22,17 +23,23 @@ use crate::wording::{Memory, prompt};
 
 /// Longest session id accepted; it becomes a file name.
 const SESSION_BYTES_MAX: usize = 128;
+/// Longest wait of one call for a delivery.
+const WAIT: Duration = Duration::from_secs(25);
+/// Pause between two checks whether the session is gone.
+const GONE_CHECK: Duration = Duration::from_secs(1);
 
 /// The JSON that the program passes to a hook on standard input; other members are ignored.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit` or `Stop`. Other names do nothing.
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse` or `Stop`. Other names do nothing.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
     pub session_id: String,
     /// The session's transcript, one JSON value per line; read if `last_assistant_message` is missing.
     pub transcript_path: Option<PathBuf>,
+    /// `UserPromptSubmit` only: the prompt.
+    pub prompt: String,
     /// `Stop` only: the model's last message.
     pub last_assistant_message: Option<String>,
     /// `Stop` only: a hook has already made the model continue in this turn.
@@ -70,6 +77,20 @@ struct Session {
     mixed: bool,
     /// The model has been given the rules of conduct in this session.
     told: bool,
+    /// The model works on something that the user typed.
+    #[serde(default)]
+    busy: bool,
+}
+
+impl Session {
+    fn woke_with(&self, prompt: &str) -> bool {
+        self.turn.as_ref().is_some_and(|open| prompt.contains(&wake_line(&open.id)))
+    }
+}
+
+/// The first line of the text that wakes a session, by which its prompt is recognized.
+fn wake_line(turn: &str) -> String {
+    format!("Turn {turn}:\n")
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
@@ -93,7 +114,12 @@ pub fn claude<'a>(
 
 async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     let kept = Kept::of(folder, &occasion.session_id)?;
+    let _alone = kept.lock()?;
     let mut session = kept.read()?;
+    if occasion.hook_event_name == "PostToolUse" {
+        renew(client, &session).await;
+        return Ok(None);
+    }
     let me = client.agent("me").await?;
     if me.kind == Kind::Human {
         return Err(HookError::Human);
@@ -103,12 +129,90 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
     session.mixed &= session.turn.is_some();
     let said = match occasion.hook_event_name.as_str() {
         "SessionStart" => Some(context("SessionStart", &started(&session, me.queued))),
+        // The prompt of a session that a waiter woke is the message itself, and no user typed it.
+        "UserPromptSubmit" if session.woke_with(&occasion.prompt) => None,
         "UserPromptSubmit" => typed(client, &mut session).await?,
         "Stop" => stopped(client, &mut session, occasion).await?,
         _ => None,
     };
     kept.write(&session)?;
     Ok(said)
+}
+
+/// Renews the lease of the session's turn. A turn that is over by now is noticed at its end.
+async fn renew(client: &Client, session: &Session) {
+    if let Some(open) = &session.turn {
+        let _renewed = client.progress(&open.id, &Progress { note: String::new(), eta_ms: None }).await;
+    }
+}
+
+/// Waits until a message arrives for an idle session, takes it, and returns its prompt. Returns `None` if another
+/// process already waits for the session, or once `gone` says that the session is.
+///
+/// # Errors
+/// See [`HookError`]. A broker that is away is waited for.
+pub fn wait<'a>(
+    client: &'a Client,
+    folder: &'a Path,
+    occasion: &'a Occasion,
+    gone: &'a (dyn Fn() -> bool + Sync),
+) -> BoxFuture<'a, Result<Option<String>, HookError>> {
+    Box::pin(wait_for_delivery(client, folder, occasion, gone))
+}
+
+async fn wait_for_delivery(
+    client: &Client,
+    folder: &Path,
+    occasion: &Occasion,
+    gone: &(dyn Fn() -> bool + Sync),
+) -> Result<Option<String>, HookError> {
+    let kept = Kept::of(folder, &occasion.session_id)?;
+    let Some(_only) = kept.lock_waiter()? else { return Ok(None) };
+    let mut checks = tokio::time::interval(GONE_CHECK);
+    loop {
+        // A call for the next delivery would return that of the open turn again.
+        while kept.read()?.turn.is_some() {
+            checks.tick().await;
+            if gone() {
+                return Ok(None);
+            }
+        }
+        let mut taking = pin!(client.inbox(WAIT));
+        let taken = loop {
+            tokio::select! {
+                taken = &mut taking => break taken,
+                _ = checks.tick() => if gone() { return Ok(None) },
+            }
+        };
+        match taken {
+            Ok(Some(delivery)) => {
+                if let Some(text) = arrived(&kept, &delivery)? {
+                    return Ok(Some(text));
+                }
+            }
+            Ok(None) => {}
+            Err(ClientError::Unreachable { .. }) => tokio::time::sleep(GONE_CHECK).await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Notes a delivery as the session's turn, and words it for the model; `None` if another hook has done so.
+fn arrived(kept: &Kept, delivery: &Delivery) -> Result<Option<String>, HookError> {
+    let _alone = kept.lock()?;
+    let mut session = kept.read()?;
+    if session.turn.as_ref().map(|open| &open.id) == delivery.turn.as_ref().map(|turn| &turn.id) {
+        return Ok(None);
+    }
+    open(&mut session, delivery);
+    // The model works on what the user typed, so its last message may be meant for the user.
+    session.mixed = session.busy;
+    let memory = if session.told { Memory::Kept } else { Memory::Fresh };
+    session.told = true;
+    kept.write(&session)?;
+    let line = session.turn.as_ref().map(|open| wake_line(&open.id)).unwrap_or_default();
+    let worded = format!("{line}{}", prompt(delivery, memory, None, &[]));
+    Ok(Some(if session.mixed { beside(delivery, &worded) } else { worded }))
 }
 
 fn started(session: &Session, queued: u64) -> String {
@@ -131,6 +235,7 @@ fn still_open(open: &Open) -> String {
 
 /// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
 async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, HookError> {
+    session.busy = true;
     if let Some(open) = &session.turn {
         session.mixed = true;
         let text = format!("{} It is not finished automatically, because the user has typed.", still_open(open));
@@ -139,16 +244,20 @@ async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, 
     let Some(delivery) = next(client, session).await? else { return Ok(None) };
     session.mixed = true;
     let worded = prompt(&delivery, Memory::Kept, None, &[]);
-    let text = format!(
+    Ok(Some(context("UserPromptSubmit", &beside(&delivery, &worded))))
+}
+
+fn beside(delivery: &Delivery, worded: &str) -> String {
+    format!(
         "Besides the user's prompt, a message from the team has arrived. Its turn is not finished automatically: call \
          finish_turn with the answer for {}, and answer the user as usual.\n\n{worded}",
         delivery.message.from
-    );
-    Ok(Some(context("UserPromptSubmit", &text)))
+    )
 }
 
 /// The model ended its turn: finishes the delivery's turn unless the user typed in it, then delivers the next one.
 async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
+    session.busy = false;
     if let Some(open) = session.turn.clone() {
         if session.mixed {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
@@ -171,15 +280,19 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
 async fn next(client: &Client, session: &mut Session) -> Result<Option<Delivery>, HookError> {
     let delivery = client.inbox(Duration::ZERO).await?;
     if let Some(delivery) = &delivery {
-        let message = &delivery.message;
-        session.turn = delivery.turn.as_ref().map(|turn| Open {
-            id: turn.id.clone(),
-            from: message.from.clone(),
-            reference: message.reference.clone(),
-        });
-        session.mixed = false;
+        open(session, delivery);
     }
     Ok(delivery)
+}
+
+fn open(session: &mut Session, delivery: &Delivery) {
+    let message = &delivery.message;
+    session.turn = delivery.turn.as_ref().map(|turn| Open {
+        id: turn.id.clone(),
+        from: message.from.clone(),
+        reference: message.reference.clone(),
+    });
+    session.mixed = false;
 }
 
 fn context(event: &str, text: &str) -> Value {
@@ -228,6 +341,36 @@ impl Kept {
             return Err(HookError::NoSession);
         }
         Ok(Self(folder.join(format!("{session}.json"))))
+    }
+
+    /// Locks the state against other hooks of the session until the file is dropped.
+    fn lock(&self) -> Result<File, HookError> {
+        let file = self.beside("lock")?;
+        file.lock().map_err(|error| self.failed(error))?;
+        Ok(file)
+    }
+
+    /// Locks out other waiters of the session; `None` if there is one.
+    fn lock_waiter(&self) -> Result<Option<File>, HookError> {
+        let file = self.beside("wait")?;
+        match file.try_lock() {
+            Ok(()) => Ok(Some(file)),
+            Err(fs::TryLockError::WouldBlock) => Ok(None),
+            Err(fs::TryLockError::Error(error)) => Err(self.failed(error)),
+        }
+    }
+
+    fn beside(&self, extension: &str) -> Result<File, HookError> {
+        let open = || {
+            fs::create_dir_all(self.0.parent().unwrap_or(Path::new(".")))?;
+            OpenOptions::new()
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600)
+                .open(self.0.with_extension(extension))
+        };
+        open().map_err(|error| self.failed(error))
     }
 
     fn failed(&self, source: io::Error) -> HookError {

@@ -17,6 +17,7 @@ mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
-pub use crate::hook::{HookError, Occasion, claude as hook};
+pub use crate::hook::{HookError, Occasion, claude as hook, wait as hook_wait};
+pub use crate::programs::CLAUDE_CHANNELS;
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError};

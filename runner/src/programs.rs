@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::settings::{Driver, Settings};
 
 /// Tools of Claude Code that reach other sessions, or start turns later.
-const CLAUDE_CHANNELS: [&str; 4] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"];
+pub const CLAUDE_CHANNELS: [&str; 4] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"];
 /// Tools of Claude Code that act. `permissions.ask` overrides a user's own `allow` rules.
 const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
 /// Programs that start another one, which is named in their arguments.

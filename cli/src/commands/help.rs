@@ -11,7 +11,7 @@ use super::Cli;
 /// The commands by purpose, in the order of the help. A test checks that each command is in exactly one group.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Set up", &["init", "serve", "agent", "human", "notify", "doctor", "completions", "man"]),
-    ("Run agents", &["run", "prompt", "mcp", "hook", "discord"]),
+    ("Run agents", &["claude", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
@@ -166,7 +166,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
     ("doctor", &["lastword doctor", "lastword --data backup doctor --repair"]),
     ("explain", &["lastword explain refused-12", "lastword explain depth_cap", "lastword explain apr-1"]),
-    ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook --state hooks"]),
+    ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook wait"]),
+    ("claude", &["lastword claude", "lastword claude --as reviewer --continue"]),
     ("mcp", &["lastword --token-file coder.token mcp", "lastword mcp --url http://127.0.0.1:7171"]),
     ("prompt", &["lastword prompt", "lastword prompt > primer.md"]),
     ("completions", &["lastword completions bash > lastword.bash", "lastword completions zsh > _lastword"]),

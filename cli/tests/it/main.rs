@@ -7,6 +7,8 @@ mod disk;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod launch;
+#[cfg(test)]
 mod lifts;
 #[cfg(test)]
 mod notify;

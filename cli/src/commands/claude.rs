@@ -1,0 +1,74 @@
+//! `lastword claude`: Claude Code as an agent of the workspace, in this terminal and for this run alone.
+
+use std::process::Command;
+
+use lastword_runner::CLAUDE_CHANNELS;
+use lastword_server::edges::mcp::PRIMER;
+use serde_json::{Value, json};
+
+use super::Context;
+use super::launch::Place;
+use crate::failure::Failure;
+
+/// Longest wait of a waking hook, in seconds.
+const WAIT_S: u32 = 86_400;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name of the agent [default: claude, or claude-2 and so on while others run].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Arguments for Claude Code.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let place = Place::take("claude", args.name.as_deref(), cx).await?;
+    let mut command = Command::new("claude");
+    command.arg(format!("--append-system-prompt={PRIMER}"));
+    command.arg(format!("--mcp-config={}", servers(&place.url)));
+    command.arg(format!("--settings={}", settings(&hook_command()?)));
+    let chooses_mode = |arg: &String| arg.starts_with("--permission-mode") || arg == "--dangerously-skip-permissions";
+    if !args.args.iter().any(chooses_mode) {
+        // Its own default lets the model decide on calls that other agents' messages ask for.
+        command.arg("--permission-mode=manual");
+    }
+    command.args(&args.args);
+    place.greet();
+    place.run(command).await
+}
+
+/// Returns Lastword's tools; Claude Code takes the token from the environment of this run.
+fn servers(url: &str) -> Value {
+    let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}" });
+    json!({ "mcpServers": { "lastword": { "type": "http", "url": format!("{url}/mcp"), "headers": headers } } })
+}
+
+/// Returns the settings of the run: messages enter the session by hooks, and no others do.
+fn settings(hook: &str) -> Value {
+    let handle = json!({ "type": "command", "command": hook });
+    let renew = json!({ "type": "command", "command": hook, "async": true });
+    let wait = json!({
+        // Without a shell between, so that the waiter sees when the session is gone.
+        "type": "command", "command": format!("exec {hook} wait"), "asyncRewake": true, "timeout": WAIT_S,
+        "rewakeMessage": "Message from Lastword:", "rewakeSummary": "Lastword",
+    });
+    json!({
+        "crossSessionInbound": "refuse",
+        "permissions": { "allow": ["mcp__lastword"], "deny": CLAUDE_CHANNELS },
+        "hooks": {
+            "SessionStart": [{ "hooks": [handle, wait] }],
+            "UserPromptSubmit": [{ "hooks": [handle] }],
+            "PostToolUse": [{ "hooks": [renew] }],
+            "Stop": [{ "hooks": [handle, wait] }],
+        },
+    })
+}
+
+/// Returns the call of this program's hook, for a shell.
+fn hook_command() -> Result<String, Failure> {
+    let program = std::env::current_exe()?;
+    let program = program.to_str().ok_or_else(|| Failure::usage("the path of this program is not UTF-8"))?;
+    Ok(format!("'{}' hook", program.replace('\'', r"'\''")))
+}

@@ -1,0 +1,129 @@
+//! Starts an agent program as an agent of the workspace, for one run: a broker if none runs, a name, a token.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use lastword_client::{Client, Token};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::Context;
+use crate::failure::Failure;
+use crate::session::{Authority, running};
+use crate::team::{Member, kept_token};
+
+/// The folder in the data directory with a lock file for each agent that sits in a session.
+const FOLDER_SESSIONS: &str = "sessions";
+/// The file in the data directory with the output of a broker that a session started.
+const FILE_SERVE_LOG: &str = "serve.log";
+/// Most sessions of one program that get a name without `--as`.
+const NAMES_MAX: usize = 32;
+/// Time limit of the broker's start, and the pause between two checks.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_CHECK: Duration = Duration::from_millis(50);
+
+/// An agent's place in the workspace for one session of its program.
+pub(super) struct Place {
+    pub(super) url: String,
+    pub(super) name: String,
+    token: String,
+    /// Held while the program runs, so that no other session gets the name.
+    _name: File,
+}
+
+impl Place {
+    /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
+    /// number.
+    pub(super) async fn take(program: &str, named: Option<&str>, cx: &Context) -> Result<Self, Failure> {
+        if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
+            start_broker(cx).await?;
+        }
+        let (url, token) = cx.access(Authority::Act)?;
+        let human = Client::new(&url, Some(Token::new(&token)?))?;
+        let folder = cx.settings.data.join(FOLDER_SESSIONS);
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let (name, lock) = match named {
+            Some(name) => (name.to_owned(), lock(&folder, name)?),
+            None => free_name(&folder, program)?,
+        };
+        let Some(lock) = lock else {
+            return Err(Failure::refused(format!("{name} sits in another session"))
+                .hint("end that session, or choose another name with --as"));
+        };
+        let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
+        Ok(Self { url, name, token, _name: lock })
+    }
+
+    /// Says under which name the program is known.
+    pub(super) fn greet(&self) {
+        eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.url);
+    }
+
+    /// Runs the program in the foreground with the agent's token, and exits with its code.
+    pub(super) async fn run(self, mut command: Command) -> Result<(), Failure> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        command.env("LASTWORD_URL", &self.url).env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
+        command.env_remove("LASTWORD_TOKEN_FILE");
+        // The terminal sends Ctrl-C to this process, too; what it means is the program's to decide.
+        let _interrupts = signal(SignalKind::interrupt())?;
+        let status = tokio::process::Command::from(command).status().await.map_err(|error| {
+            Failure::unavailable(format!("can't start {program}: {error}"))
+                .hint(format!("install {program}, so that it is found in PATH"))
+        })?;
+        match status.code() {
+            Some(0) => Ok(()),
+            code => std::process::exit(code.unwrap_or(1)),
+        }
+    }
+}
+
+/// Returns the first of `PROGRAM`, `PROGRAM-2`, … in which no session sits.
+fn free_name(folder: &Path, program: &str) -> Result<(String, Option<File>), Failure> {
+    for n in 1..=NAMES_MAX {
+        let name = if n == 1 { program.to_owned() } else { format!("{program}-{n}") };
+        if let Some(lock) = lock(folder, &name)? {
+            return Ok((name, Some(lock)));
+        }
+    }
+    Err(Failure::refused(format!("{NAMES_MAX} sessions of {program} run")).hint("choose a name with --as"))
+}
+
+fn lock(folder: &Path, name: &str) -> Result<Option<File>, Failure> {
+    lastword_proto::names::AgentName::new(name)
+        .map_err(|error| Failure::usage(format!("the name {name:?} {error}")))?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(folder.join(name))?;
+    match file.try_lock() {
+        Ok(()) => Ok(Some(file)),
+        Err(fs::TryLockError::WouldBlock) => Ok(None),
+        Err(fs::TryLockError::Error(error)) => Err(error.into()),
+    }
+}
+
+/// Starts a broker that outlives this session, on the usual address or, if that is taken, on a free port.
+async fn start_broker(cx: &Context) -> Result<(), Failure> {
+    let data = &cx.settings.data;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(data)?;
+    let log = data.join(FILE_SERVE_LOG);
+    for listen in [None, Some("127.0.0.1:0")] {
+        let mut serve = Command::new(std::env::current_exe()?);
+        serve.arg("--data").arg(data).arg("serve").args(listen.iter().flat_map(|address| ["--listen", *address]));
+        let file = OpenOptions::new().create(true).append(true).mode(0o600).open(&log)?;
+        serve.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).process_group(0);
+        let mut child = serve.spawn()?;
+        for _ in 0..START_MAX.as_millis() / START_CHECK.as_millis() {
+            if let Some(server) = running(data) {
+                eprintln!("started a broker: {}, process {}, log {}", server.url, server.pid, log.display());
+                return Ok(());
+            }
+            if child.try_wait()?.is_some() {
+                break;
+            }
+            tokio::time::sleep(START_CHECK).await;
+        }
+    }
+    Err(Failure::unavailable("the broker did not start")
+        .hint(format!("see {}, or run `lastword serve`", log.display())))
+}

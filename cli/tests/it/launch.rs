@@ -1,0 +1,205 @@
+//! Idle sessions wake, and one command starts a program as an agent.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::{Value, json};
+
+use crate::program::{Ended, PATH, Server, finish, lastword};
+use crate::running::wait_for;
+
+/// An interactive session whose hooks are called by hand.
+struct Session<'a> {
+    server: &'a Server,
+    id: &'a str,
+}
+
+impl Session<'_> {
+    fn command(&self, action: &[&str]) -> Command {
+        let mut command = lastword(self.server.path());
+        command.args(["--token-file", "kilo.token", "hook"]).args(action);
+        command.env("XDG_STATE_HOME", self.server.path().join("state"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn event(&self, name: &str, more: &Value) -> String {
+        let mut event = json!({ "hook_event_name": name, "session_id": self.id });
+        event.as_object_mut().unwrap().extend(more.as_object().cloned().unwrap());
+        event.to_string()
+    }
+
+    fn hook(&self, name: &str, more: &Value) -> String {
+        let ended = finish(&mut self.command(&[]), &self.event(name, more));
+        assert_eq!(ended.code, 0, "{ended:?}");
+        ended.stdout
+    }
+
+    /// Starts a waiter and returns once it holds the session's lock.
+    fn waiter(&self) -> Child {
+        let mut child = self.command(&["wait"]).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(self.event("Stop", &json!({})).as_bytes()).unwrap();
+        let file = self.server.path().join(format!("state/lastword/hooks/{}.wait", self.id));
+        wait_for("the waiter's lock", || {
+            fs::File::open(&file).is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
+        });
+        child
+    }
+}
+
+fn woken(waiter: Child) -> Ended {
+    let output = waiter.wait_with_output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ended { code: output.status.code().unwrap_or(-1), stdout: text(&output.stdout), stderr: text(&output.stderr) }
+}
+
+fn answer(server: &Server) -> String {
+    let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
+    delivery["message"]["body"].as_str().unwrap_or_else(|| panic!("{delivery}")).to_owned()
+}
+
+#[test]
+fn a_message_wakes_an_idle_session_and_its_next_text_is_the_answer() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1" };
+    session.hook("SessionStart", &json!({}));
+    let waiter = session.waiter();
+    let second = woken(
+        session
+            .command(&["wait"])
+            .spawn()
+            .map(|mut child| {
+                child.stdin.take().unwrap().write_all(session.event("Stop", &json!({})).as_bytes()).unwrap();
+                child
+            })
+            .unwrap(),
+    );
+    assert_eq!((second.code, second.stderr.as_str()), (0, ""), "one waiter a session");
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    let first = woken(waiter);
+    assert_eq!(first.code, 2, "the code that wakes: {first:?}");
+    assert!(first.stderr.contains("is the parser fast?") && first.stderr.contains("[REF:P-1]"), "{first:?}");
+    // The program passes the text on as a prompt, which no user typed.
+    let prompt = format!("<task-notification>\n{}</task-notification>", first.stderr);
+    assert_eq!(session.hook("UserPromptSubmit", &json!({ "prompt": prompt })), "");
+    session.hook("PostToolUse", &json!({}));
+    assert_eq!(session.hook("Stop", &json!({ "last_assistant_message": "very fast" })), "");
+    assert_eq!(answer(&server), "very fast");
+}
+
+#[test]
+fn a_message_that_arrives_while_the_model_works_for_its_user_is_finished_by_the_model_alone() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1" };
+    let waiter = session.waiter();
+    session.hook("UserPromptSubmit", &json!({ "prompt": "what is the weather?" }));
+    server.operator(&["send", "kilo", "count the tests", "--ref", "P-1"]).ok();
+    let text = woken(waiter).stderr;
+    assert!(text.contains("count the tests") && text.contains("finish_turn"), "{text}");
+    let said = session.hook("Stop", &json!({ "last_assistant_message": "sunny" }));
+    assert!(said.contains("still open"), "the weather is no answer to the team: {said}");
+}
+
+#[test]
+fn a_waiter_ends_with_its_session() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1" };
+    let event = session.event("Stop", &json!({}));
+    let waiter = session.command(&["wait"]);
+    let line = format!("echo $$ > pid; echo '{event}' | {} {} & sleep 60", shell(&waiter), "");
+    let mut program = Command::new("/bin/sh");
+    program.args(["-c", &line]).current_dir(server.path()).env("XDG_STATE_HOME", server.path().join("state"));
+    let mut program = program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let lock = server.path().join("state/lastword/hooks/s-1.wait");
+    let held = || fs::File::open(&lock).is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)));
+    wait_for("the waiter's lock", held);
+    program.kill().unwrap();
+    program.wait().unwrap();
+    wait_for("the waiter's end", || !held());
+    server.operator(&["send", "kilo", "who is there?", "--ref", "P-1"]).ok();
+    let next = server.as_agent("kilo", &["inbox", "--wait", "10s"]).ok();
+    assert!(next.contains("who is there?"), "a waiter without a session takes nothing: {next}");
+}
+
+fn shell(command: &Command) -> String {
+    let words = [command.get_program()].into_iter().chain(command.get_args());
+    words.map(|word| format!("'{}'", word.to_str().unwrap())).collect::<Vec<_>>().join(" ")
+}
+
+/// Writes a program that notes its arguments and environment, and then waits for a file.
+fn fake_program(dir: &Path, name: &str) -> PathBuf {
+    let bin = dir.join("bin");
+    fs::create_dir_all(&bin).unwrap();
+    let script = format!(
+        "#!/bin/sh\nprintf '%s\\n' \"$@\" > \"{0}/args.$LASTWORD_AGENT\"\nenv > \"{0}/env.$LASTWORD_AGENT.new\"\n\
+         mv \"{0}/env.$LASTWORD_AGENT.new\" \"{0}/env.$LASTWORD_AGENT\"\n\
+         while [ ! -e \"{0}/end\" ]; do sleep 0.05; done\nexit 7\n",
+        dir.display()
+    );
+    fs::write(bin.join(name), script).unwrap();
+    fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).unwrap();
+    bin
+}
+
+#[test]
+fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
+    let server = Server::start();
+    let dir = server.path();
+    let bin = fake_program(dir, "claude");
+    let launch = |args: &[&str]| {
+        let mut command = lastword(dir);
+        command.args(["--token-file", ".lastword/operator.token", "claude"]).args(args);
+        command.env("PATH", format!("{}:{PATH}", bin.display())).stdin(Stdio::null()).stderr(Stdio::null());
+        command.spawn().unwrap()
+    };
+    let mut first = launch(&["--continue"]);
+    wait_for("the first program", || dir.join("env.claude").exists());
+    let mut second = launch(&[]);
+    wait_for("the second program", || dir.join("env.claude-2").exists());
+    let read = |name: &str| fs::read_to_string(dir.join(name)).unwrap();
+    let args = read("args.claude");
+    assert!(args.contains("--permission-mode=manual") && args.ends_with("--continue\n"), "{args}");
+    let settings = args.lines().find_map(|line| line.strip_prefix("--settings=")).unwrap();
+    let settings: Value = serde_json::from_str(settings).unwrap();
+    assert!(settings["permissions"]["deny"].as_array().unwrap().contains(&json!("SendMessage")), "{settings}");
+    assert_eq!(settings["hooks"]["Stop"][0]["hooks"][1]["asyncRewake"], true, "{settings}");
+    let token = |text: &str| text.lines().find_map(|line| line.strip_prefix("LASTWORD_TOKEN=").map(str::to_owned));
+    let (one, two) = (token(&read("env.claude")).unwrap(), token(&read("env.claude-2")).unwrap());
+    assert!(one != two && !args.contains(&one), "a token is in no argument");
+    let taken = server.operator(&["claude", "--as", "claude"]);
+    assert!(taken.code == 1 && taken.stderr.contains("another session"), "{taken:?}");
+    assert!(!dir.join(".mcp.json").exists() && !dir.join(".claude").exists(), "no file of the user is changed");
+    fs::write(dir.join("end"), "").unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(7), "the program's own exit code");
+    second.wait().unwrap();
+}
+
+#[test]
+fn a_program_that_is_not_installed_is_named() {
+    let server = Server::start();
+    let ended = server.operator(&["claude"]);
+    assert!(ended.code == 3 && ended.stderr.contains("can't start claude"), "{ended:?}");
+}
+
+#[test]
+fn a_broker_is_started_where_none_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = fake_program(dir.path(), "claude");
+    fs::write(dir.path().join("end"), "").unwrap();
+    let mut command = lastword(dir.path());
+    command.args(["--token-file", ".lastword/operator.token", "claude", "--as", "kilo"]);
+    command.env("PATH", format!("{}:{PATH}", bin.display()));
+    let ended = finish(&mut command, "");
+    let noted = fs::read(dir.path().join(".lastword/server.json")).unwrap_or_else(|error| panic!("{error}: {ended:?}"));
+    let pid = serde_json::from_slice::<Value>(&noted).unwrap()["pid"].to_string();
+    assert!(ended.code == 7 && ended.stderr.contains("started a broker"), "{ended:?}");
+    assert!(ended.stderr.contains("kilo is an agent of the team"), "{ended:?}");
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success(), "it outlives the session");
+    wait_for("the broker's end", || !dir.path().join(".lastword/server.json").exists());
+}
