@@ -1,0 +1,222 @@
+"""Real agent programs under Lastword, driven by a scripted model: who is held, what is offered, what comes back."""
+
+import json
+import os
+import pathlib
+import pty
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from model import Model
+
+LASTWORD = os.environ["LASTWORD"]
+MODULES = pathlib.Path(os.environ["MODULES"])
+CLAUDE = MODULES / "@anthropic-ai/claude-code-linux-x64/claude"
+CODEX = MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+OPENCODE = MODULES / "opencode-linux-x64/bin/opencode"
+CHANNELS = {"ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"}
+TOUCH = 'call: ^Bash$ {"command": "touch made", "description": "x"}'
+PATIENCE = 90
+
+
+def until(what, look):
+    """Looks until it finds something; the limit only bounds a failure."""
+    end = time.monotonic() + PATIENCE
+    while time.monotonic() < end:
+        if found := look():
+            return found
+        time.sleep(0.05)
+    raise AssertionError(f"{what} never came")
+
+
+class Workspace:
+    """A broker, a model, and an empty home for the programs."""
+
+    def __init__(self):
+        self.dir = pathlib.Path(tempfile.mkdtemp())
+        self.model = Model()
+        self.home, self.work, self.data = self.dir / "home", self.dir / "work", self.dir / "data"
+        self.home.mkdir()
+        self.work.mkdir()
+        self.processes = []
+        serve = [LASTWORD, "--data", str(self.data), "--json", "serve", "--listen", "127.0.0.1:0"]
+        server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.processes.append(server)
+        json.loads(server.stdout.readline())
+        self.token = self.data / "operator.token"
+
+    def environment(self):
+        """The environment of every program: nothing of this machine's user."""
+        return {
+            "HOME": str(self.home), "PATH": f"{MODULES}/node/bin:{self.dir}/bin:/usr/local/bin:/usr/bin:/bin",
+            "TERM": "xterm-256color", "LASTWORD_DATA": str(self.data),
+            "ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "mock", "ENABLE_TOOL_SEARCH": "false",
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1",
+            "CLAUDE_CODE_EXECUTABLE": str(CLAUDE), "MOCK_KEY": "mock",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "GEMINI_API_KEY": "mock", "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
+
+    def configure(self):
+        """Users' own settings: each program has a model, and may use its shell unasked."""
+        (self.home / ".claude").mkdir()
+        (self.home / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+        (self.home / ".claude.json").write_text(json.dumps({
+            "hasCompletedOnboarding": True, "theme": "dark",
+            "customApiKeyResponses": {"approved": ["mock"], "rejected": []},
+            "projects": {str(self.work): {"hasTrustDialogAccepted": True, "hasCompletedProjectOnboarding": True}},
+        }))
+        (self.home / ".codex").mkdir()
+        (self.home / ".codex/config.toml").write_text(
+            'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
+            f'base_url = "{self.model.url}/v1"\nenv_key = "MOCK_KEY"\nwire_api = "responses"\n')
+        options = {"baseURL": f"{self.model.url}/v1", "apiKey": "mock"}
+        provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
+        (self.work / "opencode.json").write_text(json.dumps(
+            {"provider": {"mock": provider}, "model": "mock/mock", "permission": {"bash": "allow"}}))
+
+    def lastword(self, *args):
+        command = [LASTWORD, "--token-file", str(self.token), *args]
+        return subprocess.run(command, env=self.environment(), capture_output=True, text=True, timeout=PATIENCE)
+
+    def json(self, *args):
+        ended = self.lastword("--json", *args)
+        assert ended.returncode == 0, ended
+        return json.loads(ended.stdout)
+
+    def run(self, name, command, *flags):
+        """Starts `lastword run`; returns its events, which grow."""
+        line = [LASTWORD, "--token-file", str(self.token), "--json", "run", "--as", name, "--cwd", str(self.work), *flags]
+        started = subprocess.Popen([*line, "--", *map(str, command)], env=self.environment(), text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.processes.append(started)
+        events = []
+
+        def read():
+            for text in started.stdout:
+                events.append(json.loads(text))
+
+        threading.Thread(target=read, daemon=True).start()
+        until(f"{name} ready", lambda: any(event["event"] == "ready" for event in events)
+              or (started.poll() is not None and self.fail(started)))
+        return events
+
+    @staticmethod
+    def fail(process):
+        raise AssertionError(process.stderr.read())
+
+    def answer(self):
+        delivery = self.json("inbox", "--wait", f"{PATIENCE}s")
+        return delivery["message"]
+
+    def pending(self):
+        return until("a held call", lambda: self.json("approvals")["items"])[0]
+
+    def close(self):
+        for process in reversed(self.processes):
+            process.terminate()
+        for process in self.processes:
+            process.wait(timeout=30)
+        self.model.close()
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class Programs(unittest.TestCase):
+    def setUp(self):
+        self.space = Workspace()
+        self.addCleanup(self.space.close)
+        self.space.configure()
+
+    def offered(self):
+        names = [set(request["tools"]) for request in self.space.model.requests()]
+        self.assertTrue(names, "the model was asked")
+        return set().union(*names)
+
+    def held(self, command, touch, tool):
+        """A call waits for a human although the user's settings allow it: rejected once, approved once."""
+        self.space.run("bob", command, "--driver", "acp")
+        made = self.space.work / "made"
+        self.space.lastword("send", "bob", touch, "--ref", "E-1")
+        call = self.space.pending()
+        self.assertEqual(call["tool"], tool)
+        self.space.lastword("reject", call["id"], "--yes")
+        self.space.answer()
+        self.assertFalse(made.exists(), "rejected")
+        self.space.lastword("send", "bob", touch, "--ref", "E-2")
+        call = self.space.pending()
+        self.space.lastword("approve", call["id"], "--yes", "--digest", call["digest"])
+        self.assertIn("done", self.space.answer()["body"])
+        self.assertTrue(made.exists(), "approved")
+
+    def test_claude_over_acp_is_held(self):
+        self.held([MODULES / ".bin/claude-agent-acp"], TOUCH, "Bash")
+        self.assertFalse(CHANNELS & self.offered(), "no channel past the broker")
+
+    def test_opencode_over_acp_is_held(self):
+        self.held([OPENCODE, "acp"], TOUCH.replace("^Bash$", "^bash$"), "execute")
+        self.assertNotIn("task", self.offered())
+
+    def test_codex_over_acp_is_held(self):
+        self.held([MODULES / ".bin/codex-acp"], 'call: exec_command {"cmd": "touch made"}', "execute")
+        self.assertFalse([name for name in self.offered() if "agent" in name and "lastword" not in name])
+
+    def test_claude_answers_in_prose_without_channels(self):
+        self.space.run("bob", [CLAUDE, "-p"], "--input", "prompt")
+        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
+        answer = self.space.answer()
+        self.assertEqual((answer["body"], answer["status"]), ("done: nothing to call", "completed"))
+        offered = self.offered()
+        self.assertFalse(CHANNELS & offered, offered)
+        self.assertIn("Agent", offered, "a sub-agent is the turn's own affair")
+
+    def test_codex_answers_in_prose_without_sub_agents(self):
+        self.space.run("bob", [CODEX, "exec", "--skip-git-repo-check", "-"], "--input", "prompt")
+        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
+        self.assertIn("done: nothing to call", self.space.answer()["body"])
+        self.assertFalse([name for name in self.offered() if "multi_agent" in name])
+
+    def test_gemini_over_acp_is_held(self):
+        self.held([MODULES / ".bin/gemini", "--acp"], TOUCH.replace("^Bash$", "run_shell_command"), "execute")
+
+    def test_gemini_answers_in_prose(self):
+        self.space.run("bob", [MODULES / ".bin/gemini", "-p", "{prompt}"])
+        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
+        self.assertIn("done: nothing to call", self.space.answer()["body"])
+
+    def test_an_idle_session_of_claude_wakes(self):
+        (self.space.dir / "bin").mkdir()
+        (self.space.dir / "bin/claude").symlink_to(CLAUDE)
+        terminal, other = pty.openpty()
+        command = [LASTWORD, "--token-file", str(self.space.token), "claude", "--as", "bob"]
+        session = subprocess.Popen(command, env=self.space.environment(), cwd=self.space.work, stdin=other, stdout=other,
+                                   stderr=other, start_new_session=True)
+        os.close(other)
+        self.addCleanup(os.close, terminal)
+        self.addCleanup(session.wait)
+        self.addCleanup(os.killpg, session.pid, signal.SIGKILL)
+
+        def drain():
+            try:
+                while os.read(terminal, 65536):
+                    pass
+            except OSError:
+                pass
+
+        threading.Thread(target=drain, daemon=True).start()
+        # The waiter of the session's start holds the connection that the broker counts as the agent's presence.
+        state = self.space.home / ".local/state/lastword/hooks"
+        until("the waiter", lambda: list(state.glob("*.wait")))
+        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
+        self.assertEqual(self.space.answer()["body"], "done: nothing to call")
+        self.space.lastword("send", "bob", "and which host?", "--ref", "E-2")
+        self.assertEqual(self.space.answer()["body"], "done: nothing to call", "woken again")
+        self.assertFalse(CHANNELS & self.offered())
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2, warnings="ignore")
