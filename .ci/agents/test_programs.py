@@ -21,7 +21,7 @@ CODEX = MODULES / "@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/
 OPENCODE = MODULES / "opencode-linux-x64/bin/opencode"
 CHANNELS = {"ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"}
 TOUCH = 'call: ^Bash$ {"command": "touch made", "description": "x"}'
-PATIENCE = 90
+PATIENCE = 60
 
 
 def until(what, look):
@@ -60,6 +60,7 @@ class Workspace:
             "CLAUDE_CODE_EXECUTABLE": str(CLAUDE), "MOCK_KEY": "mock",
             "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "GEMINI_API_KEY": "mock", "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_CLI_TRUST_WORKSPACE": "true",
+            "GEMINI_MODEL": "gemini-2.5-pro",
         }
 
     def configure(self):
@@ -75,6 +76,8 @@ class Workspace:
         (self.home / ".codex/config.toml").write_text(
             'model = "mock"\nmodel_provider = "mock"\n[model_providers.mock]\nname = "mock"\n'
             f'base_url = "{self.model.url}/v1"\nenv_key = "MOCK_KEY"\nwire_api = "responses"\n')
+        (self.home / ".gemini").mkdir()
+        (self.home / ".gemini/settings.json").write_text('{"security": {"auth": {"selectedType": "gemini-api-key"}}}')
         options = {"baseURL": f"{self.model.url}/v1", "apiKey": "mock"}
         provider = {"npm": "@ai-sdk/openai-compatible", "options": options, "models": {"mock": {}}}
         (self.work / "opencode.json").write_text(json.dumps(
@@ -184,7 +187,7 @@ class Programs(unittest.TestCase):
         self.held([MODULES / ".bin/gemini", "--acp"], TOUCH.replace("^Bash$", "run_shell_command"), "execute")
 
     def test_gemini_answers_in_prose(self):
-        self.space.run("bob", [MODULES / ".bin/gemini", "-p", "{prompt}"])
+        self.space.run("bob", [MODULES / ".bin/gemini"], "--input", "prompt", "--env", "GEMINI_CLI_TRUST_WORKSPACE=true")
         self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
         self.assertIn("done: nothing to call", self.space.answer()["body"])
 
