@@ -10,7 +10,7 @@ use super::Context;
 use super::init_check::check;
 use super::init_clients::{Call, Identity, Program};
 use super::init_files::{Change, Step, change, hooks};
-use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN};
+use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
@@ -64,7 +64,8 @@ impl Report {
     fn words(&self) -> String {
         let changes: String = self.changes.iter().map(Change::words).collect();
         let checks: String = self.checks.iter().map(|line| format!("check: {line}\n")).collect();
-        format!("{changes}{}\n{checks}", self.next)
+        let next = if self.next.is_empty() { String::new() } else { format!("{}\n", self.next) };
+        format!("{changes}{next}{checks}")
     }
 }
 
@@ -94,8 +95,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         for program in programs {
             reports.push(removed(program, args.dry_run)?);
         }
-    } else if args.check && cannot_add(&args, cx) {
-        // Without a token there is nothing to add: the configuration that exists is tested.
+    } else if args.check && only_check(&args, &programs, cx)? {
         for program in programs {
             reports.push(Report { checks: check(program, cx).await?, ..empty(program) });
         }
@@ -105,8 +105,19 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     cx.out.show(&reports, |reports, _| reports.iter().map(Report::words).collect::<String>().trim_end().to_owned())
 }
 
-const fn cannot_add(args: &Args, cx: &Context) -> bool {
-    !args.from_env && !matches!(cx.settings.token, crate::config::TokenSource::File(_))
+/// Returns whether `--check` only tests what is there: if no token is named, or only by the environment of a session
+/// whose configuration exists.
+fn only_check(args: &Args, programs: &[Program], cx: &Context) -> Result<bool, Failure> {
+    let TokenSource::File(file) = &cx.settings.token else { return Ok(!args.from_env) };
+    if args.from_env || args.replace || cx.environment.token_file.as_ref() != Some(file) {
+        return Ok(false);
+    }
+    for program in programs {
+        if program.configured_here().map_err(Failure::refused)?.is_none() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 const fn empty(program: Program) -> Report {
@@ -153,9 +164,10 @@ fn next(program: Program, call: &Call, owner: &str) -> String {
             program.next()
         ),
         Identity::Session => format!(
-            "{name} in this folder now works as the agent whose token its session has\nnext: {}, with \
-             LASTWORD_TOKEN_FILE=\"$PWD/NAME.token\" {command}; `lastword run` sets the token itself",
-            program.next()
+            "{name} in this folder now works as the agent whose token its session has\nnext: {}; then start each \
+             session with its token: {} {command}",
+            program.next(),
+            program.token()
         ),
     }
 }

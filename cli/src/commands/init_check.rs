@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::process::{Output, Stdio};
 use std::time::Duration;
 
+use lastword_proto::names::OWN_NAME;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::Command;
@@ -12,6 +13,7 @@ use tokio::time::timeout;
 use super::Context;
 use super::init_clients::{Identity, Program};
 use crate::failure::Failure;
+use crate::session::Authority;
 
 /// Time for the handshake and the list of tools.
 const HANDSHAKE: Duration = Duration::from_secs(15);
@@ -35,7 +37,12 @@ pub(super) async fn check(program: Program, cx: &Context) -> Result<Vec<String>,
     let tools = tools.map_err(|problem| {
         Failure::refused(format!("{name}: the configured command fails: {problem}")).hint(words.join(" "))
     })?;
-    let owner = Identity::of(&words).name(&cx.server_url()).await;
+    let owner = match Identity::of(&words) {
+        Identity::Session => {
+            format!("{}, by the token of this environment", cx.client(Authority::Act)?.agent(OWN_NAME).await?.name)
+        }
+        named @ (Identity::Agent(_) | Identity::Human(_)) => named.name(&cx.server_url()).await,
+    };
     let mut found = vec![format!("{name} starts Lastword as {owner}: {} tools", tools.len())];
     if let Some(line) = listed(command).await? {
         found.push(format!("`{command} mcp list`: {line}"));

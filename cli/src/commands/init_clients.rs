@@ -69,6 +69,15 @@ impl Program {
         }
     }
 
+    /// Returns the assignment by which a user gives one session of the program an agent's token.
+    pub(super) const fn token(self) -> &'static str {
+        match self {
+            Self::Claude | Self::Codex | Self::Opencode => "LASTWORD_TOKEN_FILE=\"$PWD/NAME.token\"",
+            // The program passes only the variables to the server that its entry lists, and an unset one as empty.
+            Self::Gemini => "LASTWORD_TOKEN=\"$(cat NAME.token)\"",
+        }
+    }
+
     /// Returns the words of the call in the program's configuration here; `None` if it has none.
     pub(super) fn configured(self) -> Result<Option<Vec<String>>, String> {
         let here = self.configured_here()?;

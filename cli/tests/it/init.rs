@@ -166,6 +166,10 @@ fn several_agents_share_a_folder_and_each_session_brings_its_token() {
     }
     let silent = shell("none", None);
     assert_eq!((silent.code, silent.stdout.as_str()), (0, ""), "{silent:?}");
+    let mut check = lastword(dir);
+    check.args(["init", "--claude", "--check"]).env("LASTWORD_TOKEN_FILE", dir.join("bob.token"));
+    let said = finish(&mut check, "").ok();
+    assert!(said.contains("as bob") && said.contains("15 tools"), "{said}");
     let refused = init(&server, "kilo", &["--claude"]);
     assert!(refused.code == 1 && refused.stderr.contains("each session"), "{refused:?}");
 }
