@@ -125,6 +125,10 @@ fn edit(file: &Path, dry: bool, change: impl FnOnce(&str) -> Result<String, Stri
     if old != new && !dry {
         if new.is_empty() {
             fs::remove_file(file).map_err(|error| failed(&error))?;
+            if let Some(folder) = file.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                // A folder that holds anything else stays.
+                let _kept = fs::remove_dir(folder);
+            }
         } else {
             if let Some(folder) = file.parent() {
                 fs::create_dir_all(folder).map_err(|error| failed(&error))?;

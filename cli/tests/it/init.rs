@@ -107,6 +107,9 @@ fn init_removes_what_it_added_and_nothing_else() {
     for file in files {
         assert!(!dir.join(file).exists(), "{file}");
     }
+    for folder in [".claude", ".codex", ".gemini"] {
+        assert!(!dir.join(folder).exists(), "{folder}");
+    }
     let said = run(dir, &["init", "--claude", "--remove"]).ok();
     assert!(said.contains("isn't set up"), "{said}");
     let mine = "{\n  \"permissions\": {\n    \"deny\": [\"Agent\"]\n  }\n}\n";
