@@ -78,7 +78,7 @@ pub(super) fn hooks() -> Result<Vec<Vec<String>>, String> {
     Ok(lines.map(words).collect())
 }
 
-/// Splits a command line that [`Call::hook`] wrote.
+/// Splits a command line that [`Call::hook`] wrote into its words.
 fn words(line: &str) -> Vec<String> {
     let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
     let mut chars = line.chars();

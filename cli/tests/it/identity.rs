@@ -1,4 +1,4 @@
-//! A folder's configuration gives nobody another agent's name, and no model a human's.
+//! A folder's configuration lets no program act as another agent, and no model as a human.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde_json::{Value, json};
 
 use crate::program::{Ended, Server, finish, lastword, run};
-use crate::running::{Running, ask};
+use crate::running::{Running, ask, fake_acp};
 
 const STOP: &str = r#"{"hook_event_name": "Stop", "session_id": "s-1"}"#;
 
@@ -92,6 +92,16 @@ fn a_run_in_the_folder_of_another_agent_takes_none_of_its_messages() {
     let _bob = Running::start(&server, "bob", &["--", "/usr/bin/env", "-S", "sh", "-c", &script]);
     assert_eq!(ask(&server, "bob", "work")["body"], "done");
     assert!(server.as_agent("kilo", &["inbox"]).ok().contains("for kilo alone"));
+}
+
+#[test]
+fn an_acp_agent_and_what_it_starts_know_its_name() {
+    let server = Server::start();
+    let fake = fake_acp();
+    let script = format!("echo $LASTWORD_AGENT $LASTWORD_RUN > who; exec {}", fake.display());
+    let command = ["--driver", "acp", "--", "/usr/bin/env", "-S", "sh", "-c", &script];
+    let _bob = Running::start(&server, "bob", &command);
+    assert_eq!(fs::read_to_string(server.path().join("who")).unwrap(), "bob 1\n");
 }
 
 #[test]

@@ -113,7 +113,9 @@ fn init_removes_what_it_added_and_nothing_else() {
     let said = run(dir, &["init", "--claude", "--remove"]).ok();
     assert!(said.contains("isn't set up"), "{said}");
     let mine = "{\n  \"permissions\": {\n    \"deny\": [\"Agent\"]\n  }\n}\n";
-    fs::create_dir_all(dir.join(".claude")).unwrap();
+    for folder in [".claude", ".codex"] {
+        fs::create_dir_all(dir.join(folder)).unwrap();
+    }
     fs::write(dir.join(files[1]), mine).unwrap();
     fs::write(dir.join(files[2]), "model = \"x\"\n").unwrap();
     init(&server, "kilo", &flags).ok();
