@@ -24,7 +24,9 @@ mod human;
 mod inbox;
 mod incidents;
 mod init;
+mod init_check;
 mod init_clients;
+mod init_files;
 mod launch;
 mod limits;
 mod limits_diff;
@@ -169,7 +171,7 @@ pub(crate) struct Context {
 /// Runs the command.
 pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
     match command {
-        Command::Init(args) => init::run(&args, cx),
+        Command::Init(args) => wait(init::run(args, cx)),
         Command::Serve(args) => serve::run(args, cx),
         Command::Demo(args) => demo::run(&args, cx),
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),

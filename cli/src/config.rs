@@ -80,6 +80,10 @@ pub(crate) struct Environment {
     pub(crate) token_file: Option<PathBuf>,
     /// The first variable of `AGENT_VARIABLES` that is set.
     pub(crate) agent: Option<&'static str>,
+    /// The agent that `LASTWORD_AGENT` names: in a run of `lastword run`, that run's.
+    pub(crate) agent_name: Option<String>,
+    /// Whether `lastword run` runs this program, by `LASTWORD_RUN` or the turn in `LASTWORD_TURN`.
+    pub(crate) in_run: bool,
     /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
     pub(crate) no_color: bool,
 }
@@ -93,6 +97,8 @@ impl Environment {
             token: std::env::var_os("LASTWORD_TOKEN").and_then(|value| value.into_string().ok()),
             token_file: set("LASTWORD_TOKEN_FILE").map(PathBuf::from),
             agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
+            agent_name: variable("LASTWORD_AGENT"),
+            in_run: set("LASTWORD_RUN").is_some() || set("LASTWORD_TURN").is_some(),
             no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
         }
     }

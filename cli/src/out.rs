@@ -76,6 +76,11 @@ impl Out {
         lines.into_iter().map(line).collect::<Vec<_>>().join("\n")
     }
 
+    /// Writes one line to standard error, for a command whose standard output belongs to a protocol.
+    pub(crate) fn note(text: &str) -> Result<(), Failure> {
+        Ok(writeln!(io::stderr().lock(), "lastword: {}", escape(text))?)
+    }
+
     /// Returns whether the output is JSON.
     pub(crate) const fn is_json(&self) -> bool {
         self.json

@@ -115,6 +115,16 @@ impl Context {
         Ok(client)
     }
 
+    /// Returns why this run must not act as the token's owner, `own`, if the environment names another agent. A token
+    /// in a folder's configuration is one agent's, but every agent that works there reads that configuration.
+    pub(crate) fn other_agent(&self, own: &str) -> Option<String> {
+        let named = self.environment.agent_name.as_deref().filter(|named| *named != own)?;
+        Some(format!(
+            "the configured token is {own}'s, but this session is {named}'s (LASTWORD_AGENT={named}), so Lastword does \
+             nothing here; give {named} its own configuration: `lastword init --from-env`"
+        ))
+    }
+
     /// Returns the named address, else that of the server running on the data directory, else the default.
     pub(crate) fn server_url(&self) -> String {
         self.server().unwrap_or_else(usual)
@@ -170,6 +180,14 @@ fn may_use_operator_token(authority: Authority, presence: &Presence, server: Opt
 
 fn no_human(variable: &str) -> Failure {
     Failure::refused(format!("an agent is running this command ({variable} is set) with a human's token"))
+}
+
+/// Refuses a human's token for an agent program, unless the user asks for that by name.
+pub(crate) fn no_human_for_a_model(name: &str) -> Failure {
+    Failure::refused(format!("this token is {name}'s, a human: the model would act as {name}")).hint(
+        "register an agent: `lastword agent add NAME > NAME.token`; \
+         with --as-human the model only reads and decides, and each of its decisions is recorded as yours",
+    )
 }
 
 /// Refuses a human's token where it must not decide.

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use lastword_proto::fact::Kind;
-use lastword_proto::wire::{Delivery, Finish, Finished, Problem, TurnView};
+use lastword_proto::names::OWN_NAME;
+use lastword_proto::wire::{AgentView, Delivery, Finish, Finished, Problem, TurnView};
 use lastword_proto::{Code, MessageType};
 use tokio::time::{sleep, timeout};
 
@@ -141,12 +141,12 @@ impl RetryingClient {
         })
     }
 
-    /// Returns whether the token is a human's.
+    /// Returns the token's owner.
     ///
     /// # Errors
     /// The broker does not answer, or refuses.
-    pub async fn is_human(&self) -> Result<bool, ClientError> {
-        Ok(self.client.agent("me").await?.kind == Kind::Human)
+    pub async fn me(&self) -> Result<AgentView, ClientError> {
+        self.client.agent(OWN_NAME).await
     }
 
     /// Waits for the next delivery, without a limit of time.

@@ -30,6 +30,8 @@ pub(crate) fn command(settings: &Settings) -> Command {
     }
     command
         .envs(&settings.env)
+        // Hooks of the program stay silent: the runner delivers, and finishes the turn.
+        .env("LASTWORD_RUN", "1")
         .current_dir(&settings.cwd)
         .process_group(0)
         .kill_on_drop(true)

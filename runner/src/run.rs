@@ -29,6 +29,8 @@ const CATCH_UP: Duration = Duration::from_secs(5);
 /// State shared by all runs of a runner.
 pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
+    /// The agent's name at the broker.
+    pub(crate) agent: String,
     pub(crate) broker: RetryingClient,
     pub(crate) limits: RunnerLimits,
     pub(crate) watch: Watch,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lastword_client::ClientError;
 use lastword_client::wire::Delivery;
+use lastword_proto::fact::Kind;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -113,7 +114,8 @@ impl Runner {
         let events = report.clone();
         let broker = RetryingClient::new(url, token, move |change| events.emit(&change.into()))?;
         let limits = broker.limits().await?;
-        if broker.is_human().await? {
+        let me = broker.me().await?;
+        if me.kind == Kind::Human {
             return Err(RunnerError::Human);
         }
         let host = match settings.driver {
@@ -122,7 +124,7 @@ impl Runner {
         };
         let phase = stopping.0.subscribe();
         let watch = Watch::default();
-        let shared = Arc::new(RunnerContext { settings, broker, limits, watch, report, host, phase });
+        let shared = Arc::new(RunnerContext { settings, agent: me.name, broker, limits, watch, report, host, phase });
         if let DriverHost::Acp(host) = &shared.host {
             host.start(&shared).await.map_err(RunnerError::Agent)?;
         }

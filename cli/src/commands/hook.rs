@@ -4,11 +4,14 @@ use std::io::{Read as _, stdin};
 use std::path::{Path, PathBuf};
 
 use lastword_client::Client;
+use lastword_proto::names::OWN_NAME;
 use lastword_runner::{Occasion, hook, hook_wait};
 use rustix::process::getppid;
 
 use super::Context;
+use crate::config::TokenSource;
 use crate::failure::{Exit, Failure};
+use crate::out::Out;
 use crate::session::Authority;
 
 /// The exit code with which a hook of `asyncRewake` wakes its session.
@@ -51,7 +54,20 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
         .state
         .or_else(state_folder)
         .ok_or_else(|| Failure::usage("no directory for session state").hint("name one with --state, or set HOME"))?;
+    if cx.environment.in_run {
+        return Out::note("this is a run of `lastword run`, which delivers to it; the hook does nothing");
+    }
+    if cx.settings.token == TokenSource::Implicit {
+        return Out::note("LASTWORD_TOKEN and LASTWORD_TOKEN_FILE name no agent's token; the hook does nothing");
+    }
     let client = cx.client(Authority::Act)?;
+    // Without the variable the check can't fail, and the call is spared.
+    if cx.environment.agent_name.is_some() {
+        let me = client.agent(OWN_NAME).await?;
+        if let Some(reason) = cx.other_agent(&me.name) {
+            return Out::note(&reason);
+        }
+    }
     if args.action == Action::Wait {
         return wait(&client, &folder, &occasion).await;
     }

@@ -3,40 +3,221 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
+use serde::Serialize;
 use serde_json::json;
 
 use super::Context;
-use super::init_clients::{Program, set_up};
-use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN};
+use super::init_check::check;
+use super::init_clients::{Call, Identity, Program};
+use super::init_files::{Change, Step, change, hooks};
+use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
 use crate::failure::Failure;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Configure Claude Code in this folder: .mcp.json, and hooks in .claude/settings.local.json.
+    /// Configure Claude Code in this folder: .mcp.json, and hooks and permissions in .claude/settings.local.json.
     #[arg(long)]
     claude: bool,
-    /// Configure Codex: config.toml in CODEX_HOME or ~/.codex.
+    /// Configure Codex in this folder: .codex/config.toml, which Codex reads once the folder is trusted.
     #[arg(long)]
     codex: bool,
     /// Configure opencode in this folder: opencode.json.
     #[arg(long)]
     opencode: bool,
+    /// Configure Gemini CLI in this folder: .gemini/settings.json.
+    #[arg(long)]
+    gemini: bool,
     /// Print the changes without writing them.
     #[arg(long)]
     dry_run: bool,
+    /// Use the token in LASTWORD_TOKEN or LASTWORD_TOKEN_FILE of each session, so that several agents share this folder.
+    #[arg(long)]
+    from_env: bool,
+    /// Configure a human's token, for tools that read and decide; each decision is recorded as that human's.
+    #[arg(long, conflicts_with = "from_env")]
+    as_human: bool,
+    /// Put this agent in place of one that is already configured.
+    #[arg(long, visible_alias = "force")]
+    replace: bool,
+    /// Remove what this command added.
+    #[arg(long, conflicts_with_all = ["from_env", "as_human", "replace", "check"])]
+    remove: bool,
+    /// Test the configuration: start what it starts, list the tools, and ask the program itself if it is installed.
+    #[arg(long)]
+    check: bool,
 }
 
-pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
-    let programs = [(args.claude, Program::Claude), (args.codex, Program::Codex), (args.opencode, Program::Opencode)];
+/// What `init` did to one program's configuration.
+#[derive(Debug, Serialize)]
+struct Report {
+    program: &'static str,
+    /// The owner of the configured token; `None` if each session brings its own, or the configuration is removed.
+    agent: Option<String>,
+    changes: Vec<Change>,
+    /// What the user does next.
+    next: String,
+    /// What the test of the configuration found, with `--check`.
+    checks: Vec<String>,
+}
+
+impl Report {
+    fn words(&self) -> String {
+        let changes: String = self.changes.iter().map(Change::words).collect();
+        let checks: String = self.checks.iter().map(|line| format!("check: {line}\n")).collect();
+        let next = if self.next.is_empty() { String::new() } else { format!("{}\n", self.next) };
+        format!("{changes}{next}{checks}")
+    }
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let programs = [
+        (args.claude, Program::Claude),
+        (args.codex, Program::Codex),
+        (args.opencode, Program::Opencode),
+        (args.gemini, Program::Gemini),
+    ];
     let programs: Vec<Program> = programs.into_iter().filter(|(wanted, _)| *wanted).map(|(_, p)| p).collect();
     if programs.is_empty() {
-        return configuration(cx);
+        return if args.from_env || args.as_human || args.replace || args.remove || args.check || args.dry_run {
+            Err(Failure::usage("no agent program is named").hint("add --claude, --codex, --opencode or --gemini"))
+        } else {
+            configuration(cx)
+        };
     }
-    let mut changes = Vec::new();
+    if args.as_human
+        && let Some(variable) = cx.environment.agent
+    {
+        return Err(Failure::refused(format!("an agent is running this command ({variable} is set)"))
+            .hint("only a human gives a model their own token: run it in your own terminal"));
+    }
+    let mut reports = Vec::new();
+    if args.remove {
+        for program in programs {
+            reports.push(removed(program, args.dry_run)?);
+        }
+    } else if args.check && only_check(&args, &programs, cx)? {
+        for program in programs {
+            reports.push(Report { checks: check(program, cx).await?, ..empty(program) });
+        }
+    } else {
+        reports = added(&args, programs, cx).await?;
+    }
+    cx.out.show(&reports, |reports, _| reports.iter().map(Report::words).collect::<String>().trim_end().to_owned())
+}
+
+/// Returns whether `--check` only tests what is there: if no token is named, or only by the environment of a session
+/// whose configuration exists.
+fn only_check(args: &Args, programs: &[Program], cx: &Context) -> Result<bool, Failure> {
+    let TokenSource::File(file) = &cx.settings.token else { return Ok(!args.from_env) };
+    if args.from_env || args.replace || cx.environment.token_file.as_ref() != Some(file) {
+        return Ok(false);
+    }
     for program in programs {
-        changes.extend(set_up(program, args.dry_run, cx)?);
+        if program.configured_here().map_err(Failure::refused)?.is_none() {
+            return Ok(false);
+        }
     }
-    cx.out.show(&changes, |changes, _| changes.iter().map(super::init_clients::Change::words).collect())
+    Ok(true)
+}
+
+const fn empty(program: Program) -> Report {
+    Report { program: program.names().0, agent: None, changes: Vec::new(), next: String::new(), checks: Vec::new() }
+}
+
+async fn added(args: &Args, programs: Vec<Program>, cx: &Context) -> Result<Vec<Report>, Failure> {
+    let (call, agent) = if args.from_env {
+        (Call::with(Identity::Session, cx)?, None)
+    } else {
+        let (call, name) = Call::of(args.as_human, cx).await?;
+        (call, Some(name))
+    };
+    let owner = agent.clone().unwrap_or_else(|| "the token of each session".to_owned());
+    // Nothing is written before all programs have passed.
+    if !args.replace {
+        for program in &programs {
+            free(*program, &call, &owner, cx).await?;
+        }
+    }
+    let step = if args.replace { Step::Replace(&call) } else { Step::Add(&call) };
+    let mut reports = Vec::new();
+    for program in programs {
+        let changes = change(program, step, args.dry_run)?;
+        let checks = if args.check && !args.dry_run { check(program, cx).await? } else { Vec::new() };
+        let next =
+            if args.dry_run { "nothing was written (--dry-run)".to_owned() } else { next(program, &call, &owner) };
+        reports.push(Report { agent: agent.clone(), changes, next, checks, ..empty(program) });
+    }
+    Ok(reports)
+}
+
+/// Words what was set up, and the next step.
+fn next(program: Program, call: &Call, owner: &str) -> String {
+    let (name, command, flag) = program.names();
+    match &call.identity {
+        Identity::Agent(_) => format!(
+            "{name} in this folder now works as {owner}\nnext: {}; `lastword init {flag} --check` tests it",
+            program.next()
+        ),
+        Identity::Human(_) => format!(
+            "{name} in this folder now reads and decides as {owner}, a human: each of its decisions is recorded as \
+             {owner}'s\nnext: {}; let it ask you before each decision",
+            program.next()
+        ),
+        Identity::Session => format!(
+            "{name} in this folder now works as the agent whose token its session has\nnext: {}; then start each \
+             session with its token: {} {command}",
+            program.next(),
+            program.token()
+        ),
+    }
+}
+
+/// Refuses a configuration with another token.
+async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Result<(), Failure> {
+    let (name, _, flag) = program.names();
+    let failed = |problem: String| Failure::refused(problem).hint("fix the file, or edit Lastword's part by hand");
+    let mut calls: Vec<Vec<String>> = program.configured().map_err(failed)?.into_iter().collect();
+    if program == Program::Claude {
+        calls.extend(hooks().map_err(failed)?);
+    }
+    for words in calls {
+        let known = Identity::of(&words);
+        if words.is_empty() {
+            return Err(Failure::refused(format!("{name} already has a server `lastword` with settings of your own"))
+                .hint(format!("`lastword init {flag} --replace` puts {owner} in their place")));
+        }
+        if known != call.identity {
+            let other = known.name(&cx.server_url()).await;
+            return Err(Failure::refused(format!("{name} is already set up here as {other}, not as {owner}")).hint(
+                format!(
+                    "`lastword init {flag} --replace` puts {owner} in place of {other}; for several agents in one \
+                     folder use `lastword init {flag} --from-env --replace`"
+                ),
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn removed(program: Program, dry: bool) -> Result<Report, Failure> {
+    let (name, ..) = program.names();
+    let known = program.configured_here().map_err(Failure::refused)?;
+    if known.is_some_and(|words| !words.iter().any(|word| word == "mcp")) {
+        return Err(Failure::refused(format!(
+            "the server `lastword` in {} isn't what init wrote",
+            program.file().display()
+        ))
+        .hint("remove it by hand"));
+    }
+    let changes = change(program, Step::Remove, dry)?;
+    let next = if changes.iter().all(|change| change.diff.is_empty()) {
+        format!("{name} isn't set up for Lastword in this folder")
+    } else if dry {
+        "nothing was removed (--dry-run)".to_owned()
+    } else {
+        format!("{name} no longer starts Lastword in this folder; running sessions keep it until they end")
+    };
+    Ok(Report { changes, next, ..empty(program) })
 }
 
 fn configuration(cx: &Context) -> Result<(), Failure> {

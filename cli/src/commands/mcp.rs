@@ -1,23 +1,44 @@
 //! `lastword mcp`: serves the tools for a model over standard input and output; each call goes to the running server.
 
 use lastword_client::{Client, Token};
-use lastword_server::edges::mcp::{Remote, serve_stdio};
+use lastword_proto::fact::Kind;
+use lastword_proto::names::OWN_NAME;
+use lastword_server::edges::mcp::{Remote, serve_nothing, serve_stdio};
 use lastword_server::identity::Secret;
 
 use super::Context;
 use crate::failure::Failure;
-use crate::session::Authority;
+use crate::out::Out;
+use crate::session::{Authority, no_human_for_a_model};
 
 #[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+pub(crate) struct Args {
+    /// Serve a human's token, with tools that read and decide; each decision is recorded as that human's.
+    #[arg(long)]
+    as_human: bool,
+}
 
 /// Standard output belongs to the protocol: everything else goes to standard error.
-pub(crate) async fn run(_args: Args, cx: &Context) -> Result<(), Failure> {
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (url, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
-    Client::new(&url, Some(Token::new(&token)?))?.limits().await?;
+    let me = Client::new(&url, Some(Token::new(&token)?))?.agent(OWN_NAME).await?;
     let remote = Remote::new(&url, Secret::new(token.trim().to_owned()));
-    serve_stdio(remote).await.map_err(|error| {
+    let served = if let Some(reason) = cx.other_agent(&me.name) {
+        Out::note(&reason)?;
+        serve_nothing(reason).await
+    } else {
+        match (me.kind, args.as_human) {
+            (Kind::Agent, false) => serve_stdio(remote).await,
+            (Kind::Human, true) => serve_stdio(remote.as_human()).await,
+            (Kind::Human, false) => return Err(no_human_for_a_model(&me.name)),
+            (Kind::Agent, true) => {
+                return Err(Failure::usage(format!("--as-human needs a human's token, and this one is {}'s", me.name))
+                    .hint("leave out --as-human, or name a human's token with --token-file"));
+            }
+        }
+    };
+    served.map_err(|error| {
         Failure::unavailable(format!("the MCP client closed the connection: {error}"))
             .hint("an MCP client starts this command and talks to it on standard input and output")
     })

@@ -2,11 +2,10 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::program::{Ended, Server, finish, lastword, run};
+use crate::program::{Ended, Server, finish, lastword};
 
 /// An interactive session of an agent program.
 struct Session<'a> {
@@ -133,34 +132,6 @@ fn what_goes_wrong_never_holds_the_agent_up() {
     command.args(["--url", url, "--token-file", "kilo.token", "hook"]).env("HOME", server.path());
     let down = finish(&mut command, r#"{"hook_event_name": "Stop", "session_id": "s"}"#);
     assert!(down.code != 0 && down.code != 2 && down.stdout.is_empty(), "{down:?}");
-}
-
-#[test]
-fn init_adds_itself_to_claude_code_and_shows_what_it_added() {
-    let server = Server::start();
-    server.agent("kilo");
-    let dir = server.path();
-    let refused = run(dir, &["init", "--claude"]);
-    assert!(refused.code == 2 && refused.stderr.contains("lastword agent add NAME > NAME.token"), "{refused:?}");
-    let dry = run(dir, &["--token-file", "kilo.token", "init", "--claude", "--opencode", "--dry-run"]).ok();
-    assert!(dry.contains("+  \"mcpServers\"") && !dir.join(".mcp.json").exists(), "{dry}");
-    run(dir, &["--token-file", "kilo.token", "init", "--claude"]).ok();
-    let again = run(dir, &["--token-file", "kilo.token", "init", "--claude"]).ok();
-    assert_eq!(again.matches("nothing to add").count(), 2, "{again}");
-    let read = |path: &Path| serde_json::from_str::<Value>(&fs::read_to_string(path).unwrap()).unwrap();
-    let servers = read(&dir.join(".mcp.json"));
-    let program = servers["mcpServers"]["lastword"].clone();
-    assert!(program["args"].as_array().unwrap().contains(&json!("mcp")), "{program}");
-    assert!(!fs::read_to_string(dir.join(".mcp.json")).unwrap().contains("lw_"), "the token itself is in no file");
-    let hooks = read(&dir.join(".claude/settings.local.json"));
-    let command = hooks["hooks"]["Stop"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
-    // Exactly the configured line, as the program's shell runs it.
-    let mut shell = std::process::Command::new("/bin/sh");
-    shell.args(["-c", &command]).env_clear().env("HOME", dir).current_dir("/");
-    shell.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
-    server.operator(&["send", "kilo", "is it set up?", "--ref", "S-1"]).ok();
-    let said = finish(&mut shell, r#"{"hook_event_name": "Stop", "session_id": "s-9"}"#).json();
-    assert!(reason(&said).contains("is it set up?"), "{said}");
 }
 
 #[test]

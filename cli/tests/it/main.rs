@@ -7,6 +7,10 @@ mod disk;
 #[cfg(test)]
 mod hooks;
 #[cfg(test)]
+mod identity;
+#[cfg(test)]
+mod init;
+#[cfg(test)]
 mod launch;
 #[cfg(test)]
 mod lifts;

@@ -398,7 +398,7 @@ fn no_token_of_an_mcp_client_is_in_the_log_at_any_level() {
         let mut stream = std::net::TcpStream::connect(address).unwrap();
         write!(
             stream,
-            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n\
+            "POST /mcp HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nLastword-As-Human: yes\r\nContent-Type: application/json\r\n\
              Accept: application/json, text/event-stream\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         )
@@ -445,7 +445,8 @@ fn serve_prints_a_link_that_signs_in_once_and_its_secret_is_in_no_log() {
     // Cause a log line: an empty log would prove nothing.
     let token = fs::read_to_string(dir.path().join(lines[1].trim_start_matches("operator token in "))).unwrap();
     let headers = format!(
-        "Authorization: Bearer {}\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\n",
+        "Authorization: Bearer {}\r\nLastword-As-Human: yes\r\nContent-Type: application/json\r\n\
+         Accept: application/json, text/event-stream\r\n",
         token.trim()
     );
     post(

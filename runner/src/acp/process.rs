@@ -91,8 +91,8 @@ impl Process {
         let mut command = process::command(settings);
         command.args(&settings.args);
         command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
-        // Lets everything that the process starts know that an agent is at work.
-        command.env("LASTWORD_AGENT", "acp");
+        // Lets everything that the process starts know which agent is at work.
+        command.env("LASTWORD_AGENT", &shared.agent);
         let program = settings.program.display().to_string();
         let mut child = command.spawn().map_err(|error| format!("can't start {program}: {error}"))?;
         let pid = child.id().unwrap_or_default();

@@ -2,8 +2,10 @@
 //! handshake, and over stdio as a client of a running server.
 
 mod args;
+mod closed;
 mod door;
 mod elicit;
+mod human;
 mod inbox;
 mod permit;
 mod prompts;
@@ -40,15 +42,25 @@ pub use self::door::AnonymousMcp;
 pub(crate) use self::door::{METADATA_PATHS, metadata, route};
 pub use self::prompts::PRIMER;
 pub use self::remote::Remote;
-pub use self::stdio::{serve_pipe, serve_stdio};
+pub use self::stdio::{serve_nothing, serve_pipe, serve_stdio};
 pub use self::tools::INSTRUCTIONS;
 
 /// The MCP surface for agents, in the server's process or as a client of a running server.
 #[derive(Clone)]
 struct Surface {
     backend: Backend,
+    offer: Offer,
     /// The inbox watch of a client with a session; it ends with the session.
     watching: Arc<Mutex<JoinSet<()>>>,
+}
+
+/// The tools that a surface offers, by the kind of its callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Offer {
+    /// An agent's: all tools of the protocol.
+    Agent,
+    /// A human's: tools that read and decide. None sends, because each send of a human is a new grant.
+    Human,
 }
 
 #[derive(Clone)]
@@ -60,12 +72,13 @@ enum Backend {
 }
 
 impl Surface {
-    fn local(ctx: Context, sessions: Arc<Sessions>) -> Self {
-        Self { backend: Backend::Local(Box::new(ctx), sessions), watching: Arc::default() }
+    fn local(ctx: Context, sessions: Arc<Sessions>, offer: Offer) -> Self {
+        Self { backend: Backend::Local(Box::new(ctx), sessions), offer, watching: Arc::default() }
     }
 
     fn remote(remote: Remote) -> Self {
-        Self { backend: Backend::Remote(Arc::new(remote)), watching: Arc::default() }
+        let offer = remote.offer();
+        Self { backend: Backend::Remote(Arc::new(remote)), offer, watching: Arc::default() }
     }
 
     fn watches(&self, change: impl FnOnce(&mut JoinSet<()>)) {
@@ -83,7 +96,7 @@ impl ServerHandler for Surface {
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("lastword", env!("CARGO_PKG_VERSION")))
-            .with_instructions(INSTRUCTIONS)
+            .with_instructions(tools::instructions(self.offer))
     }
 
     async fn list_tools(
@@ -91,11 +104,11 @@ impl ServerHandler for Surface {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all()))
+        Ok(ListToolsResult::with_all_items(tools::all(self.offer)))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::all().into_iter().find(|tool| tool.name == name)
+        tools::all(self.offer).into_iter().find(|tool| tool.name == name)
     }
 
     async fn call_tool(
@@ -104,7 +117,7 @@ impl ServerHandler for Surface {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         // An unknown tool is an error of the protocol. A refused call is a result, which the model gets to read.
-        if !tools::exists(&request.name) {
+        if !tools::exists(&request.name, self.offer) {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
         let trace = Trace::of(&context.meta);
@@ -254,7 +267,7 @@ impl ServerHandler for Surface {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        Ok(ListPromptsResult::with_all_items(prompts::all()))
+        Ok(ListPromptsResult::with_all_items(prompts::all(self.offer)))
     }
 
     async fn get_prompt(

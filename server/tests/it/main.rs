@@ -19,6 +19,7 @@ mod first_edition;
 mod lifts;
 mod mcp;
 mod mcp_elicit;
+mod mcp_human;
 mod mcp_wire;
 mod notices;
 mod people;

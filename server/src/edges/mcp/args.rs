@@ -137,3 +137,12 @@ pub(super) struct Claim {
 pub(super) struct Release {
     pub(super) claim_id: String,
 }
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Answer {
+    pub(super) escalation_id: String,
+    #[serde(default)]
+    pub(super) answer: String,
+    pub(super) lift: Option<String>,
+}

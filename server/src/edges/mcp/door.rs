@@ -15,9 +15,10 @@ use rmcp::ServerHandler;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::Surface;
+use super::human;
 use super::sessions::Sessions;
 use super::wire::{Wire, Within};
+use super::{Offer, Surface};
 use crate::calls::Context;
 use crate::edges::http::caller;
 use crate::error::ApiError;
@@ -72,22 +73,26 @@ impl<H: ServerHandler> Serves for Wire<H> {
 struct Door {
     ctx: Context,
     agents: Wire<Surface>,
+    humans: Wire<Surface>,
     anonymous: Option<Arc<dyn Serves>>,
 }
 
 impl Door {
     fn new(ctx: Context, anonymous: Option<AnonymousMcp>) -> Self {
         let stopping = ctx.stopping.clone();
-        let sessions = Arc::new(Sessions::default());
-        let local = (ctx.clone(), Arc::clone(&sessions));
-        let agents = Wire::new(sessions, Within::Changes, stopping.clone(), move || {
-            Surface::local(local.0.clone(), local.1.clone())
+        let [agents, humans] = [Offer::Agent, Offer::Human].map(|offer| {
+            let sessions = Arc::new(Sessions::default());
+            let local = (ctx.clone(), Arc::clone(&sessions));
+            Wire::new(sessions, Within::Changes, stopping.clone(), move || {
+                Surface::local(local.0.clone(), local.1.clone(), offer)
+            })
         });
         let anonymous = anonymous.map(|AnonymousMcp(make)| make(stopping));
-        Self { ctx, agents, anonymous }
+        Self { ctx, agents, humans, anonymous }
     }
 
-    /// Routes a caller with a token to the agents' surface, and one without to the anonymous surface, if there is one.
+    /// Routes an agent to the agents' surface, a human who asks for it to the humans' surface, and a caller without a
+    /// token to the anonymous surface, if there is one.
     async fn enter(&self, mut request: Request) -> Response {
         for (_, value) in request.headers_mut().iter_mut().filter(|(name, _)| *name == AUTHORIZATION) {
             // Keeps the token out of logs of the request.
@@ -98,7 +103,14 @@ impl Door {
             return Arc::clone(anonymous).serve(request).await;
         }
         match caller(&self.ctx, request.headers()) {
-            Ok(caller) => self.agents.handle(Some(caller.principal.agent()), request).await,
+            Ok(caller) => {
+                let surface = match (caller.principal.is_human(), human::asked(request.headers())) {
+                    (false, _) => &self.agents,
+                    (true, true) => &self.humans,
+                    (true, false) => return human::refused().into_response(),
+                };
+                surface.handle(Some(caller.principal.agent()), request).await
+            }
             Err(fault) => challenged(request.headers(), presented, fault),
         }
     }

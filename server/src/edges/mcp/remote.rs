@@ -7,6 +7,8 @@ use futures_util::StreamExt as _;
 use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType};
 use serde_json::{Value, json};
 
+use super::Offer;
+use super::human::AS_HUMAN;
 use super::inbox::Listener;
 use super::resources;
 use super::trace::Trace;
@@ -22,6 +24,7 @@ pub struct Remote {
     http: reqwest::Client,
     url: String,
     token: Secret,
+    offer: Offer,
     calls: AtomicU64,
 }
 
@@ -38,7 +41,17 @@ impl Remote {
     #[must_use]
     pub fn new(url: &str, token: Secret) -> Self {
         let url = format!("{}/mcp", url.trim_end_matches('/'));
-        Self { http: reqwest::Client::new(), url, token, calls: AtomicU64::new(0) }
+        Self { http: reqwest::Client::new(), url, token, offer: Offer::Agent, calls: AtomicU64::new(0) }
+    }
+
+    /// Calls the server with a human's token, which a person chose by name; only tools that read and decide remain.
+    #[must_use]
+    pub fn as_human(self) -> Self {
+        Self { offer: Offer::Human, ..self }
+    }
+
+    pub(super) const fn offer(&self) -> Offer {
+        self.offer
     }
 
     /// Calls a tool on the server.
@@ -150,7 +163,11 @@ impl Remote {
 
     fn post(&self) -> reqwest::RequestBuilder {
         let accept = "application/json, text/event-stream";
-        self.http.post(&self.url).bearer_auth(self.token.reveal()).header("accept", accept)
+        let request = self.http.post(&self.url).bearer_auth(self.token.reveal()).header("accept", accept);
+        match self.offer {
+            Offer::Agent => request,
+            Offer::Human => request.header(AS_HUMAN, "yes"),
+        }
     }
 
     fn unreachable(&self, error: &dyn std::fmt::Display) -> ErrorData {

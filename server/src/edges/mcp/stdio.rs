@@ -4,6 +4,7 @@ use futures_util::future::BoxFuture;
 use rmcp::{ServiceExt as _, transport};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::closed::Closed;
 use super::{Remote, Surface};
 
 /// Serves MCP on stdin and stdout until the client closes them.
@@ -13,6 +14,17 @@ use super::{Remote, Surface};
 pub fn serve_stdio(remote: Remote) -> BoxFuture<'static, Result<(), String>> {
     let (read, write) = transport::stdio();
     Box::pin(serve_pipe(remote, read, write))
+}
+
+/// Serves MCP on stdin and stdout without any tool, for a client that may not act; its instructions are the reason.
+///
+/// # Errors
+/// The connection broke; the text says how.
+pub fn serve_nothing(reason: String) -> BoxFuture<'static, Result<(), String>> {
+    Box::pin(async {
+        let running = Closed::new(reason).serve(transport::stdio()).await.map_err(|error| error.to_string())?;
+        running.waiting().await.map(|_| ()).map_err(|error| error.to_string())
+    })
 }
 
 /// Serves MCP on any pair of streams.

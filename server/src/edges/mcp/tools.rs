@@ -15,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::trace::Trace;
-use super::{args, permit};
+use super::{Offer, args, human, permit};
 use crate::calls::messages::{self, Sent};
 use crate::calls::{Caller, Context, WAIT_MAX, agents, approvals, claims, escalations, requests, tree, turns};
 use crate::error::ApiError;
@@ -38,9 +38,9 @@ const LISTED_MAX: usize = 16;
 const CALL_BYTES_MAX: usize = 2_048;
 
 /// The name, type and description of an argument, and whether it is required.
-type Property = (&'static str, &'static str, &'static str, bool);
+pub(super) type Property = (&'static str, &'static str, &'static str, bool);
 /// The name, description and arguments of a tool.
-type Row = (&'static str, &'static str, &'static [Property]);
+pub(super) type Row = (&'static str, &'static str, &'static [Property]);
 
 const TURN: Property = ("turn", "string", "Turn token; only with several open turns", false);
 
@@ -160,14 +160,29 @@ const TOOLS: &[Row] = &[
     ("release_resource", "Release a claim early.", &[("claim_id", "string", "clm-…", true)]),
 ];
 
-/// Returns whether a tool with this name exists.
-pub(super) fn exists(name: &str) -> bool {
-    TOOLS.iter().any(|(known, ..)| *known == name)
+/// Returns the instructions for the model of a caller.
+pub(super) const fn instructions(offer: Offer) -> &'static str {
+    match offer {
+        Offer::Agent => INSTRUCTIONS,
+        Offer::Human => human::INSTRUCTIONS,
+    }
 }
 
-/// Lists all tools with their schemas.
-pub(super) fn all() -> Vec<Tool> {
-    TOOLS.iter().map(|(name, description, properties)| Tool::new(*name, *description, schema(properties))).collect()
+/// Returns whether a tool with this name is offered.
+pub(super) fn exists(name: &str, offer: Offer) -> bool {
+    offered(offer).any(|(known, ..)| *known == name)
+}
+
+/// Lists the tools that are offered, with their schemas.
+pub(super) fn all(offer: Offer) -> Vec<Tool> {
+    let tool = |(name, description, properties): &Row| Tool::new(*name, *description, schema(properties));
+    offered(offer).map(tool).collect()
+}
+
+fn offered(offer: Offer) -> impl Iterator<Item = &'static Row> {
+    let shared = move |row: &&Row| offer == Offer::Agent || human::SHARED.contains(&row.0);
+    let more = if offer == Offer::Human { human::TOOLS } else { &[] };
+    TOOLS.iter().filter(shared).chain(more)
 }
 
 fn schema(properties: &[Property]) -> JsonObject {
@@ -197,6 +212,9 @@ pub(super) async fn call(
     arguments: JsonObject,
     trace: &Trace,
 ) -> Result<Value, ApiError> {
+    if let Some(result) = human::call(ctx, caller, name, &arguments).await {
+        return result;
+    }
     match name {
         "send_agent_message" => send(ctx, caller, read(arguments)?, trace).await,
         "escalate_to_user" => value(&escalate(ctx, caller, arguments).await?),
@@ -375,7 +393,7 @@ mod tests {
 
     #[test]
     fn the_tools_fit_into_two_thousand_tokens() {
-        let text = serde_json::to_string(&all()).unwrap();
+        let text = serde_json::to_string(&all(Offer::Agent)).unwrap();
         assert!((text.len() + INSTRUCTIONS.len()) / BYTES_PER_TOKEN < 2_000, "{} bytes", text.len());
     }
 }
