@@ -156,7 +156,7 @@ fn taken(facts: &mut String, node: &TreeNode) -> std::fmt::Result {
         write!(facts, "  {} turn{}", node.turns, if node.turns == 1 { "" } else { "s" })?;
     }
     if node.tokens > 0 {
-        write!(facts, "  {} tokens", node.tokens)?;
+        write!(facts, "  {} tokens{}", node.tokens, if node.estimated { " (estimated)" } else { "" })?;
     }
     Ok(())
 }

@@ -9,13 +9,16 @@ mod command;
 mod event;
 mod hook;
 mod process;
+mod program;
 mod run;
 mod runner;
 mod settings;
+mod usage;
 mod watch;
 mod wording;
 
 pub use crate::event::{Event, EventSink};
 pub use crate::hook::{HookError, Occasion, claude as hook};
 pub use crate::runner::{Runner, RunnerError, Stopping};
-pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError};
+pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};
+pub use crate::usage::{PRICES_DATE, Price, Prices};

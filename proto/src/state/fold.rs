@@ -67,7 +67,10 @@ impl State {
             Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
             Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, *spend),
-            Fact::TurnFinished { turn, spend, said, .. } => self.turn_finished(at, *turn, *spend, *said),
+            Fact::TurnFinished { turn, spend, said, .. } | Fact::TurnCharged { turn, spend, said, .. } => {
+                self.turn_finished(at, *turn, *spend, *said);
+            }
+            Fact::Spent { turn, spend } => self.spend(at, *turn, *spend),
             Fact::Late { turn, .. } => self.finished_late(at, *turn),
             Fact::Requeued { task, agent, why, ack_ms, result } => {
                 self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
@@ -151,6 +154,8 @@ impl State {
             | Fact::Renewed { turn, .. }
             | Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
+            | Fact::TurnCharged { turn, .. }
+            | Fact::Spent { turn, .. }
             | Fact::Late { turn, .. } => of_turn(*turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
             Fact::ApprovalRuled { approval, .. }

@@ -81,9 +81,12 @@ pub struct TreeNode {
     /// REQUEST: the number of turns that served it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns: u64,
-    /// REQUEST: the tokens that those turns spent, counted when a turn ends.
+    /// REQUEST: the tokens that those turns spent, as far as they are reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
+    /// REQUEST: whether those tokens are estimated from the length of the text, at least in part.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
     /// REQUEST that was answered: the time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,

@@ -156,5 +156,5 @@ fn grow(
 }
 
 const fn node(message: StoredMessage, children: Vec<TreeNode>) -> TreeNode {
-    TreeNode { message, children, turns: 0, tokens: 0, duration_ms: None, refusals: Vec::new() }
+    TreeNode { message, children, turns: 0, tokens: 0, estimated: false, duration_ms: None, refusals: Vec::new() }
 }
