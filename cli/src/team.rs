@@ -13,7 +13,9 @@ use lastword_client::{Client, ClientError, Token};
 use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::AgentName;
-use lastword_runner::{Driver, Event, EventSink, Input, Prices, Restart, Runner, RunnerError, Settings, Stopping, UsageSource};
+use lastword_runner::{
+    Driver, Event, EventSink, Input, Prices, Restart, Runner, RunnerError, Settings, Stopping, UsageSource,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;

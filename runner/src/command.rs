@@ -186,6 +186,6 @@ mod tests {
         let failed = of(3, "half");
         assert_eq!((failed.status, failed.reason.as_deref()), (Some(FinishStatus::Failed), Some("exit code 3: why")));
         let killed = outcome(&Ok(ExitStatus::from_raw(9)), String::new(), "");
-        assert_eq!(killed.reason.as_deref(), Some("killed by control 9"));
+        assert_eq!(killed.reason.as_deref(), Some("killed by signal 9"));
     }
 }

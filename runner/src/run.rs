@@ -112,7 +112,8 @@ pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: 
     let (notes, noted) = mpsc::channel(NOTES_MAX);
     let (metered, usage) = watch::channel(None);
     let client = shared.broker.client().in_turn(&turn.token);
-    let mut run = Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes, meter: RunMeter(metered) };
+    let mut run =
+        Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes, meter: RunMeter(metered) };
     report_taken(&shared.report, &delivery, &turn);
     let ended = {
         let _watched = shared.watch.begin(&turn.id, control.clone());

@@ -93,14 +93,18 @@ fn a_program_that_fails_gives_its_own_reason_and_what_it_spent() {
     );
     let _kilo = Running::start(&server, "kilo", &["--", &program, "exec"]);
     let said = ask(&server, "kilo", "go");
-    assert_eq!((said["status"].as_str(), said["reason"].as_str()), (Some("failed"), Some("exit code 1: no such model")));
+    assert_eq!(
+        (said["status"].as_str(), said["reason"].as_str()),
+        (Some("failed"), Some("exit code 1: no such model"))
+    );
     assert_eq!(tokens_today(&server), 40_185);
 }
 
 #[test]
 fn the_price_table_gives_the_money_that_a_program_does_not() {
     let dir = TempDir::new().unwrap();
-    let prices = "[limits]\ngrant_cost_microusd_max = 1000000\n[prices.mine]\ninput = 10.0\noutput = 50.0\ncache_read = 1.0\n";
+    let prices =
+        "[limits]\ngrant_cost_microusd_max = 1000000\n[prices.mine]\ninput = 10.0\noutput = 50.0\ncache_read = 1.0\n";
     fs::write(dir.path().join("lastword.toml"), prices).unwrap();
     let server = Server::start_in(dir);
     let program = fake(&server, "codex", "cat $F");
@@ -115,7 +119,8 @@ fn the_price_table_gives_the_money_that_a_program_does_not() {
 #[test]
 fn a_budget_stops_a_turn_in_the_middle() {
     let dir = TempDir::new().unwrap();
-    fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_tokens_max = 30000\nprogress_interval_ms = 1\n").unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_tokens_max = 30000\nprogress_interval_ms = 1\n")
+        .unwrap();
     let server = Server::start_in(dir);
     // The stream without its end: 19,478 tokens are within the budget, 34,898 aren't.
     let script = "head -2 $F; sleep 0.5; sed -n 3p $F; sleep 60; tail -1 $F";

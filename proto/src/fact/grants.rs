@@ -35,10 +35,7 @@ impl Spend {
     /// Returns the larger amount of each kind.
     #[must_use]
     pub fn max(self, other: Self) -> Self {
-        Self {
-            tokens: self.tokens.max(other.tokens),
-            cost_microusd: self.cost_microusd.max(other.cost_microusd),
-        }
+        Self { tokens: self.tokens.max(other.tokens), cost_microusd: self.cost_microusd.max(other.cost_microusd) }
     }
 
     /// Returns what exceeds an amount that is charged already.

@@ -237,7 +237,7 @@ impl State {
         let Some(known) = turn.and_then(|t| self.turns.get_mut(&t)) else { return };
         let task = known.task;
         if refusal.retry_after_ms.is_none() {
-            known.refusals += 1;
+            known.refusals = known.refusals.saturating_add(1);
         }
         self.met(task, reference, refusal);
     }

@@ -27,7 +27,7 @@ pub struct Turn {
     /// The time at which it was opened.
     pub opened_at: Time,
     /// The refusals in it that count (F5).
-    pub refusals: u64,
+    pub refusals: u32,
     /// The length of everything delivered and sent in it, in bytes, to estimate its tokens (B1).
     pub text_bytes: u64,
     /// What it has been charged so far; `None` before its first charge (B1).

@@ -39,7 +39,8 @@ impl Opencode {
             Some("text") => self.said.extend(text(event, &["part", "text"]).map(ToOwned::to_owned)),
             Some("step_finish") => {
                 let of = |path: &[&str]| number(&event["part"]["tokens"], path);
-                let (input, cache_read, cache_write) = (of(&["input"]), of(&["cache", "read"]), of(&["cache", "write"]));
+                let (input, cache_read, cache_write) =
+                    (of(&["input"]), of(&["cache", "read"]), of(&["cache", "write"]));
                 // Reasoning is a part of the total, and not always of the output.
                 let rest = of(&["total"]).saturating_sub(input + cache_read + cache_write);
                 let output = rest.max(of(&["output"]));

@@ -69,8 +69,7 @@ async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Serve
     };
     let mut served = ctx.handle.query(look).await?;
     let turns: Vec<TurnId> = served.values().flat_map(|served| served.turns.iter().copied()).collect();
-    let spent: BTreeMap<TurnId, TurnTokens> =
-        ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
+    let spent: BTreeMap<TurnId, TurnTokens> = ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
     for one in served.values_mut() {
         for turn in one.turns.iter().filter_map(|turn| spent.get(turn)) {
             one.tokens = one.tokens.saturating_add(turn.tokens);

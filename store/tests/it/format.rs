@@ -125,8 +125,14 @@ fn samples() -> Vec<(&'static str, Entry)> {
     samples.push(("Refused", refused(30, 2, Code::PairRate)));
     samples.push(("Posted", post(40, 5, "a post")));
     samples.push(("without a grant", Entry { at: Time(0), grant: None, fact: Fact::Removed { agent: AgentId(4) } }));
-    let later =
-        policy().into_iter().chain(edition()).chain(usage()).chain(limits()).chain(lifts()).chain(attendance()).chain(schedules());
+    let later = policy()
+        .into_iter()
+        .chain(edition())
+        .chain(limits())
+        .chain(lifts())
+        .chain(attendance())
+        .chain(schedules())
+        .chain(usage());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
