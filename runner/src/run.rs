@@ -26,6 +26,10 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
+/// The reason of a run that a budget ended.
+const BUDGET: &str = "the budget is used up, so the run was ended; a human can extend it, or send the request again \
+                      under a new grant";
+
 /// State shared by all runs of a runner.
 pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
@@ -187,7 +191,7 @@ fn outcome(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let reason = match stop {
         None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
         Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
-        Some(Stop::Budget) => "the budget is used up; the run was ended. A human can extend it".to_owned(),
+        Some(Stop::Budget) => BUDGET.to_owned(),
         Some(Stop::Ending) => "the runner was stopped while the agent was at work".to_owned(),
     };
     Ended { status: Some(FinishStatus::Failed), reason: Some(reason), ..ended }

@@ -136,6 +136,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_guide_names_the_built_in_prices_and_their_date() {
+        let guide = include_str!("../../docs/runner.md");
+        for word in PRICES.map(|(model, ..)| model).into_iter().chain([PRICES_DATE]) {
+            assert!(guide.contains(word), "docs/runner.md lacks {word}");
+        }
+    }
+
+    #[test]
     fn a_price_is_used_only_where_the_program_gives_no_money() {
         let price = Price { input: 1.0, output: 10.0, cache_read: Some(0.1), cache_write: None };
         let prices = Prices::new(BTreeMap::from([("mine".to_owned(), price)]));

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{number, option, text};
+use super::{has, number, option, text};
 use crate::usage::{Meter, Tokens};
 
 /// Returns the place of the subcommand.
@@ -12,6 +12,10 @@ pub(super) fn run(args: &[String]) -> Option<usize> {
 
 pub(super) fn flags(args: &[String]) -> Option<&'static [&'static str]> {
     match option(args, &["--format"]) {
+        // Without a title opencode asks a model for one, and reports those tokens nowhere.
+        None if !has(args, &["--title", "--continue", "-c", "--session", "-s"]) => {
+            Some(&["--format", "json", "--title", "{ref}"])
+        }
         None => Some(&["--format", "json"]),
         Some("json") => Some(&[]),
         Some(_) => None,
