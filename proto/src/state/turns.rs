@@ -161,12 +161,12 @@ impl State {
         self.timers.insert(lease_until, Timer::Lease(id));
     }
 
-    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: Spend) {
+    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: (Spend, bool)) {
         self.end_turn(at, turn, end);
         self.spend(at, turn, spend);
     }
 
-    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: Spend, said: u64) {
+    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: (Spend, bool), said: u64) {
         self.turn_closed(at, turn, TurnEnd::Finished, spend);
         if let Some(turn) = self.turns.get_mut(&turn) {
             turn.said = said;
@@ -214,16 +214,16 @@ impl State {
     }
 
     /// Charges a turn with what it has spent since it was opened, less what it was charged before (B1).
-    pub(super) fn spend(&mut self, at: Time, turn: TurnId, total: Spend) {
+    pub(super) fn spend(&mut self, at: Time, turn: TurnId, (total, estimated): (Spend, bool)) {
         let Some(turn) = self.turns.get_mut(&turn) else { return };
         let spend = total.beyond(turn.charged());
         turn.spent = turn.open.then(|| Box::new(total.max(turn.charged())));
         let grant = self.tasks.get(&turn.task).map(|t| t.grant);
-        let day = &mut self.agents[turn.agent.0 as usize].day;
-        *day = day.on(at);
-        day.spend.add(spend);
+        let agent = &mut self.agents[turn.agent.0 as usize];
+        agent.charge(at, spend, estimated);
         if let Some(grant) = grant.and_then(|g| self.grants.get_mut(&g)) {
             grant.spend.add(spend);
+            grant.estimated |= estimated;
         }
     }
 }

@@ -62,6 +62,9 @@ pub struct Distance {
     pub current: u64,
     /// The difference between limit and current value, at least 0.
     pub left: u64,
+    /// Whether the current value is estimated from the length of the text, at least in part (B1).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

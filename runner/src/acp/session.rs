@@ -284,3 +284,25 @@ fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option
     }
     Some(usage)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_client_protocol::v1::schema::Usage as Reported;
+
+    #[test]
+    fn the_tokens_of_a_prompt_have_the_cached_ones_whichever_way_they_are_reported() {
+        let apart = Reported::new(1_030, 100, 30).cached_read_tokens(800).cached_write_tokens(100);
+        let within = Reported::new(1_030, 1_000, 30).cached_read_tokens(800).cached_write_tokens(100);
+        for reported in [apart, within] {
+            let sum = sum(None, &PromptResponse::new(StopReason::EndTurn).usage(reported)).unwrap();
+            let cached = (sum.cache_read_tokens, sum.cache_write_tokens);
+            assert_eq!((sum.input_tokens, cached, sum.output_tokens), (1_000, (800, 100), 30));
+        }
+        let meta = serde_json::json!({"quota": {"token_count": {"input_tokens": 900, "output_tokens": 80}}});
+        let beside = PromptResponse::new(StopReason::EndTurn).meta(meta.as_object().cloned());
+        let twice = sum(sum(None, &beside), &beside).unwrap();
+        assert_eq!((twice.input_tokens, twice.output_tokens), (1_800, 160));
+        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn)).is_none());
+    }
+}
