@@ -10,6 +10,7 @@ use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
+use lastword_runner::{Price, Prices};
 use lastword_server::ConfiguredSchedule;
 use serde::Deserialize;
 use toml::Spanned;
@@ -133,6 +134,8 @@ struct File {
     seats: BTreeMap<String, String>,
     /// Agents that `serve --with-agents` runs.
     agent: Vec<Member>,
+    /// Prices of models, for programs that report tokens but no money (B1).
+    prices: BTreeMap<String, Price>,
     /// Channels that notify humans of pending decisions.
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
@@ -177,6 +180,8 @@ pub(crate) struct Settings {
     pub(crate) seats: BTreeMap<String, String>,
     /// Agents that `serve --with-agents` runs.
     pub(crate) team: Vec<Member>,
+    /// The prices of models: the file's over the built-in ones.
+    pub(crate) prices: Prices,
     /// Channels that notify humans of pending decisions.
     pub(crate) notify: Vec<notify::Table>,
     /// Schedules that the server sets, each with its place in the file.
@@ -228,6 +233,7 @@ impl Settings {
             policy,
             seats: file.seats,
             team,
+            prices: Prices::new(file.prices),
             notify,
             schedules,
             discord: file.discord,

@@ -13,7 +13,9 @@ use lastword_client::{Client, ClientError, Token};
 use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::AgentName;
-use lastword_runner::{Driver, Event, EventSink, Input, Restart, Runner, RunnerError, Settings, Stopping};
+use lastword_runner::{
+    Driver, Event, EventSink, Input, Prices, Restart, Runner, RunnerError, Settings, Stopping, UsageSource,
+};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::json;
 use tokio::task::JoinSet;
@@ -50,6 +52,9 @@ pub(crate) struct Member {
     /// Standard input of a command: `message` (default) or `prompt`.
     #[serde(default = "message", deserialize_with = "input_word")]
     pub(crate) input: Input,
+    /// Token figures of a command: `program` (default: those of a known program) or `text` (estimated).
+    #[serde(default = "program", deserialize_with = "usage_word")]
+    pub(crate) usage: UsageSource,
     /// Variables added to the server's environment.
     #[serde(default)]
     pub(crate) env: BTreeMap<String, String>,
@@ -99,6 +104,10 @@ const fn message() -> Input {
     Input::Message
 }
 
+const fn program() -> UsageSource {
+    UsageSource::Program
+}
+
 const fn one() -> u64 {
     1
 }
@@ -137,6 +146,15 @@ pub(crate) fn input(text: &str) -> Result<Input, String> {
     }
 }
 
+/// Reads where a command's usage comes from, for clap.
+pub(crate) fn usage(text: &str) -> Result<UsageSource, String> {
+    match text {
+        "program" => Ok(UsageSource::Program),
+        "text" => Ok(UsageSource::Text),
+        _ => Err(format!("{text:?} is neither program nor text")),
+    }
+}
+
 fn driver_word<'de, D: Deserializer<'de>>(from: D) -> Result<Driver, D::Error> {
     driver(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
@@ -145,13 +163,17 @@ fn input_word<'de, D: Deserializer<'de>>(from: D) -> Result<Input, D::Error> {
     input(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
+fn usage_word<'de, D: Deserializer<'de>>(from: D) -> Result<UsageSource, D::Error> {
+    usage(&String::deserialize(from)?).map_err(serde::de::Error::custom)
+}
+
 fn quantity<'de, D: Deserializer<'de>>(from: D) -> Result<Duration, D::Error> {
     duration(&String::deserialize(from)?).map_err(serde::de::Error::custom)
 }
 
 impl Member {
     /// Returns the runner's settings for this agent.
-    pub(crate) fn settings(&self) -> Result<Settings, Failure> {
+    pub(crate) fn settings(&self, prices: &Prices) -> Result<Settings, Failure> {
         let cwd = std::env::current_dir()?.join(&self.cwd);
         Ok(Settings {
             driver: self.driver,
@@ -160,6 +182,8 @@ impl Member {
             env: self.env.clone(),
             cwd,
             input: self.input,
+            usage: self.usage,
+            prices: prices.clone(),
             concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
             deadline: self.deadline,
             grace: self.grace,
@@ -180,6 +204,7 @@ impl Member {
             command: PathBuf::new(),
             args: Vec::new(),
             input: Input::Message,
+            usage: UsageSource::Program,
             env: BTreeMap::new(),
             cwd: PathBuf::new(),
             actions: Vec::new(),
@@ -303,7 +328,7 @@ pub(crate) struct Team {
 impl Team {
     /// Registers every agent and starts its runner. An agent that can't be run is reported, and the others run.
     pub(crate) async fn start(
-        members: &[Member],
+        (members, prices): (&[Member], &Prices),
         url: &str,
         operator: &str,
         data: &Path,
@@ -313,7 +338,7 @@ impl Team {
         let (mut runners, stopping) = (JoinSet::new(), Stopping::default());
         for member in members {
             let token = kept_token(data, member, &human).await?;
-            let (name, settings) = (member.name.clone(), member.settings()?);
+            let (name, settings) = (member.name.clone(), member.settings(prices)?);
             let (url, stopping) = (url.to_owned(), stopping.clone());
             runners.spawn(async move {
                 let report = report(out, Some(name.clone()));

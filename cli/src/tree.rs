@@ -58,12 +58,15 @@ fn counts(view: &ConversationView) -> StyledLine {
 pub(crate) fn grant(view: &GrantView) -> StyledLine {
     let state = if view.open { "open" } else { "closed" };
     let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
-    for (i, Distance { name, limit, current, .. }) in view.limits.iter().enumerate() {
+    for (i, Distance { name, limit, current, estimated: is_estimated, .. }) in view.limits.iter().enumerate() {
         if i > 0 {
             line.push(plain(", "));
         }
         let what = name.trim_start_matches("grant_").trim_end_matches("_max");
         line.push(used(what, *current, *limit));
+        if *is_estimated {
+            line.push((Tone::Faint, estimated(true).to_owned()));
+        }
     }
     if view.open {
         line.push((Tone::Faint, format!("; can still cause {} messages", view.can_still_cause)));
@@ -156,9 +159,14 @@ fn taken(facts: &mut String, node: &TreeNode) -> std::fmt::Result {
         write!(facts, "  {} turn{}", node.turns, if node.turns == 1 { "" } else { "s" })?;
     }
     if node.tokens > 0 {
-        write!(facts, "  {} tokens", node.tokens)?;
+        write!(facts, "  {} tokens{}", node.tokens, estimated(node.estimated))?;
     }
     Ok(())
+}
+
+/// Marks a figure that is estimated.
+pub(crate) const fn estimated(is_estimated: bool) -> &'static str {
+    if is_estimated { " (estimated)" } else { "" }
 }
 
 /// Formats a message's sender, recipient and type.

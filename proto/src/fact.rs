@@ -692,4 +692,25 @@ pub enum Fact {
         /// The time of the next tick.
         next_at: Time,
     },
+    /// An open turn reported what it has spent so far, which is charged at once (B1).
+    Spent {
+        /// The open turn.
+        turn: TurnId,
+        /// The tokens and the cost since the turn was opened; never less than in the report before.
+        spend: Spend,
+    },
+    /// An agent finished its turn (F2). Replaces [`Fact::TurnFinished`], which doesn't tell an estimate from a
+    /// measurement.
+    TurnCharged {
+        /// The turn that the agent finished.
+        turn: TurnId,
+        /// The status of the finish as the broker resolved it.
+        status: FinishStatus,
+        /// The tokens and the cost of the whole turn, including those that [`Fact::Spent`] charged before.
+        spend: Spend,
+        /// Whether the tokens are estimated from the length of the text.
+        estimated: bool,
+        /// The fingerprint of the finish, to recognise a retry of it (F6).
+        said: u64,
+    },
 }

@@ -12,7 +12,7 @@ use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Ro
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, RequestId, Resource};
 use crate::policy::Policy;
-use crate::refusal::Refusal;
+use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
 
 /// One call to the core. Every input but [`Input::Tick`] gets exactly one [`Reply`].
@@ -129,8 +129,10 @@ pub struct Finish {
     pub failed: Vec<Box<str>>,
     /// The reason for the status, if the agent gives one.
     pub reason: Option<Box<str>>,
-    /// The reported tokens and cost; estimated from the text if `None`.
+    /// The reported tokens and cost of the whole turn; estimated from the text if `None`.
     pub spend: Option<Spend>,
+    /// Whether the reported tokens are an estimate, too.
+    pub estimated: bool,
     /// The request that it answers, for a RESPONSE sent as a message.
     pub request: Option<RequestId>,
 }
@@ -142,6 +144,8 @@ pub struct Progress {
     pub note: Box<str>,
     /// The estimated remaining time, in ms.
     pub eta_ms: Option<u64>,
+    /// The tokens and the cost of the turn so far.
+    pub spend: Option<Spend>,
 }
 
 /// A question to a human (H1).
@@ -268,6 +272,8 @@ pub enum Reply {
     Renewed {
         /// The new end of the lease.
         lease_until: Time,
+        /// Why the agent has to end its turn now, if it has to (R3).
+        end: Option<Code>,
     },
     /// An agent or human was registered.
     Registered(AgentId),

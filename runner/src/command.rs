@@ -1,19 +1,20 @@
 //! The command driver: one process per delivery, text in, text out.
 
 use std::collections::VecDeque;
-use std::process::Stdio;
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lastword_client::Client;
 use lastword_client::wire::{Delivery, StoredMessage};
 use lastword_proto::{FinishStatus, MessageType};
 use tokio::io::AsyncWriteExt as _;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::process::{self, DRAIN, Group};
+use crate::program::{Machine, Reader};
 use crate::run::{Ended, Run, RunnerContext};
-use crate::settings::Input;
+use crate::settings::{Input, UsageSource};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
@@ -29,25 +30,64 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let settings = &shared.settings;
     let by_args = settings.message_in_args();
     let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
+    let machine = match settings.usage {
+        UsageSource::Program => Machine::recognise(&settings.program, &settings.args),
+        UsageSource::Text => None,
+    };
+    // The flags are placed before the placeholders are filled in: a message must not be taken for a flag.
+    let args = machine.as_ref().map_or_else(|| settings.args.clone(), |machine| machine.args(settings.args.clone()));
     let mut command = process::command(settings);
-    command.args(settings.args.iter().map(|arg| wording::fill(arg, &run.delivery, &earlier)));
+    command.args(args.iter().map(|arg| wording::fill(arg, &run.delivery, &earlier)));
     identify(&mut command, shared, run);
     if by_args {
         command.stdin(Stdio::null());
     }
-    let mut child = match command.spawn() {
+    let child = match command.spawn() {
         Ok(child) => child,
         Err(error) => return Ended::failed(format!("can't start {}: {error}", settings.program.display())),
     };
-    let group = Group::of(&child);
     let input = match settings.input {
         _ if by_args => String::new(),
         Input::Message => run.delivery.message.body.clone(),
         Input::Prompt => wording::prompt(&run.delivery, Memory::Fresh, None, &earlier),
     };
+    let reader = Arc::new(Mutex::new(machine.as_ref().map(Machine::reader)));
+    let Some((status, (bytes, total), said)) = attend(shared, run, child, input, &reader).await else {
+        return Ended::failed("it has no output");
+    };
+    let mut reader = reader.lock().unwrap_or_else(PoisonError::into_inner).take();
+    if let Some(reader) = reader.as_mut().filter(|reader| !reader.understood()) {
+        // Some programs print one object over several lines.
+        reader.line(&bytes);
+    }
+    let usage = reader.as_ref().and_then(|reader| reader.usage(&settings.prices));
+    let translated = reader.filter(|reader| reader.understood() && machine.is_some_and(|m| m.translates()));
+    let ended = match translated {
+        Some(reader) => {
+            let said = if said.is_empty() { reader.error().unwrap_or_default() } else { &said };
+            outcome(&status, reader.answer(), said)
+        }
+        None => outcome(&status, answer(&bytes, total), &said),
+    };
+    Ended { usage, ..ended }
+}
+
+/// How a command ended, the start of its output with its whole length, and the end of its standard error.
+type Output = (std::io::Result<ExitStatus>, (Vec<u8>, u64), String);
+
+/// Feeds the command's input and reads its output until it ends or has to end; `None` if it has no output.
+async fn attend(
+    shared: &RunnerContext,
+    run: &mut Run,
+    mut child: Child,
+    input: String,
+    reader: &Arc<Mutex<Option<Reader>>>,
+) -> Option<Output> {
+    let settings = &shared.settings;
+    let group = Group::of(&child);
     let said = Arc::new(Mutex::new(String::new()));
     let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
-    let (Some(stdout), Some(stderr)) = (streams.1, streams.2) else { return Ended::failed("it has no output") };
+    let (stdout, stderr) = (streams.1?, streams.2?);
     let write = async move {
         if let Some(mut stdin) = streams.0 {
             // A command need not read its standard input, so a broken pipe isn't a failure.
@@ -56,9 +96,16 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     };
     let last = Arc::clone(&said);
     let keep = move |text: &str| text.clone_into(&mut last.lock().unwrap_or_else(PoisonError::into_inner));
+    let (lines, meter, prices) = (Arc::clone(reader), run.meter(), &settings.prices);
+    let each = move |line: &[u8]| {
+        if let Some(reader) = lines.lock().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            reader.line(line);
+            meter.report(reader.usage(prices));
+        }
+    };
     let bytes_max = shared.limits.body_bytes_max;
     let mut pipes = std::pin::pin!(async {
-        let (_, output, ()) = tokio::join!(write, process::head(stdout, bytes_max), process::tail(stderr, keep));
+        let (_, output, ()) = tokio::join!(write, process::head(stdout, bytes_max, each), process::tail(stderr, keep));
         output
     });
     let mut output = None;
@@ -78,9 +125,8 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     if output.is_none() {
         output = timeout(DRAIN, pipes).await.ok();
     }
-    let (bytes, total) = output.unwrap_or_default();
     let said = said.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    outcome(&status, answer(&bytes, total), &said)
+    Some((status, output.unwrap_or_default(), said))
 }
 
 /// Returns the task's messages before the answer just delivered, oldest first: the requests to the agent and those it
@@ -112,8 +158,8 @@ fn answer(bytes: &[u8], total: u64) -> String {
     if total > bytes.len() as u64 { format!("{text}\n[cut: the answer had {total} bytes]") } else { text }
 }
 
-fn outcome(status: &std::io::Result<std::process::ExitStatus>, answer: String, said: &str) -> Ended {
-    let code = status.as_ref().ok().and_then(std::process::ExitStatus::code);
+fn outcome(status: &std::io::Result<ExitStatus>, answer: String, said: &str) -> Ended {
+    let code = status.as_ref().ok().and_then(ExitStatus::code);
     let ending = process::ending(status);
     let (status, reason) = match code {
         Some(0) if answer.is_empty() => {
@@ -129,7 +175,6 @@ fn outcome(status: &std::io::Result<std::process::ExitStatus>, answer: String, s
 #[cfg(test)]
 mod tests {
     use std::os::unix::process::ExitStatusExt as _;
-    use std::process::ExitStatus;
 
     use super::*;
 

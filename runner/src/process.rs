@@ -14,6 +14,8 @@ use crate::settings::{OWN_VARIABLES, Settings};
 
 /// Most bytes kept of an agent's standard error: its end.
 const STDERR_BYTES_MAX: usize = 4096;
+/// Longest line of machine output that is read: a program may print a tool's whole result in one line.
+const LINE_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Pause between two checks whether a signalled group has ended.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// Time to drain the pipes of a process that has ended.
@@ -111,17 +113,49 @@ pub(crate) fn ending(status: &io::Result<ExitStatus>) -> String {
     }
 }
 
-/// Reads a stream to its end; returns its first `bytes_max` bytes and its total length.
-pub(crate) async fn head(mut from: impl AsyncRead + Unpin, bytes_max: usize) -> (Vec<u8>, u64) {
-    let (mut kept, mut total, mut buffer) = (Vec::new(), 0_u64, [0; 8192]);
+/// Reads a stream to its end and passes on each line; returns its first `bytes_max` bytes and its total length.
+pub(crate) async fn head(
+    mut from: impl AsyncRead + Unpin,
+    bytes_max: usize,
+    mut each: impl FnMut(&[u8]),
+) -> (Vec<u8>, u64) {
+    let (mut kept, mut total, mut buffer, mut lines) = (Vec::new(), 0_u64, [0; 8192], Lines::default());
     loop {
         match from.read(&mut buffer).await {
-            Ok(0) | Err(_) => return (kept, total),
+            Ok(0) | Err(_) => {
+                lines.push(b"\n", &mut each);
+                return (kept, total);
+            }
             Ok(n) => {
+                lines.push(&buffer[..n], &mut each);
                 // Keep reading past the limit: a process whose pipe is full would block.
                 let room = bytes_max.saturating_sub(kept.len()).min(n);
                 kept.extend_from_slice(&buffer[..room]);
                 total = total.saturating_add(n as u64);
+            }
+        }
+    }
+}
+
+/// Splits a stream into lines. A line longer than `LINE_BYTES_MAX` is skipped.
+#[derive(Default)]
+struct Lines {
+    line: Vec<u8>,
+    skips: bool,
+}
+
+impl Lines {
+    fn push(&mut self, bytes: &[u8], each: &mut impl FnMut(&[u8])) {
+        for part in bytes.split_inclusive(|byte| *byte == b'\n') {
+            self.skips |= self.line.len() + part.len() > LINE_BYTES_MAX;
+            if !self.skips {
+                self.line.extend_from_slice(part);
+            }
+            if part.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.line);
+                if !std::mem::take(&mut self.skips) {
+                    each(&line);
+                }
             }
         }
     }
@@ -146,4 +180,19 @@ pub(crate) async fn tail(mut from: impl AsyncRead + Unpin, keep: impl Fn(&str)) 
 /// Appends the standard error's tail: "exit code 3: the last output".
 pub(crate) fn with_tail(what: &str, said: &str) -> String {
     if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_passed_on_whole_and_one_that_is_too_long_is_skipped() {
+        let (mut lines, mut seen) = (Lines::default(), Vec::new());
+        let mut each = |line: &[u8]| seen.push(line.len());
+        for part in [b"ab".as_slice(), b"c\nde\n", &vec![b'x'; LINE_BYTES_MAX], b"y\nf", b"\n"] {
+            lines.push(part, &mut each);
+        }
+        assert_eq!(seen, [4, 3, 2]);
+    }
 }

@@ -26,6 +26,10 @@ const PROGRESS: Duration = Duration::from_secs(5);
 /// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
+/// The reason of a run that a budget ended.
+const BUDGET: &str = "the budget is used up, so the run was ended; a human can extend it, or send the request again \
+                      under a new grant";
+
 /// State shared by all runs of a runner.
 pub(crate) struct RunnerContext {
     pub(crate) settings: Settings,
@@ -53,9 +57,31 @@ pub(crate) struct Run {
     pub(crate) client: Client,
     pub(crate) run_status: watch::Receiver<RunStatus>,
     notes: mpsc::Sender<String>,
+    meter: RunMeter,
+}
+
+/// Takes the usage of a run while it accrues.
+#[derive(Clone, Debug)]
+pub(crate) struct RunMeter(watch::Sender<Option<Usage>>);
+
+impl RunMeter {
+    /// Sets the usage from the run's start until now, to be reported at the pace of progress.
+    pub(crate) fn report(&self, usage: Option<Usage>) {
+        self.0.send_if_modified(|known| {
+            let is_new = usage.is_some() && *known != usage;
+            if is_new {
+                *known = usage;
+            }
+            is_new
+        });
+    }
 }
 
 impl Run {
+    pub(crate) fn meter(&self) -> RunMeter {
+        self.meter.clone()
+    }
+
     /// Queues a progress note, cut to one line. Notes that exceed the queue are dropped.
     pub(crate) fn note(&self, text: &str) {
         let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -90,12 +116,14 @@ impl Ended {
 pub(crate) async fn serve(shared: Arc<RunnerContext>, delivery: Delivery, turn: TurnView) {
     let (control, run_status) = RunControl::new();
     let (notes, noted) = mpsc::channel(NOTES_MAX);
+    let (metered, usage) = watch::channel(None);
     let client = shared.broker.client().in_turn(&turn.token);
-    let mut run = Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes };
+    let mut run =
+        Run { delivery: delivery.clone(), turn: turn.clone(), client, run_status, notes, meter: RunMeter(metered) };
     report_taken(&shared.report, &delivery, &turn);
     let ended = {
         let _watched = shared.watch.begin(&turn.id, control.clone());
-        let mut attending = pin!(keep_lease(&shared, &turn, noted, &control));
+        let mut attending = pin!(keep_lease(&shared, &turn, (noted, usage), &control));
         let mut running = pin!(async {
             // `catch_up` belongs to the run: `keep_lease` must renew the lease and watch the deadline until then.
             let ended = shared.drive(&mut run).await;
@@ -165,6 +193,7 @@ fn outcome(ended: Ended, stop: Option<Stop>, deadline: Duration) -> Ended {
     let reason = match stop {
         None | Some(Stop::Withdrawn(_) | Stop::Lost) => return ended,
         Some(Stop::Deadline) => format!("no answer within {} s; the run was ended", deadline.as_secs_f64()),
+        Some(Stop::Budget) => BUDGET.to_owned(),
         Some(Stop::Ending) => "the runner was stopped while the agent was at work".to_owned(),
     };
     Ended { status: Some(FinishStatus::Failed), reason: Some(reason), ..ended }
@@ -213,7 +242,12 @@ fn cut(answer: String, bytes_max: usize) -> String {
 }
 
 /// Renews the lease, passes notes on, and enforces the deadline and the runner's shutdown. Never returns.
-async fn keep_lease(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Receiver<String>, control: &RunControl) {
+async fn keep_lease(
+    shared: &RunnerContext,
+    turn: &TurnView,
+    (mut noted, mut usage): (mpsc::Receiver<String>, watch::Receiver<Option<Usage>>),
+    control: &RunControl,
+) {
     let pace = shared.settings.progress.max(shared.limits.progress);
     // A third of the lease, so that a lost renewal is made up for before the lease expires.
     let mut renewal = interval((shared.limits.lease / 3).max(Duration::from_millis(1)));
@@ -228,11 +262,16 @@ async fn keep_lease(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Re
     let mut drain: Option<Pin<Box<Sleep>>> = None;
     let mut cooling: Option<Pin<Box<Sleep>>> = None;
     let mut latest = None;
+    let mut spent = false;
     loop {
         tokio::select! {
             Some(note) = noted.recv() => latest = Some(note),
+            Ok(()) = usage.changed() => spent = true,
             () = over(&mut cooling) => cooling = None,
-            _ = renewal.tick() => report_progress(shared, turn, String::new(), control).await,
+            _ = renewal.tick() => {
+                let so_far = *usage.borrow();
+                report_progress(shared, turn, String::new(), so_far, control).await;
+            }
             () = &mut deadline, if in_time => {
                 in_time = false;
                 control.stop(Stop::Deadline);
@@ -250,11 +289,14 @@ async fn keep_lease(shared: &RunnerContext, turn: &TurnView, mut noted: mpsc::Re
             }
         }
         // Notes that came during the pause have replaced each other: only the newest is sent.
-        if cooling.is_none()
-            && let Some(note) = latest.take()
-        {
-            shared.report.emit(&Event::Progress { turn: turn.id.clone(), note: note.clone() });
-            report_progress(shared, turn, note, control).await;
+        if cooling.is_none() && (spent || latest.is_some()) {
+            spent = false;
+            let note = latest.take();
+            if let Some(note) = note.clone() {
+                shared.report.emit(&Event::Progress { turn: turn.id.clone(), note });
+            }
+            let so_far = *usage.borrow_and_update();
+            report_progress(shared, turn, note.unwrap_or_default(), so_far, control).await;
             cooling = Some(Box::pin(sleep(pace)));
         }
     }
@@ -276,8 +318,14 @@ pub(crate) async fn reached(phase: &mut watch::Receiver<Phase>, wanted: Phase) {
 }
 
 /// Reports progress, which renews the lease. A lost report is made up for by the next.
-async fn report_progress(shared: &RunnerContext, turn: &TurnView, note: String, control: &RunControl) {
-    let progress = Progress { note, eta_ms: None };
+async fn report_progress(
+    shared: &RunnerContext,
+    turn: &TurnView,
+    note: String,
+    usage: Option<Usage>,
+    control: &RunControl,
+) {
+    let progress = Progress { note, eta_ms: None, usage };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
             // The event stream says why the lease is gone; without that event the turn counts as lost.
@@ -285,6 +333,7 @@ async fn report_progress(shared: &RunnerContext, turn: &TurnView, note: String, 
                 control.stop(Stop::Lost);
             }
         }
+        Ok(Ok(renewed)) if renewed.end.is_some() => control.stop(Stop::Budget),
         Ok(Ok(_) | Err(_)) | Err(_) => {}
     }
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use crate::usage::Prices;
+
 /// Prefix of the variables that the runner sets; those of its own environment never reach an agent.
 pub(crate) const OWN_VARIABLES: &str = "LASTWORD_";
 /// Placeholders in arguments, filled in from the delivery.
@@ -47,6 +49,15 @@ pub enum Input {
     Prompt,
 }
 
+/// Where the tokens and the cost of a command's run come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UsageSource {
+    /// The program's own figures, if it is known: Claude Code, Codex, opencode or Gemini CLI.
+    Program,
+    /// The length of the text: the broker estimates.
+    Text,
+}
+
 /// What to do when the process of an ACP agent ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Restart {
@@ -71,6 +82,10 @@ pub struct Settings {
     pub cwd: PathBuf,
     /// What a command reads from standard input if no argument takes the message.
     pub input: Input,
+    /// Where a command's usage comes from.
+    pub usage: UsageSource,
+    /// The prices of models, for programs that report tokens but no money.
+    pub prices: Prices,
     /// Most open turns at once; at least 1, and the broker's limit for the agent applies, too.
     pub concurrency: usize,
     /// Longest run; a longer one is ended and fails.
@@ -172,6 +187,8 @@ mod tests {
             env: BTreeMap::new(),
             cwd: "/".into(),
             input: Input::Message,
+            usage: UsageSource::Program,
+            prices: Prices::default(),
             concurrency: 1,
             deadline: Duration::from_secs(1),
             grace: Duration::from_secs(1),

@@ -26,6 +26,8 @@ pub(crate) enum Stop {
     Lost,
     /// The run exceeded the deadline.
     Deadline,
+    /// The budget of the grant, or of the agent's day, is used up.
+    Budget,
     /// The runner is stopping.
     Ending,
 }

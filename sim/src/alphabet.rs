@@ -91,7 +91,10 @@ impl Random {
             90..92 => Input::AskApproval(by, self.turn(world, 10), Box::new(self.call())),
             92..94 => self.decide(world, by),
             94..95 => Input::Use(by, self.approval(world), self.digest()),
-            95..97 => Input::Progress(by, None, Progress { note: "at it".into(), eta_ms: None }),
+            95..97 => {
+                let spend = Some(Spend { tokens: 100, cost_microusd: 1 });
+                Input::Progress(by, None, Progress { note: "at it".into(), spend, ..Progress::default() })
+            }
             97..98 => Input::Cancel(by, self.request_id(world)),
             98..99 => self.claim(world, by),
             99..101 => Input::Send(by, Box::new(self.response(world, agent))),

@@ -23,7 +23,7 @@ pub const FILE_SNAPSHOT: &str = "snapshot";
 /// The newest format of the log that this version reads and writes (`PRAGMA user_version`).
 pub const LOG_VERSION: i64 = 2;
 /// The format of the read model; another one is rebuilt.
-pub const INDEX_VERSION: i64 = 6;
+pub const INDEX_VERSION: i64 = 7;
 /// `PRAGMA application_id` of our files: "LWrd".
 pub(crate) const APPLICATION_ID: i64 = 0x4c57_7264;
 

@@ -20,7 +20,7 @@ pub use crate::log::verify::{Anchor, Broken, Problem, Verified, VerifyError};
 pub use crate::log::{AppendError, Log, LogReader, OpenError, ReadError, SnapshotError, Snapshots};
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::index::{Index, IndexError};
-pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter};
+pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
 pub use crate::store::{Store, StoreLock};
 
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use lastword_client::{Client, Token};
-use lastword_runner::{Driver, Input, Runner, Stopping};
+use lastword_runner::{Driver, Input, Runner, Stopping, UsageSource};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -13,7 +13,7 @@ use crate::config::TokenSource;
 use crate::failure::Failure;
 use crate::quantity::duration;
 use crate::session::Authority;
-use crate::team::{Member, driver, input, report};
+use crate::team::{Member, driver, input, report, usage};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -32,6 +32,10 @@ pub(crate) struct Args {
     /// Standard input of a command: message (as written) or prompt (worded for a model).
     #[arg(long, default_value = "message", value_parser = input)]
     input: Input,
+    /// Token figures of a command: program (those that Claude Code, Codex, opencode or Gemini CLI reports) or text
+    /// (estimated from its length).
+    #[arg(long, default_value = "program", value_parser = usage)]
+    usage: UsageSource,
     /// Deliveries to serve at once.
     #[arg(long, value_name = "N", default_value_t = 1)]
     concurrency: u64,
@@ -81,7 +85,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     }
     let named = args.name.clone();
     let member = member(args)?;
-    let settings = member.settings()?;
+    let settings = member.settings(&cx.settings.prices)?;
     settings.check().map_err(lastword_runner::RunnerError::from)?;
     let (url, token) = cx.access(Authority::Act)?;
     let token = match named {
@@ -113,6 +117,7 @@ fn member(args: Args) -> Result<Member, Failure> {
         command: program.into(),
         args: command.collect(),
         input: args.input,
+        usage: args.usage,
         env: args.env.into_iter().collect::<BTreeMap<_, _>>(),
         cwd: args.cwd,
         actions: args.actions,

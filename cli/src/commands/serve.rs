@@ -108,7 +108,8 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         format!("listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes)")
     })?;
     let operator = read_token(server.operator_token_file())?;
-    let mut team = Team::start(members, &reachable(server.addr()), &operator, &data, cx.out).await?;
+    let mut team =
+        Team::start((members, &cx.settings.prices), &reachable(server.addr()), &operator, &data, cx.out).await?;
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),

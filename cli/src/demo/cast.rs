@@ -227,7 +227,7 @@ impl Agent<'_> {
     }
 
     async fn end_with(&self, turn: &TurnView, finish: Finish, input_tokens: u64) -> Result<(), ClientError> {
-        let usage = Usage { input_tokens, output_tokens: 150, cost_usd: None };
+        let usage = Usage { input_tokens, output_tokens: 150, ..Usage::default() };
         match self.client.finish(&turn.id, &Finish { usage: Some(usage), ..finish }).await {
             // The turn was ended before, which isn't an error here.
             Ok(_) | Err(ClientError::Refused(_)) => Ok(()),

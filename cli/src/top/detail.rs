@@ -134,7 +134,7 @@ fn agent(view: &AgentView) -> Vec<StyledLine> {
         row("inbox", &format!("{} waiting, {} notices", view.queued, view.notices)),
         row("actions", &list(&view.actions)),
         row("groups", &list(&view.groups)),
-        row("tokens", &format!("{} today", view.tokens_today)),
+        row("tokens", &format!("{} today{}", view.tokens_today, tree::estimated(view.tokens_estimated))),
         row("joined", &format!("{} times", view.incarnation)),
     ];
     if !view.windows.is_empty() {

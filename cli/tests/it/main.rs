@@ -27,6 +27,8 @@ mod runner;
 #[cfg(test)]
 mod runner_acp;
 #[cfg(test)]
+mod runner_usage;
+#[cfg(test)]
 mod running;
 #[cfg(test)]
 mod schedules;

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Outcome, Step};
 use crate::envelope::{Address, AnswerStatus, Draft, FinishStatus, MessageType, Words};
 use crate::fact::{Answer, EndReason, Fact, Latched, Message, Part, PartialResult, Place, Recipient, Rerun};
-use crate::fact::{SYSTEM, TurnEnd};
+use crate::fact::{SYSTEM, Spend, TurnEnd};
 use crate::guards;
 use crate::ids::{AgentId, DAY_MS, TaskId, Time, TurnId};
 use crate::input::{Finish, Progress, Reply};
@@ -71,9 +71,10 @@ impl Step<'_> {
         let turn = &self.state().turns[&id];
         let (agent, task, turn_decided) = (turn.agent, turn.task, turn.decided);
         let estimate = (turn.text_bytes + finish.body.len() as u64).div_ceil(4);
-        let mut spend = finish.spend.unwrap_or_default();
+        let reported = finish.spend.unwrap_or_default().max(turn.charged());
         // The report is trusted, but not if it is less than the text itself (B1).
-        spend.tokens = spend.tokens.max(estimate);
+        let spend = reported.max(Spend { tokens: estimate, cost_microusd: 0 });
+        let estimated = finish.estimated || reported.tokens < spend.tokens || reported.tokens == 0;
         let said = said(&finish);
         let served = &self.state().tasks[&task];
         let (conv, in_flight, sibling) = (served.conv, served.in_flight() > 0, served.sibling);
@@ -91,7 +92,7 @@ impl Step<'_> {
             Some(FinishStatus::Waiting) | None => FinishStatus::Completed,
             Some(status) => status,
         };
-        self.record(Fact::TurnFinished { turn: id, status, spend, said });
+        self.record(Fact::TurnCharged { turn: id, status, spend, estimated, said });
         #[cfg(feature = "rules-off")]
         if let Some(reply) = self.naive_finish() {
             return Ok(reply);
@@ -411,8 +412,35 @@ impl Step<'_> {
         if self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty() {
             self.note_progress(task, by.agent(), progress.note, progress.eta_ms, true);
         }
+        if let Some(spend) = progress.spend {
+            self.spent_so_far(turn, spend);
+        }
         let lease_until = self.renew_turn(turn, progress.eta_ms);
-        Ok(Reply::Renewed { lease_until })
+        Ok(Reply::Renewed { lease_until, end: self.must_end(turn) })
+    }
+
+    /// Charges an open turn with what it reports; the rest follows at its finish (B1).
+    fn spent_so_far(&mut self, id: TurnId, reported: Spend) {
+        let turn = &self.state().turns[&id];
+        let (task, agent, charged) = (turn.task, turn.agent, turn.charged());
+        let spend = reported.max(charged);
+        // A lost or repeated report is made up for by the next, because each one covers the whole turn.
+        if spend == charged {
+            return;
+        }
+        self.record(Fact::Spent { turn: id, spend });
+        self.check_budget(task, agent);
+        self.check_day(agent);
+    }
+
+    /// Returns why an open turn has to end: its grant is latched, or its agent rests, for a budget (B1, R3).
+    fn must_end(&self, id: TurnId) -> Option<Code> {
+        let state = self.state();
+        let turn = &state.turns[&id];
+        let grant = state.grants.get(&state.tasks[&turn.task].grant)?;
+        let latched = grant.latched.get().is_some() && guards::budget_of_grant(state, grant).is_some();
+        let rests = state.agent(turn.agent).is_some_and(|agent| agent.rests_until().is_some());
+        (latched || rests).then_some(Code::Budget)
     }
 
     fn paced(&self, task: TaskId) -> Result<(), Refusal> {

@@ -14,7 +14,7 @@ use crate::input::Reply;
 use crate::names::RequestId;
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::{Asker, Principal};
+use crate::state::{Asker, Principal, Turn};
 
 impl Step<'_> {
     /// Ends a task with its one answer, then its children, and its grant if no work is left. Returns the answer's
@@ -34,9 +34,9 @@ impl Step<'_> {
         }
         let (server, asker, grant, children) = (task.agent, task.asker, task.grant, task.children.clone());
         if let Some(turn) = task.turn() {
-            // A turn that is withdrawn is charged for what it was given (B1).
-            let text_bytes = self.state().turns.get(&turn).map_or(0, |turn| turn.text_bytes);
-            let spend = Spend { tokens: text_bytes.div_ceil(4), cost_microusd: 0 };
+            // A turn that is withdrawn is charged for what it was given, or for what it reported (B1).
+            let given = |turn: &Turn| turn.charged().max(Spend { tokens: turn.estimate(), cost_microusd: 0 });
+            let spend = self.state().turns.get(&turn).map_or_else(Spend::default, given);
             self.record(Fact::TurnClosed { turn, end: TurnEnd::Withdrawn, status: None, spend });
             self.wake(server);
         }

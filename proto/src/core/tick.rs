@@ -84,7 +84,7 @@ impl Step<'_> {
         // Only a turn that the request opened is run again as a request; a turn opened by an answer just gets the
         // answer again.
         let opened_it = opening.is_some() && turn.delivered.first().map(|d| d.message) == opening;
-        let spend = Spend { tokens: turn.text_bytes.div_ceil(4), cost_microusd: 0 };
+        let spend = turn.charged().max(Spend { tokens: turn.estimate(), cost_microusd: 0 });
         self.record(Fact::TurnClosed { turn: id, end: TurnEnd::LeaseLost, status: None, spend });
         self.check_day(agent);
         self.after_lost_lease(task, agent, opened_it);

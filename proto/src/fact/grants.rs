@@ -31,6 +31,21 @@ impl Spend {
         self.tokens = self.tokens.saturating_add(more.tokens);
         self.cost_microusd = self.cost_microusd.saturating_add(more.cost_microusd);
     }
+
+    /// Returns the larger amount of each kind.
+    #[must_use]
+    pub fn max(self, other: Self) -> Self {
+        Self { tokens: self.tokens.max(other.tokens), cost_microusd: self.cost_microusd.max(other.cost_microusd) }
+    }
+
+    /// Returns what exceeds an amount that is charged already.
+    #[must_use]
+    pub const fn beyond(self, charged: Self) -> Self {
+        Self {
+            tokens: self.tokens.saturating_sub(charged.tokens),
+            cost_microusd: self.cost_microusd.saturating_sub(charged.cost_microusd),
+        }
+    }
 }
 
 /// The amounts by which a human extends a grant (D9).

@@ -42,7 +42,7 @@ pub(super) fn unattended(view: &View<'_>) -> Option<Refusal> {
 /// Refuses `requests` more requests, of two waking messages each, that don't fit into the day of `agent`'s roots.
 fn day_allowance(state: &State, agent: &Agent, now: Time, requests: u64) -> Option<Refusal> {
     let max = state.limits.root_messages_per_day_max;
-    let would_be = agent.day.on(now).root_messages + 2 * requests;
+    let would_be = u64::from(agent.day.on(now).root_messages) + 2 * requests;
     (would_be > max)
         .then(|| Refusal::new(Code::RootAllowance).numbers(max, would_be).retry_after(DAY_MS - now.0 % DAY_MS))
         .map(|refusal| refusal.about(format_args!("waking messages of {}'s day", agent.name())))

@@ -18,7 +18,8 @@ pub(super) fn turn_required(view: &View<'_>) -> Option<Refusal> {
 pub(super) fn turn_closed(view: &View<'_>) -> Option<Refusal> {
     let max = view.state.limits.turn_refusals_max;
     let turn = view.state.turns.get(&view.standing.turn()?)?;
-    (turn.refusals >= max).then(|| Refusal::new(Code::TurnClosed).numbers(max, turn.refusals))
+    let refusals = u64::from(turn.refusals);
+    (refusals >= max).then(|| Refusal::new(Code::TurnClosed).numbers(max, refusals))
 }
 
 /// Refuses a message in a task that has ended, although its grant is still open; only its requester can continue the

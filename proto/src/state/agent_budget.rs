@@ -94,6 +94,13 @@ impl Agent {
         exempt.filter(|(at, known)| *known == code && now.since(*at) < limits.window_ms).count() as u64
     }
 
+    /// Charges its day. A new day starts at zero.
+    pub(super) fn charge(&mut self, at: Time, spend: Spend, estimated: bool) {
+        self.day = self.day.on(at);
+        self.day.spend.add(spend);
+        self.day.estimated |= estimated;
+    }
+
     /// Returns the day on which its root allowance last ran out (D7).
     pub(crate) fn allowance_out(&self) -> Option<u64> {
         self.rare.as_ref()?.allowance_out
@@ -189,9 +196,6 @@ impl State {
 
     /// Charges an agent's day with a message that it sends outside every turn (B1).
     pub(super) fn charge_day(&mut self, at: Time, agent: AgentId, tokens: u64) {
-        let day = &mut self.agents[agent.0 as usize].day;
-        // A new day starts at zero.
-        *day = day.on(at);
-        day.spend.add(Spend { tokens, cost_microusd: 0 });
+        self.agents[agent.0 as usize].charge(at, Spend { tokens, cost_microusd: 0 }, true);
     }
 }

@@ -90,7 +90,9 @@ pub struct DayUse {
     /// The day, counted in days since the Unix epoch.
     pub day: u64,
     /// The waking messages that its own roots caused.
-    pub root_messages: u64,
+    pub root_messages: u32,
+    /// Whether the tokens of `spend` are estimated from the length of the text, at least in part (B1).
+    pub estimated: bool,
     /// The tokens and the cost of its turns and messages.
     pub spend: Spend,
 }

@@ -66,8 +66,13 @@ impl State {
             Fact::Joined { turn, message, lease_until } => self.joined(at, *turn, *message, *lease_until),
             Fact::Collected { task, message } => self.deliver(at, *task, *message, None),
             Fact::Renewed { turn, lease_until } => self.renewed(at, *turn, *lease_until),
-            Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, *spend),
-            Fact::TurnFinished { turn, spend, said, .. } => self.turn_finished(at, *turn, *spend, *said),
+            // Only a finish can have measured the whole turn.
+            Fact::TurnClosed { turn, end, spend, .. } => self.turn_closed(at, *turn, *end, (*spend, true)),
+            Fact::TurnFinished { turn, spend, said, .. } => self.turn_finished(at, *turn, (*spend, false), *said),
+            Fact::TurnCharged { turn, spend, estimated, said, .. } => {
+                self.turn_finished(at, *turn, (*spend, *estimated), *said);
+            }
+            Fact::Spent { turn, spend } => self.spend(at, *turn, (*spend, false)),
             Fact::Late { turn, .. } => self.finished_late(at, *turn),
             Fact::Requeued { task, agent, why, ack_ms, result } => {
                 self.requeued(at, *task, *agent, *why, *ack_ms, result.as_deref());
@@ -151,6 +156,8 @@ impl State {
             | Fact::Renewed { turn, .. }
             | Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
+            | Fact::TurnCharged { turn, .. }
+            | Fact::Spent { turn, .. }
             | Fact::Late { turn, .. } => of_turn(*turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.and_then(of_task),
             Fact::ApprovalRuled { approval, .. }
@@ -232,7 +239,7 @@ impl State {
         let Some(known) = turn.and_then(|t| self.turns.get_mut(&t)) else { return };
         let task = known.task;
         if refusal.retry_after_ms.is_none() {
-            known.refusals += 1;
+            known.refusals = known.refusals.saturating_add(1);
         }
         self.met(task, reference, refusal);
     }

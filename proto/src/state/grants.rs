@@ -37,6 +37,8 @@ pub struct Grant {
     pub agents: Few<AgentId, 4>,
     /// The tokens and the cost charged to it.
     pub spend: Spend,
+    /// Whether its tokens are estimated from the length of the text, at least in part (B1).
+    pub estimated: bool,
     /// Whether an agent was warned that the budget nears its end (B1).
     pub budget_warned: bool,
     /// Whether its giver was warned that its time nears the end (D8).
@@ -88,6 +90,7 @@ impl Grant {
             turns: 0,
             agents: Few::new(),
             spend: Spend::default(),
+            estimated: false,
             budget_warned: false,
             clock_warned: false,
             open_turns: 0,
@@ -296,7 +299,7 @@ impl State {
         if grant.own_root {
             let day = &mut self.agents[grant.giver.0 as usize].day;
             *day = day.on(at);
-            day.root_messages += 2;
+            day.root_messages = day.root_messages.saturating_add(2);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Turns: runs of an agent, from a delivery to the finish (F1).
 
+use alloc::boxed::Box;
+
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
@@ -25,9 +27,11 @@ pub struct Turn {
     /// The time at which it was opened.
     pub opened_at: Time,
     /// The refusals in it that count (F5).
-    pub refusals: u64,
+    pub refusals: u32,
     /// The length of everything delivered and sent in it, in bytes, to estimate its tokens (B1).
     pub text_bytes: u64,
+    /// What it has been charged so far; `None` before its first charge (B1).
+    pub(crate) spent: Option<Box<Spend>>,
     /// The position of the last notice shown in it.
     pub notices_through: Opt<Seq>,
     /// The time of its last progress report.
@@ -42,6 +46,19 @@ pub struct Turn {
     pub late: bool,
     /// The decision on an approval that was made while it was open.
     pub decided: Opt<Seq>,
+}
+
+impl Turn {
+    /// Returns what the turn has been charged while it is open (B1).
+    #[must_use]
+    pub fn charged(&self) -> Spend {
+        self.spent.as_deref().copied().unwrap_or_default()
+    }
+
+    /// Returns the tokens of its text (B1).
+    pub(crate) const fn estimate(&self) -> u64 {
+        self.text_bytes.div_ceil(4)
+    }
 }
 
 impl State {
@@ -59,6 +76,7 @@ impl State {
             opened_at: at,
             refusals: 0,
             text_bytes: 0,
+            spent: None,
             // Notices that arrive during the turn are not in this delivery and must survive its end.
             notices_through: self.agents[agent.0 as usize].notices.back().map(|(seq, _)| *seq).into(),
             progress_at: Opt::none(),
@@ -143,12 +161,12 @@ impl State {
         self.timers.insert(lease_until, Timer::Lease(id));
     }
 
-    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: Spend) {
+    pub(super) fn turn_closed(&mut self, at: Time, turn: TurnId, end: TurnEnd, spend: (Spend, bool)) {
         self.end_turn(at, turn, end);
         self.spend(at, turn, spend);
     }
 
-    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: Spend, said: u64) {
+    pub(super) fn turn_finished(&mut self, at: Time, turn: TurnId, spend: (Spend, bool), said: u64) {
         self.turn_closed(at, turn, TurnEnd::Finished, spend);
         if let Some(turn) = self.turns.get_mut(&turn) {
             turn.said = said;
@@ -195,14 +213,17 @@ impl State {
         }
     }
 
-    fn spend(&mut self, at: Time, turn: TurnId, spend: Spend) {
-        let Some(turn) = self.turns.get(&turn) else { return };
+    /// Charges a turn with what it has spent since it was opened, less what it was charged before (B1).
+    pub(super) fn spend(&mut self, at: Time, turn: TurnId, (total, estimated): (Spend, bool)) {
+        let Some(turn) = self.turns.get_mut(&turn) else { return };
+        let spend = total.beyond(turn.charged());
+        turn.spent = turn.open.then(|| Box::new(total.max(turn.charged())));
         let grant = self.tasks.get(&turn.task).map(|t| t.grant);
-        let day = &mut self.agents[turn.agent.0 as usize].day;
-        *day = day.on(at);
-        day.spend.add(spend);
+        let agent = &mut self.agents[turn.agent.0 as usize];
+        agent.charge(at, spend, estimated);
         if let Some(grant) = grant.and_then(|g| self.grants.get_mut(&g)) {
             grant.spend.add(spend);
+            grant.estimated |= estimated;
         }
     }
 }

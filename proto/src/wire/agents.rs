@@ -101,6 +101,9 @@ pub struct AgentView {
     pub notices: u64,
     /// The tokens that it spent in the current UTC day.
     pub tokens_today: u64,
+    /// Whether those tokens are estimated from the length of the text, at least in part (B1).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub tokens_estimated: bool,
     /// The end of its rest, if it used up its budget of the day (B1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rests_until: Option<String>,

@@ -62,6 +62,9 @@ pub struct Distance {
     pub current: u64,
     /// The difference between limit and current value, at least 0.
     pub left: u64,
+    /// Whether the current value is estimated from the length of the text, at least in part (B1).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -81,9 +84,12 @@ pub struct TreeNode {
     /// REQUEST: the number of turns that served it.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turns: u64,
-    /// REQUEST: the tokens that those turns spent, counted when a turn ends.
+    /// REQUEST: the tokens that those turns spent, as far as they are reported.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub tokens: u64,
+    /// REQUEST: whether those tokens are estimated from the length of the text, at least in part.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
     /// REQUEST that was answered: the time until the answer, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<u64>,

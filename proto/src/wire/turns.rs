@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::StoredMessage;
 use crate::envelope::{FinishStatus, words};
+use crate::refusal::Code;
 
 /// One delivery; `GET /v1/inbox`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -113,20 +114,34 @@ pub struct Finish {
     pub usage: Option<Usage>,
 }
 
-/// The tokens and the cost of a turn (B1).
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+/// The tokens and the cost of a turn, from its start (B1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Tokens that the model read.
+    /// Tokens that the model read, including those from and for a cache.
     #[serde(default)]
     pub input_tokens: u64,
+    /// The part of `input_tokens` that was read from a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_read_tokens: u64,
+    /// The part of `input_tokens` that was written to a cache.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_tokens: u64,
     /// Tokens that the model wrote.
     #[serde(default)]
     pub output_tokens: u64,
     /// Cost, in dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost_usd: Option<f64>,
+    /// Whether the figures are estimated, and not measured by the agent's program.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub estimated: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 /// The result of a finish.
@@ -154,6 +169,9 @@ pub struct Progress {
     /// The estimated remaining time, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eta_ms: Option<u64>,
+    /// The tokens and the cost of the turn so far, which are charged at once. Each report replaces the one before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// The result of a renewed lease.
@@ -162,4 +180,7 @@ pub struct Progress {
 pub struct Renewed {
     /// The time at which the lease now expires.
     pub deadline: String,
+    /// Why the agent has to end its turn now: `budget` once the budget of its grant or of its day is used up (B1, R3).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end: Option<Code>,
 }

@@ -226,7 +226,7 @@ impl World {
             ("finish", _) => Input::Finish(by, turn, Box::new(finish(rest))),
             ("progress", _) => {
                 let eta_ms = option(rest, "eta=").map(|n| n.parse().unwrap());
-                Input::Progress(by, turn, Progress { note: text(rest).into(), eta_ms })
+                Input::Progress(by, turn, Progress { note: text(rest).into(), eta_ms, spend: reported(rest) })
             }
             ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
             ("escalate", _) => {
@@ -443,6 +443,7 @@ impl World {
                 line
             }
             Reply::Finished { open: true, .. } => "the task goes on".into(),
+            Reply::Renewed { end: Some(code), .. } => format!("end now: {}", code.word()),
             Reply::Held(id) => format!("{id} held"),
             Reply::Claimed(id) => format!("{id} claimed"),
             Reply::Usable(_)
@@ -507,17 +508,21 @@ fn spend(words: &[&str]) -> Spend {
     Spend { tokens: number("tokens="), cost_microusd: number("cost=") }
 }
 
+/// The usage that a report states, if it states one.
+fn reported(words: &[&str]) -> Option<Spend> {
+    words.iter().any(|w| w.starts_with("tokens=") || w.starts_with("cost=")).then(|| spend(words))
+}
+
 fn finish(words: &[&str]) -> Finish {
     let status = words.first().and_then(|w| FinishStatus::from_word(w));
     let rest = if status.is_some() { &words[1..] } else { words };
     let parts = |key| option(rest, key).map(|p| p.split(',').map(Into::into).collect()).unwrap_or_default();
-    let reported = rest.iter().any(|w| w.starts_with("tokens=") || w.starts_with("cost="));
     Finish {
         status,
         body: text(rest).into(),
         completed: parts("done="),
         failed: parts("failed="),
-        spend: reported.then(|| spend(rest)),
+        spend: reported(rest),
         ..Finish::default()
     }
 }

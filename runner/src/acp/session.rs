@@ -302,12 +302,34 @@ pub(super) fn said(error: &Error) -> String {
 
 /// Adds one prompt's tokens to the turn's.
 fn sum(before: Option<Usage>, response: &PromptResponse) -> Option<Usage> {
-    let Some(spent) = &response.usage else { return before };
+    let Some(spent) = reported(response) else { return before };
     let before = before.unwrap_or_default();
     Some(Usage {
         input_tokens: before.input_tokens.saturating_add(spent.input_tokens),
+        cache_read_tokens: before.cache_read_tokens.saturating_add(spent.cache_read_tokens),
+        cache_write_tokens: before.cache_write_tokens.saturating_add(spent.cache_write_tokens),
         output_tokens: before.output_tokens.saturating_add(spent.output_tokens),
-        cost_usd: None,
+        ..before
+    })
+}
+
+/// Returns the tokens of a response; Gemini CLI reports them in `_meta` only.
+fn reported(response: &PromptResponse) -> Option<Usage> {
+    let Some(spent) = &response.usage else {
+        let counted = response.meta.as_ref()?.get("quota")?.get("token_count")?;
+        let of = |name| counted.get(name)?.as_u64();
+        let (input_tokens, output_tokens) = (of("input_tokens")?, of("output_tokens")?);
+        return Some(Usage { input_tokens, output_tokens, ..Usage::default() });
+    };
+    let (cache_read, cache_write) = (spent.cached_read_tokens.unwrap_or(0), spent.cached_write_tokens.unwrap_or(0));
+    // Agents differ in whether their input has the cached tokens; the total always has them.
+    let input = spent.total_tokens.saturating_sub(spent.output_tokens).max(spent.input_tokens);
+    Some(Usage {
+        input_tokens: input,
+        cache_read_tokens: cache_read,
+        cache_write_tokens: cache_write,
+        output_tokens: spent.output_tokens,
+        ..Usage::default()
     })
 }
 
@@ -319,4 +341,26 @@ fn priced(usage: Option<Usage>, session: Option<f64>, slot: &mut Slot) -> Option
         slot.cost = total;
     }
     Some(usage)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use agent_client_protocol::v1::schema::Usage as Reported;
+
+    #[test]
+    fn the_tokens_of_a_prompt_have_the_cached_ones_whichever_way_they_are_reported() {
+        let apart = Reported::new(1_030, 100, 30).cached_read_tokens(800).cached_write_tokens(100);
+        let within = Reported::new(1_030, 1_000, 30).cached_read_tokens(800).cached_write_tokens(100);
+        for reported in [apart, within] {
+            let sum = sum(None, &PromptResponse::new(StopReason::EndTurn).usage(reported)).unwrap();
+            let cached = (sum.cache_read_tokens, sum.cache_write_tokens);
+            assert_eq!((sum.input_tokens, cached, sum.output_tokens), (1_000, (800, 100), 30));
+        }
+        let meta = serde_json::json!({"quota": {"token_count": {"input_tokens": 900, "output_tokens": 80}}});
+        let beside = PromptResponse::new(StopReason::EndTurn).meta(meta.as_object().cloned());
+        let twice = sum(sum(None, &beside), &beside).unwrap();
+        assert_eq!((twice.input_tokens, twice.output_tokens), (1_800, 160));
+        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn)).is_none());
+    }
 }

@@ -155,7 +155,7 @@ fn of_state(live: &Live<'_>, since: Time) -> BTreeMap<&'static str, Reached> {
         let all = [
             ("agent_day_tokens_max", limits.agent_day_tokens_max, today.spend.tokens),
             ("agent_day_cost_microusd_max", limits.agent_day_cost_microusd_max, today.spend.cost_microusd),
-            ("root_messages_per_day_max", limits.root_messages_per_day_max, today.root_messages),
+            ("root_messages_per_day_max", limits.root_messages_per_day_max, today.root_messages.into()),
         ];
         for (name, limit, value) in all {
             higher(&mut reached, name, limit, value, || (None, Some(agent.name().to_owned())));

@@ -55,7 +55,7 @@ async fn decided(ctx: &Context, caller: Caller, call: HeldCall) -> Result<Permis
         caller.reauthenticate(&ctx.handle)?;
         if look % RENEWED_EVERY == 0 {
             // Outside a turn a lease doesn't exist, so a failed renewal must not end the wait.
-            let _renewed = turns::progress(ctx, caller, None, Progress { note: String::new(), eta_ms: None }).await;
+            let _renewed = turns::progress(ctx, caller, None, Progress::default()).await;
         }
     }
     match (view.state, view.decision) {

@@ -6,7 +6,7 @@ use lastword_proto::fact::Part;
 use lastword_proto::ids::{TaskId, TurnId};
 use lastword_proto::wire::{ConversationView, RefusedSend, TreeNode};
 use lastword_proto::{Message, Seq, Time};
-use lastword_store::{Cursor, Filter};
+use lastword_store::{Cursor, Filter, TurnTokens};
 
 use super::audit::{readable, search};
 use super::conversations::find;
@@ -50,6 +50,7 @@ struct Served {
     message: Seq,
     turns: Vec<TurnId>,
     tokens: u64,
+    estimated: bool,
     duration_ms: Option<u64>,
     refusals: Vec<RefusedSend>,
 }
@@ -62,15 +63,18 @@ async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Serve
         let one = |(message, at, task): (Seq, Time, TaskId)| {
             let turns = live.state.tasks.get(&task).map_or_else(Vec::new, |task| task.turns.to_vec());
             let duration_ms = answered.get(&task).map(|end| end.since(at));
-            (task, Served { message, turns, tokens: 0, duration_ms, refusals: Vec::new() })
+            (task, Served { message, turns, tokens: 0, estimated: false, duration_ms, refusals: Vec::new() })
         };
         sent.into_iter().map(one).collect()
     };
     let mut served = ctx.handle.query(look).await?;
     let turns: Vec<TurnId> = served.values().flat_map(|served| served.turns.iter().copied()).collect();
-    let spent: BTreeMap<TurnId, u64> = ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
+    let spent: BTreeMap<TurnId, TurnTokens> = ask(ctx, move |index| index.spends(&turns)).await?.into_iter().collect();
     for one in served.values_mut() {
-        one.tokens = one.turns.iter().filter_map(|turn| spent.get(turn)).sum();
+        for turn in one.turns.iter().filter_map(|turn| spent.get(turn)) {
+            one.tokens = one.tokens.saturating_add(turn.tokens);
+            one.estimated |= turn.estimated;
+        }
     }
     Ok(served)
 }
@@ -91,6 +95,7 @@ fn annotate(nodes: &mut [TreeNode], served: &mut BTreeMap<String, Served>) {
         if let Some(found) = served.remove(&node.message.id) {
             node.turns = found.turns.len() as u64;
             node.tokens = found.tokens;
+            node.estimated = found.estimated;
             node.duration_ms = found.duration_ms;
             node.refusals = found.refusals;
         }

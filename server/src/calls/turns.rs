@@ -264,6 +264,7 @@ pub(crate) async fn finish(
         failed: boxed(finish.failed),
         reason: finish.reason.map(Into::into),
         spend: finish.usage.map(spend),
+        estimated: finish.usage.is_some_and(|usage| usage.estimated),
         request: None,
     };
     let reply = ctx.handle.submit(Input::Finish(caller.principal, turn, Box::new(finish))).await;
@@ -296,10 +297,10 @@ pub(crate) async fn progress(
     report: Progress,
 ) -> Result<Renewed, ApiError> {
     check_sizes(ctx, [("note", report.note.len())])?;
-    let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms };
+    let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms, spend: report.usage.map(spend) };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
-        Reply::Renewed { lease_until } => Ok(Renewed { deadline: rfc3339(lease_until) }),
+        Reply::Renewed { lease_until, end } => Ok(Renewed { deadline: rfc3339(lease_until), end }),
         other => Err(ApiError::unexpected(&other)),
     }
 }

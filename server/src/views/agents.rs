@@ -28,6 +28,7 @@ pub(crate) fn agent(live: &Live<'_>, id: AgentId) -> Option<AgentView> {
         queued: agent.queue.len() as u64,
         notices: agent.notices.len() as u64,
         tokens_today: agent.day.on(live.now()).spend.tokens,
+        tokens_estimated: agent.day.on(live.now()).estimated,
         rests_until: agent.rests_until().map(rfc3339),
         role: agent.is_human().then_some(agent.role),
         limits: own_limits(agent),
@@ -119,9 +120,9 @@ fn day(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
     let tokens = (agent.day_tokens_max(limits, now), used.spend.tokens);
     let money = (agent.day_cost_microusd_max(limits, now), used.spend.cost_microusd);
     let of = |name, (limit, current): (u64, u64)| (limit > 0).then(|| distance(name, limit, current));
-    let roots = (limits.root_messages_per_day_max, used.root_messages);
+    let roots = (limits.root_messages_per_day_max, u64::from(used.root_messages));
     let all = [
-        of("agent_day_tokens_max", tokens),
+        of("agent_day_tokens_max", tokens).map(|day| Distance { estimated: used.estimated, ..day }),
         of("root_messages_per_day_max", roots),
         of("agent_day_cost_microusd_max", money),
     ];

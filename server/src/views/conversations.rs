@@ -102,11 +102,12 @@ pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
 /// Returns the distance of a grant to each of its totals.
 fn totals(state: &State, grant: &Grant) -> Vec<Distance> {
     let (limits, more) = (&state.limits, grant.extension());
+    let tokens_max = limits.grant_tokens_max.saturating_add(more.tokens);
     let mut distances = vec![
         distance("grant_messages_max", limits.grant_messages_max.saturating_add(more.messages), grant.messages),
         distance("grant_turns_max", limits.grant_turns_max.saturating_add(more.turns), grant.turns),
         distance("grant_agents_max", limits.grant_agents_max.saturating_add(more.agents), grant.agents.len() as u64),
-        distance("grant_tokens_max", limits.grant_tokens_max.saturating_add(more.tokens), grant.spend.tokens),
+        Distance { estimated: grant.estimated, ..distance("grant_tokens_max", tokens_max, grant.spend.tokens) },
     ];
     if limits.grant_cost_microusd_max > 0 {
         let limit = limits.grant_cost_microusd_max.saturating_add(more.cost_microusd);
@@ -117,7 +118,7 @@ fn totals(state: &State, grant: &Grant) -> Vec<Distance> {
 
 /// Returns the distance to a limit; `left` is 0 once it is reached.
 pub(super) fn distance(name: &str, limit: u64, current: u64) -> Distance {
-    Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current) }
+    Distance { name: name.to_owned(), limit, current, left: limit.saturating_sub(current), estimated: false }
 }
 
 /// The deepest nesting of a tree. Deeper messages become siblings of their cause, so that every JSON parser can read
@@ -156,5 +157,5 @@ fn grow(
 }
 
 const fn node(message: StoredMessage, children: Vec<TreeNode>) -> TreeNode {
-    TreeNode { message, children, turns: 0, tokens: 0, duration_ms: None, refusals: Vec::new() }
+    TreeNode { message, children, turns: 0, tokens: 0, estimated: false, duration_ms: None, refusals: Vec::new() }
 }

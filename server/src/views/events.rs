@@ -228,9 +228,14 @@ fn about_work(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("turn_closed").turn(state, *turn);
             about.with("end", "finished").with("tokens", spend.tokens)
         }
+        Fact::TurnCharged { turn, spend, estimated, .. } => {
+            let about = About::new("turn_closed").turn(state, *turn);
+            about.with("end", "finished").with("tokens", spend.tokens).with("estimated", *estimated)
+        }
+        Fact::Spent { turn, spend } => About::new("spent").turn(state, *turn).with("tokens", spend.tokens),
         Fact::TurnClosed { turn, end, spend, .. } => {
             let about = About::new("turn_closed").turn(state, *turn);
-            about.with("end", end.word()).with("tokens", spend.tokens)
+            about.with("end", end.word()).with("tokens", spend.tokens).with("estimated", true)
         }
         Fact::Late { turn, body, .. } => About::new("late").turn(state, *turn).with("body", &**body),
         Fact::Requeued { task, agent, why, .. } => {
@@ -487,6 +492,8 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Renewed { .. }
         | Fact::TurnClosed { .. }
         | Fact::TurnFinished { .. }
+        | Fact::TurnCharged { .. }
+        | Fact::Spent { .. }
         | Fact::WriteRefused { .. }
         | Fact::RefusalsSummed { .. }
         | Fact::RoundsGranted { .. }

@@ -67,7 +67,7 @@ impl Town {
     fn takes(&mut self, who: usize) -> Delivery {
         let by = self.agent(who);
         let Reply::Delivery(Some(delivery)) = self.done(Input::Take(by, None)) else { panic!("{who} has work") };
-        self.done(Input::Progress(by, None, Progress { note: "at it".into(), eta_ms: None }));
+        self.done(Input::Progress(by, None, Progress { note: "at it".into(), ..Progress::default() }));
         delivery
     }
 

@@ -196,9 +196,11 @@ impl<'a> Lines<'a> {
                 self.known(Kind::Turn, turn.0, conv)
             }
             Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } => self.place(Kind::Task, task.0),
-            Fact::TurnClosed { turn, .. } | Fact::TurnFinished { turn, .. } | Fact::Late { turn, .. } => {
-                self.place(Kind::Turn, turn.0)
-            }
+            Fact::TurnClosed { turn, .. }
+            | Fact::TurnFinished { turn, .. }
+            | Fact::TurnCharged { turn, .. }
+            | Fact::Spent { turn, .. }
+            | Fact::Late { turn, .. } => self.place(Kind::Turn, turn.0),
             Fact::GrantExtended { grant, .. }
             | Fact::ScheduleTicked { grant, .. }
             | Fact::GrantClosed { grant, .. }

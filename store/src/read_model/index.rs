@@ -7,8 +7,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lastword_proto::fact::Recipient;
-use lastword_proto::ids::AgentId;
+use lastword_proto::fact::{Recipient, Spend};
+use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
@@ -63,7 +63,8 @@ CREATE TABLE spends (
   turn INTEGER PRIMARY KEY,
   tokens INTEGER NOT NULL,
   cost_microusd INTEGER NOT NULL,
-  at INTEGER NOT NULL
+  at INTEGER NOT NULL,
+  estimated INTEGER NOT NULL
 ) STRICT;
 CREATE VIRTUAL TABLE words USING fts5 (body, content='', columnsize=0);
 CREATE TABLE progress (id INTEGER PRIMARY KEY CHECK (id = 1), last INTEGER NOT NULL) STRICT;
@@ -345,9 +346,8 @@ impl<'a> Writing<'a> {
             words: db.prepare_cached("INSERT INTO words (rowid, body) VALUES (?1, ?2)")?,
             post: db.prepare_cached("INSERT INTO posts VALUES (?1, ?2, ?3, ?4)")?,
             refusal: db.prepare_cached("INSERT INTO refusals VALUES (?1, ?2, ?3, ?4, ?5)")?,
-            // A turn closes once. `REPLACE` keeps the read model working on a log that breaks this, which `verify`
-            // reports.
-            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4)")?,
+            // Each report covers the whole turn and replaces the one before.
+            spend: db.prepare_cached("INSERT OR REPLACE INTO spends VALUES (?1, ?2, ?3, ?4, ?5)")?,
         })
     }
 
@@ -365,14 +365,21 @@ impl<'a> Writing<'a> {
             Fact::Refused { agent, refusal, .. } | Fact::WriteRefused { agent, refusal, .. } => {
                 self.refusal.execute((seq, agent.0, refusal.code.word(), at, conv)).map(|_| ())
             }
-            Fact::TurnClosed { turn, spend, .. } | Fact::TurnFinished { turn, spend, .. }
-                if spend.tokens > 0 || spend.cost_microusd > 0 =>
-            {
-                let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
-                self.spend.execute((turn.0.cast_signed(), tokens, cost, at)).map(|_| ())
+            Fact::TurnClosed { turn, spend, .. } => self.spend(*turn, *spend, true, at),
+            Fact::TurnFinished { turn, spend, .. } | Fact::Spent { turn, spend } => {
+                self.spend(*turn, *spend, false, at)
             }
+            Fact::TurnCharged { turn, spend, estimated, .. } => self.spend(*turn, *spend, *estimated, at),
             _ => Ok(()),
         }
+    }
+
+    fn spend(&mut self, turn: TurnId, spend: Spend, estimated: bool, at: i64) -> rusqlite::Result<()> {
+        if spend == Spend::default() {
+            return Ok(());
+        }
+        let (tokens, cost) = (spend.tokens.cast_signed(), spend.cost_microusd.cast_signed());
+        self.spend.execute((turn.0.cast_signed(), tokens, cost, at, estimated)).map(|_| ())
     }
 
     fn message(&mut self, seq: i64, at: i64, message: &Message) -> rusqlite::Result<()> {

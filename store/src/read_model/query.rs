@@ -216,7 +216,7 @@ impl IndexReader {
     ///
     /// # Errors
     /// The file can't be read.
-    pub fn spends(&self, turns: &[TurnId]) -> Result<Vec<(TurnId, u64)>, ReadError> {
+    pub fn spends(&self, turns: &[TurnId]) -> Result<Vec<(TurnId, TurnTokens)>, ReadError> {
         self.with(|db| {
             let mut found = Vec::new();
             for some in turns.chunks(TURNS_PER_QUERY) {
@@ -244,17 +244,28 @@ impl IndexReader {
     }
 }
 
+/// The tokens of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TurnTokens {
+    /// The tokens charged so far.
+    pub tokens: u64,
+    /// Whether they are estimated from the length of the text, at least in part.
+    pub estimated: bool,
+}
+
 /// Turns per statement: SQLite bounds its length.
 const TURNS_PER_QUERY: usize = 500;
 
-fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId, u64)>> {
+fn spends_of(db: &Connection, turns: &[TurnId]) -> rusqlite::Result<Vec<(TurnId, TurnTokens)>> {
     let list: Vec<String> = turns.iter().map(|turn| turn.0.to_string()).collect();
-    let sql = format!("SELECT turn, tokens FROM spends WHERE turn IN ({})", list.join(","));
+    let sql = format!("SELECT turn, tokens, estimated FROM spends WHERE turn IN ({})", list.join(","));
     let mut statement = db.prepare(&sql)?;
-    let row =
-        |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned()));
+    let row = |row: &rusqlite::Row<'_>| {
+        let (turn, tokens) = (row.get::<_, i64>(0)?.cast_unsigned(), row.get::<_, i64>(1)?.cast_unsigned());
+        Ok((TurnId(turn), TurnTokens { tokens, estimated: row.get(2)? }))
+    };
     let rows = statement.query_map([], row)?;
-    rows.map(|row| row.map(|(turn, tokens)| (TurnId(turn), tokens))).collect()
+    rows.collect()
 }
 
 /// A query under construction: a table with the columns `seq` and `at`.

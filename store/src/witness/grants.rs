@@ -369,7 +369,9 @@ impl Witness {
             Fact::Joined { turn, .. }
             | Fact::Renewed { turn, .. }
             | Fact::TurnClosed { turn, .. }
-            | Fact::TurnFinished { turn, .. } => of_turn(turn),
+            | Fact::TurnFinished { turn, .. }
+            | Fact::TurnCharged { turn, .. }
+            | Fact::Spent { turn, .. } => of_turn(turn),
             Fact::EscalationOpened { task, .. } | Fact::ApprovalAsked { task, .. } => task.as_ref().and_then(of_task),
             _ => None,
         }

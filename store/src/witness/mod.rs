@@ -224,6 +224,8 @@ impl Witness {
             | Fact::Renewed { .. }
             | Fact::TurnClosed { .. }
             | Fact::TurnFinished { .. }
+            | Fact::TurnCharged { .. }
+            | Fact::Spent { .. }
             | Fact::Requeued { .. } => self.see_turn(fact),
             Fact::LatchSet { on, .. } => self.latch(*on, true),
             Fact::LatchLifted { on, by } => {

@@ -1,6 +1,6 @@
 //! Turns: their openings, their number, and that a finish settles (F1, F2, D8, Q5).
 
-use lastword_proto::fact::{Fact, Part, Rerun, TurnEnd};
+use lastword_proto::fact::{Fact, Part, Rerun, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
 use lastword_proto::{FinishStatus, fact::EscalationCause};
 
@@ -11,6 +11,8 @@ use super::{Running, Witness};
 pub(super) struct OpenTurn {
     pub(super) task: TaskId,
     agent: AgentId,
+    /// What its reports were charged so far.
+    charged: Spend,
     /// Answers delivered in it, which are ready again if its lease expires.
     delivered: Vec<(Seq, Option<(ConvId, u8)>)>,
 }
@@ -29,14 +31,19 @@ impl Witness {
             Fact::Renewed { turn, .. } => drop(self.open_turn(*turn)),
             Fact::TurnClosed { turn, end, spend, .. } => {
                 let Some((task, closed)) = self.turn_closed(*turn) else { return };
-                self.spent_in(task, *spend);
+                self.spent_in(task, *spend, closed.charged);
                 if let (TurnEnd::LeaseLost, Some(task)) = (end, self.tasks.get_mut(&task)) {
                     task.ready.extend(closed.delivered);
                 }
             }
-            Fact::TurnFinished { turn, status, spend, .. } => {
-                let Some((task, _)) = self.turn_closed(*turn) else { return };
-                self.spent_in(task, *spend);
+            Fact::Spent { turn, spend } => {
+                let Some(open) = self.open_turn(*turn) else { return };
+                let (task, charged) = (open.task, std::mem::replace(&mut open.charged, *spend));
+                self.spent_in(task, *spend, charged);
+            }
+            Fact::TurnFinished { turn, status, spend, .. } | Fact::TurnCharged { turn, status, spend, .. } => {
+                let Some((task, closed)) = self.turn_closed(*turn) else { return };
+                self.spent_in(task, *spend, closed.charged);
                 self.finishing = Some(task).filter(|_| *status != FinishStatus::Waiting);
             }
             Fact::Requeued { task, agent, why, .. } => self.requeued(*task, *agent, *why),
@@ -56,7 +63,7 @@ impl Witness {
         let waking = opens || task.ready.contains_key(&message);
         self.expect(alone, "a task has one turn at a time", || task_id.to_string());
         self.expect(waking, "only a request or an answer opens a turn", || message.to_string());
-        self.turns.insert(id, OpenTurn { task: task_id, agent, delivered: Vec::new() });
+        self.turns.insert(id, OpenTurn { task: task_id, agent, charged: Spend::default(), delivered: Vec::new() });
         if !opens {
             self.deliver(task_id, message, Some(id));
         }
@@ -90,7 +97,14 @@ impl Witness {
         Some((closed.task, closed))
     }
 
-    fn spent_in(&mut self, task: TaskId, spend: lastword_proto::fact::Spend) {
+    /// Adds a turn's total to its grant, less what the turn was charged before. A total never falls.
+    fn spent_in(&mut self, task: TaskId, total: Spend, charged: Spend) {
+        let rises = total.tokens >= charged.tokens && total.cost_microusd >= charged.cost_microusd;
+        self.expect(rises, "a turn's charge never falls", || task.to_string());
+        let spend = Spend {
+            tokens: total.tokens.saturating_sub(charged.tokens),
+            cost_microusd: total.cost_microusd.saturating_sub(charged.cost_microusd),
+        };
         if let Some(grant) = self.tasks.get(&task).map(|task| task.grant) {
             self.spent(grant, spend);
         }
@@ -153,6 +167,8 @@ impl Witness {
             | Fact::Refused { .. }
             | Fact::TurnOpened { .. }
             | Fact::TurnFinished { .. }
+            | Fact::TurnCharged { .. }
+            | Fact::Spent { .. }
             | Fact::Joined { .. }
             | Fact::GrantOpened { .. }
             | Fact::ApprovalAsked { .. }

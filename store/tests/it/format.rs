@@ -125,8 +125,14 @@ fn samples() -> Vec<(&'static str, Entry)> {
     samples.push(("Refused", refused(30, 2, Code::PairRate)));
     samples.push(("Posted", post(40, 5, "a post")));
     samples.push(("without a grant", Entry { at: Time(0), grant: None, fact: Fact::Removed { agent: AgentId(4) } }));
-    let later =
-        policy().into_iter().chain(edition()).chain(limits()).chain(lifts()).chain(attendance()).chain(schedules());
+    let later = policy()
+        .into_iter()
+        .chain(edition())
+        .chain(limits())
+        .chain(lifts())
+        .chain(attendance())
+        .chain(schedules())
+        .chain(usage());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -314,6 +320,15 @@ fn policy() -> [(&'static str, Fact); 7] {
         }),
         ("Rearmed", Fact::Rearmed { conv: ConvId(300), by: AgentId(1) }),
         ("Idled", Fact::Idled { ms: 259_200_000, by: Some(AgentId(1)) }),
+    ]
+}
+
+fn usage() -> [(&'static str, Fact); 2] {
+    let (turn, spend) = (TurnId(8), Spend { tokens: 3_584_982, cost_microusd: 1_250_000 });
+    let status = FinishStatus::Completed;
+    [
+        ("Spent", Fact::Spent { turn, spend }),
+        ("TurnCharged", Fact::TurnCharged { turn, status, spend, estimated: true, said: 7 }),
     ]
 }
 

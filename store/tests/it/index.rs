@@ -7,7 +7,7 @@ use lastword_proto::fact::{Place, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, RoomId, TaskId, TurnId};
 use lastword_proto::names::Ref;
 use lastword_proto::{Code, Entry, Fact, MessageType, Refusal, Seq, Time};
-use lastword_store::{Cursor, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter};
+use lastword_store::{Cursor, Filter, Index, IndexReader, Log, MemoryLog, PostFilter, RefusalFilter, TurnTokens};
 
 use lastword_store::format::FILE_INDEX;
 
@@ -167,7 +167,9 @@ fn the_tokens_of_a_turn_are_found_once_it_has_ended() {
     let next = index.last().0;
     index.apply(&[(Seq(next + 1), &first), (Seq(next + 2), &second)]).unwrap();
     let turns: Vec<TurnId> = (1..=2_000).map(TurnId).collect();
-    assert_eq!(index.reader().spends(&turns).unwrap(), [(TurnId(1), 700), (TurnId(3), 20)]);
+    let of = |tokens, estimated| TurnTokens { tokens, estimated };
+    let spends = [(TurnId(1), of(700, true)), (TurnId(3), of(20, true))];
+    assert_eq!(index.reader().spends(&turns).unwrap(), spends);
     assert_eq!(index.reader().spends(&[TurnId(2)]).unwrap(), []);
 }
 

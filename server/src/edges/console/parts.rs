@@ -195,7 +195,8 @@ pub(super) fn bar(distance: &Distance) -> Markup {
     html! {
         span.bar title=(distance.name) {
             (share(&name, distance.current, distance.limit))
-            span.numbers { (name) " " (numbers(&distance.name, distance.current, distance.limit)) }
+            span.numbers { (name) " " (numbers(&distance.name, distance.current, distance.limit))
+                @if distance.estimated { " (estimated)" } }
         }
     }
 }

@@ -72,7 +72,7 @@ fn spent(work: &Work) -> Markup {
     html! {
         span.faint {
             @if let Some(ms) = work.took_ms() { " · " (duration(ms)) }
-            @if work.tokens > 0 { " · " (number(work.tokens)) " tokens" }
+            @if work.tokens > 0 { " · " (number(work.tokens)) " tokens" @if work.estimated { " (estimated)" } }
             @if work.attempts > 1 { " · " (work.attempts) " attempts" }
         }
     }

@@ -17,6 +17,8 @@ pub(super) struct Work {
     pub(super) status: Option<AnswerStatus>,
     /// The tokens spent in its turns.
     pub(super) tokens: u64,
+    /// Whether the tokens are estimated from the length of the text, at least in part.
+    pub(super) estimated: bool,
     /// The number of deliveries.
     pub(super) attempts: u32,
 }
@@ -53,13 +55,25 @@ pub(super) fn of(lines: &[HistoryEntry]) -> BTreeMap<u64, Work> {
             if let Some((_, work)) = tasks.get_mut(task) {
                 work.attempts = work.attempts.max(*attempt);
             }
-        } else if let Fact::TurnClosed { turn, spend, .. } | Fact::TurnFinished { turn, spend, .. } = fact
-            && let Some((_, work)) = turns.get(turn).and_then(|task| tasks.get_mut(task))
+        } else if let Some((turn, tokens, estimated)) = charged(fact)
+            && let Some((_, work)) = turns.get(&turn).and_then(|task| tasks.get_mut(task))
         {
-            work.tokens += spend.tokens;
+            work.tokens += tokens;
+            work.estimated |= estimated;
         }
     }
     tasks.into_values().collect()
+}
+
+/// Returns the tokens of a turn that ended, and whether they are estimated.
+#[expect(clippy::wildcard_enum_match_arm, reason = "only these facts end a turn")]
+const fn charged(fact: &Fact) -> Option<(TurnId, u64, bool)> {
+    match fact {
+        Fact::TurnClosed { turn, spend, .. } => Some((*turn, spend.tokens, true)),
+        Fact::TurnFinished { turn, spend, .. } => Some((*turn, spend.tokens, false)),
+        Fact::TurnCharged { turn, spend, estimated, .. } => Some((*turn, spend.tokens, *estimated)),
+        _ => None,
+    }
 }
 
 /// Formats a duration for humans.
