@@ -11,8 +11,8 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
+use crate::output::{Machine, Reader};
 use crate::process::{self, DRAIN, Group};
-use crate::program::{Machine, Reader};
 use crate::run::{Ended, Run, RunnerContext};
 use crate::settings::{Input, UsageSource};
 use crate::watch::stopped;
@@ -31,7 +31,7 @@ pub(crate) async fn run(shared: &RunnerContext, run: &mut Run) -> Ended {
     let by_args = settings.message_in_args();
     let earlier = if settings.wants_prompt() { earlier(&run.client, &run.delivery).await } else { Vec::new() };
     let machine = match settings.usage {
-        UsageSource::Program => Machine::recognise(&settings.program, &settings.args),
+        UsageSource::Program => Machine::recognize(&settings.program, &settings.args),
         UsageSource::Text => None,
     };
     // The flags are placed before the placeholders are filled in: a message must not be taken for a flag.

@@ -1,213 +1,175 @@
-//! Agent programs whose machine output the command driver understands.
+//! The agent programs that the runner knows. Each is started so that it asks before it acts, and without its own
+//! channels to other sessions: what agents tell each other there has no depth, no budget and no log.
 //!
-//! A program is recognised by its file name and subcommand. Where the user chose no output format, the runner asks for
-//! the machine format and extracts the text that the program would have printed.
-
-mod claude;
-mod codex;
-mod gemini;
-mod opencode;
+//! The flags were seen with Claude Code 2.1.330, claude-agent-acp 0.101.0, Codex 0.169.0, codex-acp 0.16.0 and opencode
+//! 1.18.33.
 
 use std::path::Path;
 
-use lastword_client::wire::Usage;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
-use crate::usage::{Meter, Prices};
+use crate::settings::{Driver, Settings};
 
-/// A program that reports its own usage.
+/// Tools of Claude Code that reach other sessions, or start turns later.
+pub const CLAUDE_CHANNELS: [&str; 4] = ["ListAgents", "SendMessage", "CronCreate", "ScheduleWakeup"];
+/// Tools of Claude Code that act. `permissions.ask` overrides a user's own `allow` rules.
+const CLAUDE_ACTS: [&str; 5] = ["Bash", "Edit", "NotebookEdit", "WebFetch", "Write"];
+/// Programs that start another one, which is named in their arguments.
+const LAUNCHERS: [&str; 7] = ["bun", "bunx", "env", "node", "npx", "pnpm", "timeout"];
+/// The variable from which opencode reads a configuration that overrides those in files.
+const OPENCODE_CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+
+/// An agent program that the runner knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Program {
-    Claude,
+pub(crate) enum Program {
+    /// Claude Code, `claude`.
+    ClaudeCode,
+    /// Claude Code behind its ACP adapter, `claude-agent-acp`.
+    ClaudeAcp,
+    /// Codex, `codex`.
     Codex,
+    /// Codex behind its ACP adapter, `codex-acp`.
+    CodexAcp,
+    /// opencode, `opencode`, also as `opencode acp`.
     Opencode,
+    /// Gemini CLI, `gemini`, also as `gemini --acp`.
     Gemini,
 }
 
-/// How to run a recognised program.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Machine {
-    program: Program,
-    /// Where the flags go among the user's arguments.
-    at: usize,
-    /// The flags that ask for machine output; empty if the user asked for it.
-    flags: &'static [&'static str],
-    /// The model that the arguments name.
-    model: Option<String>,
-}
-
-impl Machine {
-    /// Recognises a program; `None` if it isn't known or the user chose a format without usage.
-    pub(crate) fn recognise(program: &Path, args: &[String]) -> Option<Self> {
-        let (program, at, flags) = match program.file_name()?.to_str()? {
-            "claude" => (Program::Claude, 0, claude::flags(args)?),
-            "codex" => (Program::Codex, codex::exec(args)? + 1, codex::flags(args)),
-            "opencode" => (Program::Opencode, opencode::run(args)? + 1, opencode::flags(args)?),
-            "gemini" => (Program::Gemini, 0, gemini::flags(args)?),
-            _ => return None,
-        };
-        let model = option(args, &["--model", "-m"]).map(ToOwned::to_owned);
-        Some(Self { program, at, flags, model })
+impl Program {
+    /// Recognizes a command by its file name, or by the package or script that a launcher such as `npx` gets. Returns
+    /// the program, and where its own arguments begin.
+    pub(crate) fn find(command: &Path, args: &[String]) -> Option<(Self, usize)> {
+        let name = command.file_name()?.to_str()?;
+        if !LAUNCHERS.contains(&name) {
+            return Some((Self::named(name)?, 0));
+        }
+        let launched = args.iter().take(4).map(|arg| arg.split('/').find_map(Self::named));
+        launched.enumerate().find_map(|(at, program)| Some((program?, at + 1)))
     }
 
-    /// Adds the flags to the arguments.
-    pub(crate) fn args(&self, mut args: Vec<String>) -> Vec<String> {
-        args.splice(self.at..self.at, self.flags.iter().map(ToString::to_string));
-        args
+    /// Returns the program that a command starts.
+    pub(crate) fn of(command: &Path, args: &[String]) -> Option<Self> {
+        Self::find(command, args).map(|(program, _)| program)
     }
 
-    /// Whether the runner asked for machine output, so that the answer has to be extracted from it.
-    pub(crate) const fn translates(&self) -> bool {
-        !self.flags.is_empty()
-    }
-
-    pub(crate) fn reader(&self) -> Reader {
-        let output = match self.program {
-            Program::Claude => Output::Claude(claude::Claude::default()),
-            Program::Codex => Output::Codex(codex::Codex::new(self.model.clone())),
-            Program::Opencode => Output::Opencode(opencode::Opencode::new(self.model.clone())),
-            Program::Gemini => Output::Gemini(gemini::Gemini::default()),
-        };
-        Reader { output, understood: false }
-    }
-}
-
-/// Reads the machine output of one run, line by line.
-#[derive(Debug)]
-pub(crate) struct Reader {
-    output: Output,
-    understood: bool,
-}
-
-#[derive(Debug)]
-enum Output {
-    Claude(claude::Claude),
-    Codex(codex::Codex),
-    Opencode(opencode::Opencode),
-    Gemini(gemini::Gemini),
-}
-
-impl Reader {
-    /// Reads one line. A line that isn't a JSON object is ignored.
-    pub(crate) fn line(&mut self, line: &[u8]) {
-        let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) else { return };
-        self.understood |= event.get("type").or_else(|| event.get("stats")).is_some();
-        match &mut self.output {
-            Output::Claude(claude) => claude.event(&event),
-            Output::Codex(codex) => codex.event(&event),
-            Output::Opencode(opencode) => opencode.event(&event),
-            Output::Gemini(gemini) => gemini.event(&event),
+    fn named(name: &str) -> Option<Self> {
+        let name = name.split_once('@').map_or(name, |(name, _version)| name);
+        match name {
+            "claude" | "claude-code" => Some(Self::ClaudeCode),
+            "claude-agent-acp" | "claude-code-acp" => Some(Self::ClaudeAcp),
+            "codex" => Some(Self::Codex),
+            "codex-acp" => Some(Self::CodexAcp),
+            "opencode" | "opencode-ai" => Some(Self::Opencode),
+            "gemini" | "gemini-cli" => Some(Self::Gemini),
+            _ => None,
         }
     }
 
-    /// Whether there was at least one line of the program's format.
-    pub(crate) const fn understood(&self) -> bool {
-        self.understood
+    /// Returns whether settings that [`prepare`] added make the program ask. Such a program reports no modes.
+    pub(crate) const fn asks_by_settings(self) -> bool {
+        matches!(self, Self::CodexAcp | Self::Opencode)
     }
 
-    /// Returns the text that the program would have printed, as far as it is known.
-    pub(crate) fn answer(&self) -> String {
-        let text = match &self.output {
-            Output::Claude(claude) => claude.answer(),
-            Output::Codex(codex) => codex.answer(),
-            Output::Opencode(opencode) => opencode.answer(),
-            Output::Gemini(gemini) => gemini.answer(),
-        };
-        text.trim_end().to_owned()
-    }
-
-    /// Returns the error that the program reported in its machine output.
-    pub(crate) fn error(&self) -> Option<&str> {
-        match &self.output {
-            Output::Claude(claude) => claude.error(),
-            Output::Codex(codex) => codex.error(),
-            Output::Opencode(opencode) => opencode.error(),
-            Output::Gemini(gemini) => gemini.error(),
+    /// Returns the `_meta` of a new or loaded session, which carries settings that no argument takes.
+    pub(crate) fn session_meta(self, unheld: bool) -> Option<Map<String, Value>> {
+        if self != Self::ClaudeAcp {
+            return None;
         }
-    }
-
-    /// Returns the usage so far.
-    pub(crate) fn usage(&self, prices: &Prices) -> Option<Usage> {
-        let meter: &Meter = match &self.output {
-            Output::Claude(claude) => &claude.meter(),
-            Output::Codex(codex) => codex.meter(),
-            Output::Opencode(opencode) => opencode.meter(),
-            Output::Gemini(gemini) => gemini.meter(),
-        };
-        meter.usage(prices)
+        let ask: &[&str] = if unheld { &[] } else { &CLAUDE_ACTS };
+        let settings = json!({
+            "crossSessionInbound": "refuse",
+            "permissions": { "allow": ["mcp__lastword"], "ask": ask },
+        });
+        let options = json!({ "disallowedTools": CLAUDE_CHANNELS, "settings": settings });
+        json!({ "claudeCode": { "options": options } }).as_object().cloned()
     }
 }
 
-/// Returns the value of an option, given as `--name value` or `--name=value`.
-fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
-    args.iter().enumerate().find_map(|(i, arg)| {
-        if names.contains(&arg.as_str()) {
-            return args.get(i + 1).map(String::as_str);
+/// Adds what a known program needs to its arguments and environment.
+pub(crate) fn prepare(settings: &mut Settings) {
+    let Some((program, at)) = Program::find(&settings.program, &settings.args) else { return };
+    let held = !settings.unheld;
+    match (program, settings.driver) {
+        (Program::ClaudeCode, Driver::Command) => {
+            // The list stands behind a `=` and first, because the flag takes every argument that follows it.
+            let mut added = vec![format!("--disallowedTools={}", CLAUDE_CHANNELS.join(","))];
+            if !settings.args.iter().any(|arg| arg == "--settings" || arg.starts_with("--settings=")) {
+                added.push(r#"--settings={"crossSessionInbound":"refuse"}"#.to_owned());
+            }
+            settings.args.splice(at..at, added);
         }
-        arg.split_once('=').filter(|(name, _)| names.contains(name)).map(|(_, value)| value)
-    })
+        (Program::Codex, Driver::Command) => {
+            settings.args.splice(at..at, ["--disable", "multi_agent"].map(ToOwned::to_owned));
+        }
+        (Program::CodexAcp, Driver::Acp) => {
+            let mut added = vec!["-c".to_owned(), "features.multi_agent=false".to_owned()];
+            if held {
+                added.extend(["-c".to_owned(), r#"approval_policy="untrusted""#.to_owned()]);
+            }
+            settings.args.extend(added);
+        }
+        (Program::Opencode, driver) => {
+            let before = settings.env.get(OPENCODE_CONFIG).cloned().or_else(inherited_opencode_config);
+            let asks = held && driver == Driver::Acp;
+            settings.env.insert(OPENCODE_CONFIG.to_owned(), opencode_config(before.as_deref(), asks));
+        }
+        (Program::ClaudeCode | Program::Codex, Driver::Acp)
+        | (Program::ClaudeAcp | Program::Gemini, _)
+        | (Program::CodexAcp, Driver::Command) => {}
+    }
 }
 
-fn has(args: &[String], names: &[&str]) -> bool {
-    args.iter().any(|arg| names.contains(&arg.as_str()))
+#[expect(clippy::disallowed_methods, reason = "the agent's own configuration, which it would read itself")]
+fn inherited_opencode_config() -> Option<String> {
+    std::env::var(OPENCODE_CONFIG).ok()
 }
 
-/// Returns the number at a path of members, 0 if there is none.
-fn number(event: &Value, path: &[&str]) -> u64 {
-    at(event, path).and_then(Value::as_u64).unwrap_or(0)
-}
-
-fn text<'a>(event: &'a Value, path: &[&str]) -> Option<&'a str> {
-    at(event, path).and_then(Value::as_str)
-}
-
-fn at<'a>(event: &'a Value, path: &[&str]) -> Option<&'a Value> {
-    path.iter().try_fold(event, |value, name| value.get(name))
+/// Adds rules to a configuration of opencode. Its last matching rule decides, and reading asks for nothing.
+fn opencode_config(before: Option<&str>, asks: bool) -> String {
+    let mut config: Value = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}));
+    if !config.is_object() {
+        config = json!({});
+    }
+    let rules = if asks {
+        json!({
+            "*": "ask", "read": { "*": "allow", "*.env": "ask", "*.env.*": "ask" }, "glob": "allow", "grep": "allow",
+            "list": "allow", "todowrite": "allow", "todoread": "allow", "lastword_*": "allow", "task": "deny",
+        })
+    } else {
+        let mut rules = config["permission"].as_object().cloned().unwrap_or_default();
+        rules.insert("task".to_owned(), json!("deny"));
+        Value::Object(rules)
+    };
+    config["permission"] = rules;
+    config.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn recognised(command: &str) -> Option<String> {
-        let mut words = command.split(' ').map(ToOwned::to_owned);
-        let program = words.next().unwrap();
-        let args: Vec<String> = words.collect();
-        Machine::recognise(Path::new(&program), &args).map(|machine| machine.args(args).join(" "))
+    fn of(line: &str) -> Option<(Program, usize)> {
+        let mut words = line.split(' ').map(ToOwned::to_owned);
+        let command = words.next().unwrap();
+        Program::find(Path::new(&command), &words.collect::<Vec<_>>())
     }
 
     #[test]
-    fn a_program_is_asked_for_machine_output_unless_the_user_chose_a_format() {
-        for (command, runs) in [
-            ("/opt/claude -p hi", Some("--output-format stream-json --verbose -p hi")),
-            ("claude --print --verbose hi", Some("--output-format stream-json --verbose --print --verbose hi")),
-            ("claude -p hi --output-format stream-json --verbose", Some("-p hi --output-format stream-json --verbose")),
-            ("claude -p hi --output-format=json", Some("-p hi --output-format=json")),
-            ("claude -p hi --output-format text", None),
-            ("claude hi", None),
-            ("codex -m gpt-5 exec --skip-git-repo-check", Some("-m gpt-5 exec --json --skip-git-repo-check")),
-            ("codex exec --json hi", Some("exec --json hi")),
-            ("codex login", None),
-            ("opencode run hi", Some("run --format json --title {ref} hi")),
-            ("opencode run -s ses_1 hi", Some("run --format json -s ses_1 hi")),
-            ("opencode run --format default hi", None),
-            ("opencode serve", None),
-            ("gemini -p hi", Some("-o stream-json -p hi")),
-            ("gemini -p hi -o json", Some("-p hi -o json")),
-            ("gemini --output-format=text", None),
-            ("sh -c claude", None),
-        ] {
-            assert_eq!(recognised(command).as_deref(), runs, "{command}");
-        }
+    fn a_program_is_known_by_its_name_also_behind_a_launcher() {
+        assert_eq!(of("/usr/bin/claude -p"), Some((Program::ClaudeCode, 0)));
+        assert_eq!(of("npx -y @agentclientprotocol/claude-agent-acp@0.101.0"), Some((Program::ClaudeAcp, 2)));
+        assert_eq!(of("node /x/node_modules/@zed-industries/codex-acp/bin/codex-acp.js"), Some((Program::CodexAcp, 1)));
+        assert_eq!(of("opencode acp"), Some((Program::Opencode, 0)));
+        assert_eq!(of("my-agent claude"), None, "a word among the arguments of another program is no launch");
     }
 
     #[test]
-    fn other_output_of_a_program_is_left_alone() {
-        let args = ["exec".to_owned()];
-        let mut reader = Machine::recognise(Path::new("codex"), &args).unwrap().reader();
-        for line in [b"plain text".as_slice(), b"[1]", b"{\"a\":1}", b"\xff"] {
-            reader.line(line);
-        }
-        assert!(!reader.understood() && reader.usage(&Prices::default()).is_none());
+    fn an_opencode_configuration_keeps_what_the_user_set_beside_the_rules() {
+        let config: Value = serde_json::from_str(&opencode_config(Some(r#"{"model":"a/b"}"#), true)).unwrap();
+        assert_eq!((&config["model"], &config["permission"]["*"]), (&json!("a/b"), &json!("ask")));
+        let unheld = opencode_config(Some(r#"{"permission":{"bash":"ask"}}"#), false);
+        assert_eq!(unheld, r#"{"permission":{"bash":"ask","task":"deny"}}"#);
+        assert!(opencode_config(Some("no JSON"), true).contains("ask"));
     }
 }

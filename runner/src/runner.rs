@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::acp;
 use crate::event::{Event, EventSink};
-use crate::programs;
+use crate::program;
 use crate::run::{DriverHost, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
@@ -106,7 +106,7 @@ impl Runner {
     ) -> Result<Self, RunnerError> {
         settings.check()?;
         settings.program = found(&settings)?;
-        programs::prepare(&mut settings);
+        program::prepare(&mut settings);
         if settings.unheld {
             let message = "runs unheld: the agent decides on its calls, and the broker holds none of them".to_owned();
             report.emit(&Event::Warning { message });

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use super::updates::Route;
 use crate::event::Event;
 use crate::process::{self, Group};
-use crate::programs::Program;
+use crate::program::Program;
 use crate::run::RunnerContext;
 
 /// Time limit of the `initialize` call.

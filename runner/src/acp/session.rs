@@ -21,7 +21,7 @@ use super::updates::{Asked, Route};
 use super::{Slot, mode};
 use crate::event::Event;
 use crate::process::DRAIN;
-use crate::programs::Program;
+use crate::program::Program;
 use crate::run::{Ended, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{has, number, option, text};
+use super::{Outcome, has, number, option, text};
 use crate::usage::{Meter, Tokens};
 
 pub(super) fn flags(args: &[String]) -> Option<&'static [&'static str]> {
@@ -27,22 +27,20 @@ pub(super) struct Claude {
     messages: BTreeMap<String, (String, Tokens)>,
     /// The sum of the messages that are no longer in `messages`.
     earlier: Meter,
-    /// The totals of the process, sub-agents included, once it prints them.
-    total: Option<Meter>,
-    said: String,
-    error: Option<String>,
+    /// Whether the process has printed its totals, sub-agents included.
+    totalled: bool,
 }
 
 impl Claude {
-    pub(super) fn event(&mut self, event: &Value) {
+    pub(super) fn event(&mut self, event: &Value, outcome: &mut Outcome) {
         match text(event, &["type"]) {
-            Some("assistant") => self.message(event),
-            Some("result") => self.result(event),
+            Some("assistant") => self.message(event, outcome),
+            Some("result") => self.result(event, outcome),
             Some(_) | None => {}
         }
     }
 
-    fn message(&mut self, event: &Value) {
+    fn message(&mut self, event: &Value, outcome: &mut Outcome) {
         let Some(id) = text(event, &["message", "id"]) else { return };
         if self.messages.len() >= MESSAGES_MAX
             && !self.messages.contains_key(id)
@@ -52,6 +50,9 @@ impl Claude {
         }
         let model = text(event, &["message", "model"]).unwrap_or_default().to_owned();
         self.messages.insert(id.to_owned(), (model, of_message(event, &["message", "usage"])));
+        if !self.totalled {
+            outcome.meter = self.sum();
+        }
         // A sub-agent's text isn't part of the answer.
         if text(event, &["parent_tool_use_id"]).is_some() {
             return;
@@ -59,16 +60,16 @@ impl Claude {
         let blocks = event["message"]["content"].as_array().into_iter().flatten();
         let said: Vec<&str> = blocks.filter_map(|block| text(block, &["text"])).collect();
         if !said.is_empty() {
-            self.said = said.concat();
+            outcome.said = said.concat();
         }
     }
 
-    fn result(&mut self, event: &Value) {
+    fn result(&mut self, event: &Value, outcome: &mut Outcome) {
         if let Some(said) = text(event, &["result"]) {
-            said.clone_into(&mut self.said);
+            said.clone_into(&mut outcome.said);
         }
         if event["is_error"].as_bool() == Some(true) {
-            self.error = text(event, &["result"]).or_else(|| text(event, &["subtype"])).map(ToOwned::to_owned);
+            outcome.error = text(event, &["result"]).or_else(|| text(event, &["subtype"])).map(ToOwned::to_owned);
         }
         // `usage` leaves sub-agents out; `modelUsage` has them and is the total of the process so far.
         let mut meter = Meter::default();
@@ -84,26 +85,17 @@ impl Claude {
         if event["modelUsage"].as_object().is_none_or(serde_json::Map::is_empty) {
             meter.add("", of_message(event, &["usage"]), event["total_cost_usd"].as_f64());
         }
-        self.total = Some(meter);
+        self.totalled = true;
+        outcome.meter = meter;
     }
 
-    pub(super) fn answer(&self) -> String {
-        self.said.clone()
-    }
-
-    pub(super) fn error(&self) -> Option<&str> {
-        self.error.as_deref()
-    }
-
-    /// Returns the total, or the sum of the messages while there is no total.
-    pub(super) fn meter(&self) -> Meter {
-        self.total.clone().unwrap_or_else(|| {
-            let mut meter = self.earlier.clone();
-            for (model, tokens) in self.messages.values() {
-                meter.add(model, *tokens, None);
-            }
-            meter
-        })
+    /// Adds up the messages, while there is no total.
+    fn sum(&self) -> Meter {
+        let mut meter = self.earlier.clone();
+        for (model, tokens) in self.messages.values() {
+            meter.add(model, *tokens, None);
+        }
+        meter
     }
 }
 

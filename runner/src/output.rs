@@ -1,0 +1,209 @@
+//! Agent programs whose machine output the command driver understands.
+//!
+//! Where the user chose no output format, the runner asks for
+//! the machine format and extracts the text that the program would have printed.
+
+mod claude;
+mod codex;
+mod gemini;
+mod opencode;
+
+use std::path::Path;
+
+use lastword_client::wire::Usage;
+use serde_json::Value;
+
+use crate::program::Program;
+use crate::usage::{Meter, Prices};
+
+/// How to run a recognized program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Machine {
+    program: Program,
+    /// Where the flags go among the user's arguments.
+    at: usize,
+    /// The flags that ask for machine output; empty if the user asked for it.
+    flags: &'static [&'static str],
+    /// The model that the arguments name.
+    model: Option<String>,
+}
+
+impl Machine {
+    /// Recognizes a program; `None` if it isn't known or the user chose a format without usage.
+    pub(crate) fn recognize(program: &Path, args: &[String]) -> Option<Self> {
+        let (program, behind) = Program::find(program, args)?;
+        let own = args.get(behind..)?;
+        let (at, flags) = match program {
+            Program::ClaudeCode => (0, claude::flags(own)?),
+            Program::Codex => (codex::exec(own)? + 1, codex::flags(own)),
+            Program::Opencode => (opencode::run(own)? + 1, opencode::flags(own)?),
+            Program::Gemini => (0, gemini::flags(own)?),
+            Program::ClaudeAcp | Program::CodexAcp => return None,
+        };
+        let model = option(own, &["--model", "-m"]).map(ToOwned::to_owned);
+        Some(Self { program, at: behind + at, flags, model })
+    }
+
+    /// Adds the flags to the arguments.
+    pub(crate) fn args(&self, mut args: Vec<String>) -> Vec<String> {
+        args.splice(self.at..self.at, self.flags.iter().map(ToString::to_string));
+        args
+    }
+
+    /// Whether the runner asked for machine output, so that the answer has to be extracted from it.
+    pub(crate) const fn translates(&self) -> bool {
+        !self.flags.is_empty()
+    }
+
+    pub(crate) fn reader(&self) -> Reader {
+        let format = match self.program {
+            Program::ClaudeCode | Program::ClaudeAcp => Format::Claude(claude::Claude::default()),
+            Program::Codex | Program::CodexAcp => Format::Codex,
+            Program::Opencode => Format::Opencode,
+            Program::Gemini => Format::Gemini,
+        };
+        let model = self.model.clone().unwrap_or_default();
+        Reader { format, model, outcome: Outcome::default(), understood: false }
+    }
+}
+
+/// Reads the machine output of one run, line by line.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    format: Format,
+    /// The model that the arguments name, for the formats that name none.
+    model: String,
+    outcome: Outcome,
+    understood: bool,
+}
+
+#[derive(Debug)]
+enum Format {
+    Claude(claude::Claude),
+    Codex,
+    Opencode,
+    Gemini,
+}
+
+/// What the lines said so far.
+#[derive(Debug, Default)]
+struct Outcome {
+    /// The text that the program would have printed.
+    said: String,
+    error: Option<String>,
+    meter: Meter,
+}
+
+impl Reader {
+    /// Reads one line. A line that isn't a JSON object is ignored.
+    pub(crate) fn line(&mut self, line: &[u8]) {
+        let Ok(event @ Value::Object(_)) = serde_json::from_slice(line) else { return };
+        self.understood |= event.get("type").or_else(|| event.get("stats")).is_some();
+        match &mut self.format {
+            Format::Claude(claude) => claude.event(&event, &mut self.outcome),
+            Format::Codex => codex::event(&event, &self.model, &mut self.outcome),
+            Format::Opencode => opencode::event(&event, &self.model, &mut self.outcome),
+            Format::Gemini => gemini::event(&event, &mut self.outcome),
+        }
+    }
+
+    /// Whether there was at least one line of the program's format.
+    pub(crate) const fn understood(&self) -> bool {
+        self.understood
+    }
+
+    /// Returns the text that the program would have printed, as far as it is known.
+    pub(crate) fn answer(&self) -> String {
+        self.outcome.said.trim_end().to_owned()
+    }
+
+    /// Returns the error that the program reported in its machine output.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.outcome.error.as_deref()
+    }
+
+    /// Returns the usage so far.
+    pub(crate) fn usage(&self, prices: &Prices) -> Option<Usage> {
+        self.outcome.meter.usage(prices)
+    }
+}
+
+/// Returns the value of an option, given as `--name value` or `--name=value`.
+fn option<'a>(args: &'a [String], names: &[&str]) -> Option<&'a str> {
+    args.iter().enumerate().find_map(|(i, arg)| {
+        if names.contains(&arg.as_str()) {
+            return args.get(i + 1).map(String::as_str);
+        }
+        arg.split_once('=').filter(|(name, _)| names.contains(name)).map(|(_, value)| value)
+    })
+}
+
+fn has(args: &[String], names: &[&str]) -> bool {
+    args.iter().any(|arg| names.contains(&arg.as_str()))
+}
+
+/// Returns the number at a path of members, 0 if there is none.
+fn number(event: &Value, path: &[&str]) -> u64 {
+    at(event, path).and_then(Value::as_u64).unwrap_or(0)
+}
+
+fn text<'a>(event: &'a Value, path: &[&str]) -> Option<&'a str> {
+    at(event, path).and_then(Value::as_str)
+}
+
+fn at<'a>(event: &'a Value, path: &[&str]) -> Option<&'a Value> {
+    path.iter().try_fold(event, |value, name| value.get(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recognized(command: &str) -> Option<String> {
+        let mut words = command.split(' ').map(ToOwned::to_owned);
+        let program = words.next().unwrap();
+        let args: Vec<String> = words.collect();
+        Machine::recognize(Path::new(&program), &args).map(|machine| machine.args(args).join(" "))
+    }
+
+    #[test]
+    fn a_program_is_asked_for_machine_output_unless_the_user_chose_a_format() {
+        for (command, runs) in [
+            ("/opt/claude -p hi", Some("--output-format stream-json --verbose -p hi")),
+            ("claude --print --verbose hi", Some("--output-format stream-json --verbose --print --verbose hi")),
+            ("claude -p hi --output-format stream-json --verbose", Some("-p hi --output-format stream-json --verbose")),
+            ("claude -p hi --output-format=json", Some("-p hi --output-format=json")),
+            ("claude -p hi --output-format text", None),
+            ("claude hi", None),
+            ("codex -m gpt-5 exec --skip-git-repo-check", Some("-m gpt-5 exec --json --skip-git-repo-check")),
+            ("codex exec --json hi", Some("exec --json hi")),
+            ("codex login", None),
+            ("opencode run hi", Some("run --format json --title {ref} hi")),
+            ("opencode run -s ses_1 hi", Some("run --format json -s ses_1 hi")),
+            ("opencode run --format default hi", None),
+            ("opencode serve", None),
+            ("gemini -p hi", Some("-o stream-json -p hi")),
+            ("gemini -p hi -o json", Some("-p hi -o json")),
+            ("gemini --output-format=text", None),
+            ("sh -c claude", None),
+            (
+                "npx -y @anthropic-ai/claude-code -p hi",
+                Some("-y @anthropic-ai/claude-code --output-format stream-json --verbose -p hi"),
+            ),
+            ("npx @openai/codex exec hi", Some("@openai/codex exec --json hi")),
+            ("claude-agent-acp", None),
+        ] {
+            assert_eq!(recognized(command).as_deref(), runs, "{command}");
+        }
+    }
+
+    #[test]
+    fn other_output_of_a_program_is_left_alone() {
+        let args = ["exec".to_owned()];
+        let mut reader = Machine::recognize(Path::new("codex"), &args).unwrap().reader();
+        for line in [b"plain text".as_slice(), b"[1]", b"{\"a\":1}", b"\xff"] {
+            reader.line(line);
+        }
+        assert!(!reader.understood() && reader.usage(&Prices::default()).is_none());
+    }
+}
