@@ -226,7 +226,12 @@ fn wait(work: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> 
 fn text_or_stdin(text: Option<String>) -> Result<String, Failure> {
     match text {
         Some(text) if text != "-" => Ok(text),
-        Some(_) | None => std::io::read_to_string(std::io::stdin()).map_err(Failure::unavailable),
+        Some(_) | None => {
+            if std::io::IsTerminal::is_terminal(&std::io::stdin()) {
+                Out::note("reads the text from the terminal; Ctrl-D on a line of its own ends it")?;
+            }
+            std::io::read_to_string(std::io::stdin()).map_err(Failure::unavailable)
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Words an explanation: what happened, the rule and its numbers, the chain from the grant down, and the next step.
 
-use lastword_client::wire::{CausalLink, Explanation, Hold, RefusedSend, StoredMessage, Subject};
+use lastword_client::wire::{CausalLink, Explanation, IncidentView, RefusedSend, StoredMessage, Subject};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::{Code, MessageType};
 
@@ -21,8 +21,20 @@ pub(crate) fn words(told: &Explanation, out: &Out) -> String {
         Subject::Escalation => {
             text = told.escalation.as_ref().map(|view| render::escalation(view, out)).unwrap_or_default()
         }
+        Subject::Incident => lines.extend(told.incident.as_ref().into_iter().flat_map(incident)),
+        Subject::Grant => lines.extend(told.grant.iter().flat_map(tree::grant)),
+        Subject::Conversation => {}
     }
-    lines.extend(chain(told));
+    match told.subject {
+        Subject::Incident | Subject::Grant | Subject::Conversation => {
+            lines.extend(told.conversation.as_ref().map(tree::heading));
+            let named = told.subject != Subject::Grant;
+            lines.extend(told.grant.iter().filter(|_| named).flat_map(tree::grant));
+        }
+        Subject::Message | Subject::Refusal | Subject::Observed | Subject::Approval | Subject::Escalation => {
+            lines.extend(chain(told));
+        }
+    }
     lines.extend(standing(told));
     lines.extend(next(told));
     [text, out.whole(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -99,6 +111,28 @@ fn refused(told: &Explanation, refused: &RefusedSend) -> Vec<StyledLine> {
     lines
 }
 
+/// Formats an incident: the limit that tripped, and whether it still holds work.
+fn incident(incident: &IncidentView) -> Vec<StyledLine> {
+    let on = format!("{} {}", incident.scope, escape_line(&incident.on));
+    let first = vec![
+        (Tone::Strong, format!("{}  ", incident.id)),
+        (Tone::Bad, incident.code.word().to_owned()),
+        plain(format!(" on {on}")),
+        (Tone::Faint, format!("  at {}", incident.at)),
+    ];
+    let rule = incident.code.rule();
+    let mut lines = vec![first];
+    let numbers = format!("{} ({rule}): limit {}, {}", incident.code.title(), incident.limit, incident.current);
+    lines.push(indented(Tone::Plain, numbers));
+    if let (Some(at), Some(by)) = (&incident.lifted_at, &incident.lifted_by) {
+        lines.push(indented(Tone::Good, format!("lifted by {} at {at}", escape_line(by))));
+    } else if !incident.parked.is_empty() {
+        let held = incident.parked.iter().map(|id| escape_line(id)).collect::<Vec<_>>().join(", ");
+        lines.push(indented(Tone::Bad, format!("holds {held}")));
+    }
+    lines
+}
+
 /// Formats the chain of causes from the grant down to the message.
 fn chain(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = Vec::new();
@@ -107,7 +141,7 @@ fn chain(told: &Explanation) -> Vec<StyledLine> {
         return lines;
     }
     lines.push(head("from the grant down"));
-    lines.extend(told.grant.as_ref().map(tree::grant));
+    lines.extend(told.grant.iter().flat_map(tree::grant));
     let width =
         |part: fn(&CausalLink) -> String| told.chain.iter().map(|link| part(link).chars().count()).max().unwrap_or(0);
     let (ids, routes) = (width(|link| link.id.clone()), width(route));
@@ -139,17 +173,8 @@ fn standing(told: &Explanation) -> Vec<StyledLine> {
             lines.push(vec![plain("  "), (tone, text), (Tone::Faint, format!("  {} left", limit.left))]);
         }
     }
-    if !told.holds.is_empty() {
-        lines.push(head("held by"));
-        lines.extend(told.holds.iter().map(hold));
-    }
+    lines.extend(tree::held(&told.held_by));
     lines
-}
-
-fn hold(hold: &Hold) -> StyledLine {
-    let incident = hold.incident.as_ref().map(|incident| format!(" ({incident})")).unwrap_or_default();
-    let on = if hold.on.is_empty() { String::new() } else { format!(" {}", escape_line(&hold.on)) };
-    indented(Tone::Bad, format!("{}{on} is {}{incident}", hold.scope, hold.state))
 }
 
 /// Lists the next steps.
@@ -169,26 +194,12 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
     if let Some(view) = told.escalation.as_ref().filter(|view| view.state == EscalationState::Open) {
         steps.push(format!("a human: lastword answer {} \"…\"", view.id));
     }
-    for hold in &told.holds {
-        steps.extend(lift(hold, told));
-    }
     if steps.is_empty() {
         return Vec::new();
     }
     let mut lines = vec![head("what to do")];
     lines.extend(steps.into_iter().map(|step| indented(Tone::Plain, escape_line(&step))));
     lines
-}
-
-/// Returns the command that lifts a hold; for a grant's, in the conversation in which the grant began.
-fn lift(hold: &Hold, told: &Explanation) -> Option<String> {
-    let name = match hold.scope.as_str() {
-        "workspace" => "--workspace".to_owned(),
-        "agent" => format!("--agent {}", hold.on),
-        "conversation" => hold.on.clone(),
-        _ => told.chain.first()?.reference.clone(),
-    };
-    Some(format!("a human: lastword resume {name}"))
 }
 
 /// Returns what a human can do about a final refusal, beyond waiting.

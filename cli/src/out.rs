@@ -2,6 +2,8 @@
 
 use std::io::{self, IsTerminal as _, Write as _};
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, Width};
 pub(crate) use lastword_proto::visible::escape;
 use lastword_proto::visible::escape_json;
 use serde::Serialize;
@@ -38,6 +40,9 @@ pub(crate) enum Tone {
     /// A message to everyone.
     All,
 }
+
+/// Blanks before and after the cells of a table.
+const PADDING: (u16, u16) = (0, 2);
 
 /// A line in pieces, each with its tone. Foreign text in it is escaped.
 pub(crate) type StyledLine = Vec<(Tone, String)>;
@@ -181,24 +186,29 @@ pub(crate) fn cut(line: StyledLine, columns: usize) -> StyledLine {
     kept
 }
 
-/// Rows of cells in aligned columns; cells are escaped.
+/// Formats rows of cells in aligned columns; cells are escaped. A table wider than the terminal wraps its cells.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>], out: &Out) -> String {
-    let rows: Vec<Vec<String>> = rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect()).collect();
-    let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
-        cells.chain([head[column].len()]).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let line = |cells: &[&str]| {
-        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}")).collect();
-        padded.join("  ").trim_end().to_owned()
-    };
-    let mut text = out.tone(Tone::Faint, &line(head));
-    for row in &rows {
-        text.push('\n');
-        text.push_str(&line(&row.iter().map(String::as_str).collect::<Vec<_>>()));
+    let columns = out.columns().map(|columns| u16::try_from(columns).unwrap_or(u16::MAX));
+    let text = arranged(head, rows, columns);
+    let (first, rest) = text.split_once('\n').unwrap_or((&text, ""));
+    let first = out.tone(Tone::Faint, first);
+    if rest.is_empty() { first } else { format!("{first}\n{rest}") }
+}
+
+/// Formats the table within this many columns, or as wide as its cells.
+fn arranged(head: &[&str], rows: &[Vec<String>], columns: Option<u16>) -> String {
+    let mut table = Table::new();
+    table.load_style(NOTHING).set_header(head);
+    table.add_rows(rows.iter().map(|row| row.iter().map(|cell| escape_line(cell)).collect::<Vec<_>>()));
+    if let Some(columns) = columns {
+        // The padding of the last column is cut off again.
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(columns.saturating_add(PADDING.1));
     }
-    text
+    for (column, name) in table.column_iter_mut().zip(head) {
+        let least = u16::try_from(name.len()).unwrap_or(u16::MAX).saturating_add(PADDING.1);
+        column.set_padding(PADDING).set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(least)));
+    }
+    table.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -233,5 +243,16 @@ mod tests {
         let out = Out { json: false, color: false };
         let rows = [vec!["a\nb".to_owned(), "1".to_owned()], vec!["é".to_owned(), "22".to_owned()]];
         assert_eq!(table(&["name", "n"], &rows, &out), "name  n\na\\nb  1\né     22");
+    }
+
+    #[test]
+    fn a_table_wider_than_the_terminal_wraps_its_cells() {
+        let rows = [vec!["inc-1".to_owned(), "grant grant-1 of the operator".to_owned(), "req-0001".to_owned()]];
+        let text = arranged(&["id", "holds", "parked"], &rows, Some(30));
+        assert_eq!(
+            text,
+            "id     holds          parked\ninc-1  grant grant-1  req-0001\n       of the\n       operator"
+        );
+        assert!(text.lines().all(|line| line.chars().count() <= 30));
     }
 }

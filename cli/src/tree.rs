@@ -4,8 +4,10 @@
 use std::fmt::Write as _;
 
 use lastword_client::wire::{
-    ConversationView, DeliveryState, Distance, GrantView, RefusedSend, StoredMessage, TreeNode,
+    ConversationSummary, ConversationView, DeliveryState, Distance, EscalationView, GrantView, HeldBy, RefusedSend,
+    StoredMessage, TreeNode,
 };
+use lastword_proto::state::EscalationState;
 use lastword_proto::{AnswerStatus, MessageType};
 
 use crate::out::{StyledLine, Tone, escape, escape_line};
@@ -18,10 +20,13 @@ const NEAR_PERCENT: u64 = 75;
 
 /// Returns the lines of the whole conversation.
 pub(crate) fn lines(view: &ConversationView) -> Vec<StyledLine> {
-    let mut lines = vec![heading(view), counts(view)];
-    lines.extend(view.grants.iter().map(grant));
+    let mut lines = vec![heading(&view.summary), counts(view)];
+    lines.extend(view.grants.iter().flat_map(grant));
+    lines.extend(held(&view.held_by));
     let mut branches: Vec<Branch<'_>> = view.tree.iter().map(Branch::Node).collect();
     branches.extend(view.refusals.iter().map(Branch::Refusal));
+    branches.extend(view.questions.iter().map(Branch::Question));
+    branches.sort_by_key(Branch::seq);
     grow(&mut lines, &branches, &view.summary.reference, "");
     lines
 }
@@ -31,8 +36,8 @@ pub(crate) fn plain(text: impl Into<String>) -> (Tone, String) {
     (Tone::Plain, text.into())
 }
 
-fn heading(view: &ConversationView) -> StyledLine {
-    let summary = &view.summary;
+/// Formats a conversation's REF, state and origin.
+pub(crate) fn heading(summary: &ConversationSummary) -> StyledLine {
     let (state, tone) = standing(summary.standing());
     let mut line = vec![(Tone::Strong, escape_line(&summary.reference)), plain("  "), (tone, state)];
     let mut rest = format!("  opened by {}", escape_line(&summary.opener));
@@ -54,27 +59,28 @@ fn counts(view: &ConversationView) -> StyledLine {
     line
 }
 
-/// Formats a grant and its usage on one line.
-pub(crate) fn grant(view: &GrantView) -> StyledLine {
+/// Formats a grant on one line, and its usage below.
+pub(crate) fn grant(view: &GrantView) -> [StyledLine; 2] {
     let state = if view.open { "open" } else { "closed" };
-    let mut line = vec![plain(format!("  {} of {} ({state}): ", view.id, escape_line(&view.giver)))];
-    for (i, Distance { name, limit, current, estimated: is_estimated, .. }) in view.limits.iter().enumerate() {
-        if i > 0 {
-            line.push(plain(", "));
-        }
-        let what = name.trim_start_matches("grant_").trim_end_matches("_max");
-        line.push(used(what, *current, *limit));
-        if *is_estimated {
-            line.push((Tone::Faint, estimated(true).to_owned()));
-        }
-    }
+    let mut first = vec![plain(format!("  {} of {}, {state}", view.id, escape_line(&view.giver)))];
     if view.open {
-        line.push((Tone::Faint, format!("; can still cause {} messages", view.can_still_cause)));
+        first.push((Tone::Faint, format!(", can still cause {} messages", view.can_still_cause)));
     }
     if let Some(incident) = &view.latched {
-        line.push((Tone::Bad, format!("  latched by {incident}")));
+        first.push((Tone::Bad, format!(", latched by {incident}")));
     }
-    line
+    let mut usage = vec![plain("    ")];
+    for (i, Distance { name, limit, current, estimated: is_estimated, .. }) in view.limits.iter().enumerate() {
+        if i > 0 {
+            usage.push(plain(", "));
+        }
+        let what = name.trim_start_matches("grant_").trim_end_matches("_max");
+        usage.push(used(what, *current, *limit));
+        if *is_estimated {
+            usage.push((Tone::Faint, estimated(true).to_owned()));
+        }
+    }
+    [first, usage]
 }
 
 /// Formats a limit's usage, in a tone by how near the limit is.
@@ -87,10 +93,20 @@ pub(crate) fn used(what: &str, current: u64, limit: u64) -> (Tone, String) {
     (tone, format!("{what} {current}/{limit}"))
 }
 
+/// Lists what holds work until a human acts, each with the command that lifts it (H6).
+pub(crate) fn held(holds: &[HeldBy]) -> Vec<StyledLine> {
+    let line = |held: &HeldBy| {
+        let what = vec![(Tone::Bad, format!("  held: {}", escape_line(&held.text)))];
+        [what, vec![(Tone::Strong, format!("    lift it: {}", escape_line(&held.lift.cli)))]]
+    };
+    holds.iter().flat_map(line).collect()
+}
+
 /// A child of a message in the tree.
 enum Branch<'a> {
     Node(&'a TreeNode),
     Refusal(&'a RefusedSend),
+    Question(&'a EscalationView),
 }
 
 impl Branch<'_> {
@@ -98,6 +114,7 @@ impl Branch<'_> {
     fn seq(&self) -> u64 {
         match self {
             Self::Node(node) => node.message.seq,
+            Self::Question(asked) => asked.seq,
             Self::Refusal(refused) => {
                 let record = refused.problem.record.as_deref().and_then(|record| record.rsplit('-').next());
                 record.and_then(|digits| digits.parse().ok()).unwrap_or(u64::MAX)
@@ -112,10 +129,18 @@ fn grow(lines: &mut Vec<StyledLine>, branches: &[Branch<'_>], reference: &str, i
         let arm = (Tone::Faint, format!("{indent}{arm}"));
         match branch {
             Branch::Refusal(refused) => lines.push([vec![arm], refusal(refused)].concat()),
+            Branch::Question(asked) => {
+                lines.push([vec![arm], question(asked)].concat());
+                body(lines, &asked.message, &format!("{indent}{below}  "));
+                if let (Some(by), Some(answer)) = (&asked.answered_by, &asked.answer) {
+                    body(lines, &format!("→ {by}: {answer}"), &format!("{indent}{below}  "));
+                }
+            }
             Branch::Node(node) => {
                 let below = format!("{indent}{below}");
                 let mut under: Vec<Branch<'_>> = node.children.iter().map(Branch::Node).collect();
                 under.extend(node.refusals.iter().map(Branch::Refusal));
+                under.extend(node.questions.iter().map(Branch::Question));
                 under.sort_by_key(Branch::seq);
                 lines.push([vec![arm], headline(node, reference)].concat());
                 body(lines, &node.message.body, &format!("{below}{}", if under.is_empty() { "  " } else { "│ " }));
@@ -208,6 +233,16 @@ fn refusal(refused: &RefusedSend) -> StyledLine {
         plain(kind),
         (Tone::Bad, format!(" {} ", problem.code)),
         plain(escape_line(&problem.detail)),
+    ]
+}
+
+/// Formats a question to a human (H1).
+fn question(asked: &EscalationView) -> StyledLine {
+    let open = asked.state == EscalationState::Open;
+    vec![
+        (Tone::Warn, format!("? {} ", asked.id)),
+        (Tone::Strong, format!("{} → humans", escape_line(&asked.agent))),
+        (if open { Tone::Warn } else { Tone::Plain }, format!(" {}", crate::render::word(&asked.state))),
     ]
 }
 

@@ -19,4 +19,4 @@ pub use crate::event_sink::EventSink;
 pub use crate::events::Events;
 pub use crate::http::{Client, Token};
 pub use crate::query::MessageQuery;
-pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late};
+pub use crate::retry::{Backoff, Connection, FinishOutcome, RetryingClient, RunnerLimits, is_late, is_transient};

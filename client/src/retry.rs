@@ -303,6 +303,12 @@ pub fn is_late(problem: &Problem) -> bool {
     matches!(problem.code, Code::LeaseLost | Code::AlreadySettled)
 }
 
+/// Returns whether the same call may succeed later: the server is away, or busy.
+#[must_use]
+pub fn is_transient(error: &ClientError) -> bool {
+    matches!(retry_decision(error), RetryDecision::Retry(_))
+}
+
 fn retry_decision(error: &ClientError) -> RetryDecision {
     match error {
         ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => RetryDecision::Retry(None),

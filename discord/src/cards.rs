@@ -296,7 +296,7 @@ mod tests {
     fn escalation(options: usize, state: &str) -> EscalationView {
         let options: Vec<String> = (0..options).map(|number| format!("option {number}")).collect();
         serde_json::from_value(json!({
-            "id": "esc-1", "state": state, "cause": "asked", "agent": "kilo", "ref": "D-1", "message": "To eu or us?",
+            "id": "esc-1", "seq": 7, "state": state, "cause": "asked", "agent": "kilo", "ref": "D-1", "message": "To eu or us?",
             "options": options, "created_at": "2026-01-01T00:00:00Z", "answered_by": "ann", "answer": "eu",
         }))
         .unwrap()

@@ -22,6 +22,9 @@ use crate::wording::{self, Memory};
 /// is tried.
 const REJECTED: i32 = 75;
 
+/// Precedes the standard error of a command that failed.
+const STDERR: &str = "The end of its standard error:";
+
 /// Most earlier messages that a prompt repeats.
 const EARLIER_MAX: usize = 16;
 
@@ -162,14 +165,22 @@ fn outcome(status: &std::io::Result<ExitStatus>, answer: String, said: &str) -> 
     let code = status.as_ref().ok().and_then(ExitStatus::code);
     let ending = process::ending(status);
     let (status, reason) = match code {
+        // Silence is no failure if the task waits for answers, which the broker knows.
         Some(0) if answer.is_empty() => {
-            (None, Some(process::with_tail("the command gave no output (exit code 0)", said)))
+            let reason = process::with_tail("the command gave no output (exit code 0)", said);
+            return Ended { reason: Some(reason), ..Ended::default() };
         }
-        Some(0) => (None, None),
-        Some(REJECTED) => (Some(FinishStatus::Rejected), Some(process::with_tail(&ending, said))),
-        Some(_) | None => (Some(FinishStatus::Failed), Some(process::with_tail(&ending, said))),
+        Some(0) => return Ended { answer, ..Ended::default() },
+        Some(REJECTED) => (Some(FinishStatus::Rejected), process::with_tail(&ending, said)),
+        Some(_) | None => (Some(FinishStatus::Failed), process::with_tail(&ending, said)),
     };
-    Ended { answer, status, reason, usage: None }
+    // The reason is one line; the requester finds the rest below the output.
+    let answer = match said.lines().nth(1) {
+        Some(_) if answer.is_empty() => format!("{STDERR}\n{said}"),
+        Some(_) => format!("{answer}\n\n{STDERR}\n{said}"),
+        None => answer,
+    };
+    Ended { answer, status, reason: Some(reason), usage: None }
 }
 
 #[cfg(test)]
@@ -185,6 +196,9 @@ mod tests {
         assert_eq!(of(75, "").status, Some(FinishStatus::Rejected));
         let failed = of(3, "half");
         assert_eq!((failed.status, failed.reason.as_deref()), (Some(FinishStatus::Failed), Some("exit code 3: why")));
+        let long = outcome(&Ok(ExitStatus::from_raw(256)), "half".to_owned(), "trace\n  at main\n\nError: no key\n");
+        assert_eq!(long.reason.as_deref(), Some("exit code 1: Error: no key"));
+        assert_eq!(long.answer, "half\n\nThe end of its standard error:\ntrace\n  at main\n\nError: no key\n");
         let killed = outcome(&Ok(ExitStatus::from_raw(9)), String::new(), "");
         assert_eq!(killed.reason.as_deref(), Some("killed by signal 9"));
     }

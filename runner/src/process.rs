@@ -177,9 +177,10 @@ pub(crate) async fn tail(mut from: impl AsyncRead + Unpin, keep: impl Fn(&str)) 
     }
 }
 
-/// Appends the standard error's tail: "exit code 3: the last output".
+/// Appends the last line of the standard error: "exit code 3: no such file".
 pub(crate) fn with_tail(what: &str, said: &str) -> String {
-    if said.is_empty() { what.to_owned() } else { format!("{what}: {said}") }
+    let last = said.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    last.map_or_else(|| what.to_owned(), |last| format!("{what}: {last}"))
 }
 
 #[cfg(test)]

@@ -4,15 +4,18 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lastword_client::wire::{Envelope, rfc3339};
-use lastword_client::{Client, SendTerms, Sent};
+use lastword_client::wire::{Envelope, StoredMessage, rfc3339};
+use lastword_client::{Client, ClientError, SendTerms, Sent, is_transient};
 use lastword_proto::{MessageType, Time};
 
 use super::{Context, send, text_or_stdin};
 use crate::failure::Failure;
 use crate::out::escape_line;
 use crate::quantity::{duration, milliseconds};
+use crate::session::Authority;
 
+/// Begins the report of a broker that doesn't answer.
+const AWAY: &str = "no broker answers";
 /// Interval at which the client checks whether something holds the request.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -31,7 +34,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let client = cx.acting().await?;
+    let mut client = cx.acting().await?;
     let mut envelope = Envelope::new(MessageType::Request, &args.to, &text_or_stdin(args.body)?);
     // Under its own idempotency key the same send can be repeated to wait on. A request_id would name the work item.
     let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: None };
@@ -47,34 +50,68 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             return send::show(&sent, cx);
         }
         if left.is_zero() {
-            let (ms, reference) = (milliseconds(args.wait), &message.reference);
-            return Err(Failure::unavailable(format!("no answer to {} within {ms} ms", message.id)).hint(format!(
-                "the work continues: `lastword tree {reference}` shows it, and the answer arrives in `lastword inbox`"
-            )));
+            return Err(unanswered(&client, message, args.wait).await);
         }
         let request = message.request_id.clone().unwrap_or_default();
         let terms = SendTerms { wait: Some(left), ..terms.clone() };
-        sent = tokio::select! {
-            sent = client.send(&envelope, &terms) => sent?,
-            failed = tell_holds(&client, &request, &mut told) => failed?,
+        let again = tokio::select! {
+            sent = client.send(&envelope, &terms) => sent,
+            failed = tell_holds(&client, &request, &mut told) => failed,
+            _ = tokio::signal::ctrl_c() => return Err(unanswered(&client, message, waiting.elapsed()).await),
         };
+        match again {
+            Ok(again) => sent = again,
+            Err(error) if is_transient(&error) => {
+                if told.insert(AWAY.to_owned()) {
+                    writeln!(std::io::stderr().lock(), "{AWAY}: {} is recorded; waiting for the broker", message.id)?;
+                }
+                tokio::time::sleep(LOOK_AGAIN.min(left)).await;
+                // A restarted broker may listen on another port.
+                client = cx.client(Authority::Act).unwrap_or(client);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 
 /// Reports on standard error what holds the request, each hold once, with the step that lifts it (R3). Returns only an
-/// error, if it can't report.
-async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>) -> Result<Sent, Failure> {
+/// error.
+async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>) -> Result<Sent, ClientError> {
     loop {
         let view = client.request_state(request).await?;
         for held in &view.held_by {
             if told.insert(held.text.clone()) {
+                // The request is sent, whether or not its holds can be told.
                 let mut stderr = std::io::stderr().lock();
-                writeln!(stderr, "held: {}", escape_line(&held.text))?;
-                writeln!(stderr, "  {}", escape_line(&held.lift.cli))?;
+                let _closed = writeln!(stderr, "held: {}\n  {}", escape_line(&held.text), escape_line(&held.lift.cli));
             }
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
+}
+
+/// Says why there is no answer yet, and where it will be.
+async fn unanswered(client: &Client, message: &StoredMessage, waited: Duration) -> Failure {
+    let (id, reference) = (&message.id, &message.reference);
+    let failure = Failure::unavailable(format!("no answer to {id} within {} ms", milliseconds(waited)));
+    let why = why_unanswered(client, message.request_id.as_deref().unwrap_or_default()).await;
+    let why = why.unwrap_or_else(|_| "the broker is away, and the request is recorded".to_owned());
+    failure.hint(format!("{why}\nthe answer will be in `lastword inbox`; `lastword tree {reference}` shows the work"))
+}
+
+async fn why_unanswered(client: &Client, request: &str) -> Result<String, ClientError> {
+    let view = client.request_state(request).await?;
+    if let Some(held) = view.held_by.first() {
+        return Ok(format!("held: {}; lift it: {}", escape_line(&held.text), escape_line(&held.lift.cli)));
+    }
+    let Some(before) = view.queue_position else { return Ok(format!("{} is working on it", escape_line(&view.to))) };
+    let agent = client.agent(&view.to).await?;
+    let to = escape_line(&view.to);
+    Ok(match (agent.connected, before) {
+        (false, _) => format!("{to} is not connected: nobody takes its messages until a session or a runner does"),
+        (true, 0) => format!("{to} has not taken it yet"),
+        (true, before) => format!("{to} has not taken it yet; {before} deliveries are before it"),
+    })
 }
 
 struct Stopwatch(Instant);

@@ -1,4 +1,4 @@
-//! `lastword explain`: explains a refusal and what to do instead, or the state of one message.
+//! `lastword explain`: explains a refusal and what to do instead, or the state of a message, hold or conversation.
 
 use lastword_proto::Code;
 use lastword_proto::limits::LIMITS;
@@ -10,20 +10,40 @@ use crate::failure::Failure;
 use crate::session::Authority;
 
 /// Prefixes of the ids that the server explains.
-const EXPLAINED: [&str; 4] = ["msg-", "refused-", "apr-", "esc-"];
+const EXPLAINED: [&str; 6] = ["msg-", "refused-", "apr-", "esc-", "inc-", "grant-"];
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Id or name: a message (`msg-12`), a refusal (`refused-12`), an approval (`apr-1`), an escalation (`esc-1`), a
-    /// code (`depth_cap`), a rule (`D2`) or a limit (`depth_max`) [default: list all codes].
+    /// Id or name: a message (`msg-12`), a refusal (`refused-12`), an approval (`apr-1`), an escalation (`esc-1`), an
+    /// incident (`inc-1`), a grant (`grant-1`), a code (`depth_cap`), a rule (`D2`), a limit (`depth_max`) or the REF of
+    /// a conversation [default: list all codes].
     what: Option<String>,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let id = args.what.as_deref().filter(|what| EXPLAINED.iter().any(|prefix| what.starts_with(prefix)));
-    let Some(id) = id else { return known(args.what.as_deref(), cx) };
-    let told = cx.client(Authority::Read)?.explanation(id).await?;
+    let what = args.what.as_deref();
+    let is_id = |what: &&str| EXPLAINED.iter().any(|prefix| what.starts_with(prefix));
+    let Some(id) = what.filter(|what| is_id(what) || !is_known(what)) else { return known(what, cx) };
+    let told = match cx.client(Authority::Read) {
+        Ok(client) => client.explanation(id).await.map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    let told = told.map_err(|failure| if is_id(&id) { failure } else { unknown(id, &failure) })?;
     cx.out.show(&told, explanation::words)
+}
+
+/// Says that a word is none of those that the command explains. Only a server knows the REFs.
+fn unknown(what: &str, failure: &Failure) -> Failure {
+    let asked = failure.problem.as_ref().is_some_and(|problem| problem.code == Code::UnknownRequest);
+    let server = if asked { "" } else { "; no server was asked whether it is a REF" };
+    Failure::usage(format!("{what:?} isn't an id, REF, code, rule or limit{server}"))
+        .hint("`lastword explain` lists the codes, `lastword limits` the limits; ids look like msg-12 or refused-12")
+}
+
+/// Returns whether this is the name of a code, a rule or a limit.
+fn is_known(what: &str) -> bool {
+    let codes = Code::ALL.iter().flat_map(|code| [code.word(), code.rule()]);
+    codes.chain(LIMITS.iter().flat_map(|row| [row.name, row.rule])).any(|name| name.eq_ignore_ascii_case(what))
 }
 
 /// Explains codes, rules and limits without asking a server.
@@ -31,11 +51,6 @@ fn known(what: Option<&str>, cx: &Context) -> Result<(), Failure> {
     let wanted = |names: [&str; 2]| what.is_none_or(|what| names.iter().any(|name| name.eq_ignore_ascii_case(what)));
     let codes: Vec<Code> = Code::ALL.iter().copied().filter(|code| wanted([code.word(), code.rule()])).collect();
     let limits: Vec<_> = LIMITS.iter().filter(|row| what.is_some() && wanted([row.name, row.rule])).collect();
-    if codes.is_empty() && limits.is_empty() {
-        return Err(Failure::usage(format!("{:?} isn't an id, code, rule or limit", what.unwrap_or_default())).hint(
-            "`lastword explain` lists the codes, `lastword limits` the limits; ids look like msg-12 or refused-12",
-        ));
-    }
     let codes_json = codes.iter().map(|code| {
         json!({ "code": code.word(), "rule": code.rule(), "status": code.http_status(), "title": code.title(), "hint": code.hint() })
     });

@@ -2,14 +2,21 @@
 
 use std::time::Duration;
 
+use lastword_client::Client;
+use lastword_proto::names::OWN_NAME;
 use serde_json::Value;
 
 use super::Context;
 use super::send::in_turn;
 use crate::failure::Failure;
+use crate::out::StyledLine;
 use crate::quantity::duration;
 use crate::render;
 use crate::session::Authority;
+use crate::tree::{self, plain};
+
+/// Most conversations that an empty inbox lists.
+const OPEN_MAX: usize = 5;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -25,6 +32,25 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = in_turn(cx.client(Authority::Act)?, args.turn_token.as_deref());
     match client.inbox(args.wait).await? {
         Some(delivery) => cx.out.show(&delivery, render::delivery),
-        None => cx.out.show(&Value::Null, |_, _| "inbox empty".to_owned()),
+        None => {
+            let open = if cx.out.is_json() { Vec::new() } else { open(&client).await? };
+            cx.out.show(&Value::Null, |_, out| {
+                let empty = vec![plain(if open.is_empty() { "inbox empty" } else { "inbox empty; no answer yet to:" })];
+                out.lines([vec![empty], open].concat())
+            })
+        }
     }
+}
+
+/// Lists the caller's conversations with open requests, each with what holds it (H6).
+async fn open(client: &Client) -> Result<Vec<StyledLine>, Failure> {
+    let me = client.agent(OWN_NAME).await?.name;
+    let mine = client.conversations().await?.items.into_iter().filter(|one| one.opener == me);
+    let mut lines = Vec::new();
+    for one in mine.filter(|one| one.counters.open_tasks > 0).take(OPEN_MAX) {
+        let view = client.conversation(&one.reference).await?;
+        lines.push(tree::heading(&view.summary));
+        lines.extend(tree::held(&view.held_by));
+    }
+    Ok(lines)
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::Context;
 use super::limits::{approval, in_force, is_running};
 use crate::failure::Failure;
-use crate::out::{Out, Tone, escape_line, table};
+use crate::out::{Out, Tone, table};
 
 /// The differences between the server, the configuration and the defaults.
 #[derive(Debug, Serialize)]
@@ -140,12 +140,7 @@ fn words(diff: &Diff, out: &Out) -> String {
     } else {
         let rows: Vec<_> = diff.items.iter().map(row).collect();
         let head = ["limit", "rule", "default", "server", "configuration", "set in", ""];
-        let whole = table(&head, &rows, out);
-        // The heading is skipped: its color codes would be counted, too.
-        let wide = whole.lines().skip(1).map(|line| line.chars().count()).max().unwrap_or(0);
-        let fits = out.columns().is_none_or(|columns| wide <= columns);
-        let narrow = || diff.items.iter().map(narrow).collect::<Vec<_>>().join("\n");
-        text.push_str(&if fits { whole } else { narrow() });
+        text.push_str(&table(&head, &rows, out));
     }
     for (mark, rules) in [("+", &diff.approvals_added), ("-", &diff.approvals_removed)] {
         for rule in rules {
@@ -164,16 +159,6 @@ fn words(diff: &Diff, out: &Out) -> String {
         text.push_str(&format!("; a grant can then cause {} waking messages instead of {now}", bound.config));
     }
     text
-}
-
-/// Formats a row for a terminal that is too narrow for the table.
-fn narrow(item: &Item) -> String {
-    let values = &item.values;
-    let server = values.server.as_ref().map(|server| format!(", server {}", escape_line(server))).unwrap_or_default();
-    let set_at = item.set_at.as_ref().map(|at| format!("\n  set in {}", escape_line(at))).unwrap_or_default();
-    let mark = if values.restart_changes() { "\n  a restart changes it" } else { "" };
-    let (name, rule, default, config) = (&item.name, &item.rule, &values.default, &values.config);
-    format!("{name} ({rule})\n  default {default}{server}, configuration {config}{set_at}{mark}")
 }
 
 fn row(item: &Item) -> Vec<String> {

@@ -80,7 +80,7 @@ pub(crate) fn model() -> Model {
         "ref": "DEPLOY-1", "created_at": "2026-01-31T09:04:12Z",
     });
     let escalation = json!({
-        "id": "esc-1", "state": "open", "cause": "asked", "agent": "hive", "ref": "ASK-1",
+        "id": "esc-1", "seq": 7, "state": "open", "cause": "asked", "agent": "hive", "ref": "ASK-1",
         "message": "In which region?\nOnly one can be the first.", "options": ["eu", "us"],
         "limit": "The conversation is as deep as it may be: limit 5, would be 6, never extended.",
         "lifts": [{ "id": "lift-1", "text": "2 more rounds" }, { "id": "lift-2", "text": "20 more messages" }],

@@ -196,3 +196,85 @@ fn a_grant_that_is_not_enough_says_so_and_a_schedule_is_a_scripts_with_yes() {
     assert!(server.operator(&["schedule", "list"]).ok().contains("nightly"));
     server.operator(&["schedule", "remove", "nightly", "--yes"]).ok();
 }
+
+#[test]
+fn latched_work_is_said_wherever_its_asker_looks() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\ngrant_messages_max = 4\n").unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    server.operator(&["ask", "kilo", "write it", "--ref", "T-1", "--wait", "0s"]).ok();
+    server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
+    server.as_agent("kilo", &["send", "hive", "help"]).ok();
+    assert!(server.as_agent("kilo", &["send", "hive", "more help"]).stderr.contains("(grant_messages)"));
+    let lift = "lift it: lastword grant T-1 --messages 20";
+    for look in [&["tree", "T-1"][..], &["inbox"], &["explain", "T-1"], &["explain", "inc-1"], &["explain", "grant-1"]]
+    {
+        let told = server.operator(look).ok();
+        assert!(told.contains("held: grant grant-1 is latched") && told.contains(lift), "{look:?}: {told}");
+        let narrow = |line: &str| line.contains("✗") || line.chars().count() <= 80;
+        assert!(told.lines().all(narrow), "{look:?}: {told}");
+    }
+    let explained = server.operator(&["explain", "inc-1", "--json"]).json();
+    assert_eq!((&explained["subject"], &explained["grant"]["id"]), (&"incident".into(), &"grant-1".into()));
+    server.operator(&["grant", "T-1", "--messages", "20", "--yes"]).ok();
+    assert!(server.operator(&["explain", "inc-1"]).ok().contains("lifted by operator"));
+    assert!(!server.operator(&["tree", "T-1"]).ok().contains("held:"));
+    let unknown = server.operator(&["explain", "T-99"]);
+    assert!(unknown.stderr.contains("isn't an id, REF, code, rule or limit"), "{unknown:?}");
+}
+
+#[test]
+fn who_asks_is_told_that_nobody_takes_it_and_an_empty_request_is_refused() {
+    let server = Server::start();
+    server.agent("kilo");
+    let empty = server.operator(&["ask", "kilo", "  ", "--wait", "0s"]);
+    assert!(empty.code == 1 && empty.stderr.contains("the request asks for nothing"), "{empty:?}");
+    let ended = server.operator(&["ask", "kilo", "write it", "--wait", "100ms"]);
+    assert!(ended.stderr.contains("kilo is not connected"), "{ended:?}");
+    assert!(ended.stderr.contains("the answer will be in `lastword inbox`"), "{ended:?}");
+    server.operator(&["pause", "--workspace"]).ok();
+    let held = server.operator(&["ask", "kilo", "and this", "--wait", "100ms"]);
+    assert!(
+        held.stderr.contains("hint: held: the workspace is paused; lift it: lastword resume --workspace"),
+        "{held:?}"
+    );
+}
+
+#[test]
+fn the_tree_shows_a_question_and_its_answer_where_they_were_asked() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.operator(&["ask", "kilo", "paint it", "--ref", "T-1", "--wait", "0s"]).ok();
+    let taken = server.as_agent("kilo", &["inbox", "--wait", "5s", "--json"]).json();
+    escalate(&server, "kilo", "which colour?");
+    let asked = server.operator(&["tree", "T-1"]).ok();
+    assert!(asked.contains("? esc-1 kilo → humans open") && asked.contains("which colour?"), "{asked}");
+    server.operator(&["answer", "esc-1", "blue", "--yes"]).ok();
+    server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
+    server.as_agent("kilo", &["finish", taken["turn"]["id"].as_str().unwrap(), "painted"]).ok();
+    let told = server.operator(&["tree", "T-1"]).ok();
+    let place = |part: &str| told.find(part).unwrap_or_else(|| panic!("{part}: {told}"));
+    assert!(
+        place("which colour?") < place("→ operator: blue") && place("→ operator: blue") < place("painted"),
+        "{told}"
+    );
+}
+
+#[test]
+fn who_asks_and_waits_gets_the_answer_over_a_restart_of_the_broker() {
+    let mut server = Server::start();
+    server.agent("kilo");
+    let mut ask = lastword(server.path());
+    ask.args(["--token-file", ".lastword/operator.token", "ask", "kilo", "write it", "--ref", "T-1"]);
+    let mut ask = ask.stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(ask.stderr.take().unwrap()).lines().map(Result::unwrap);
+    server.as_agent("kilo", &["inbox", "--wait", "20s"]).ok();
+    let dir = server.take_dir();
+    drop(server.kill());
+    assert_eq!(lines.next().as_deref(), Some("no broker answers: msg-7 is recorded; waiting for the broker"));
+    let server = Server::start_in(dir);
+    server.as_agent("kilo", &["finish", "turn-1", "written"]).ok();
+    assert!(String::from_utf8(ask.wait_with_output().unwrap().stdout).unwrap().contains("written"));
+}

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::{GrantView, RefusedSend, StoredMessage};
+use super::{EscalationView, GrantView, HeldBy, RefusedSend, StoredMessage};
 use crate::state::Running;
 
 /// Counters of a conversation.
@@ -96,6 +96,9 @@ pub struct TreeNode {
     /// REQUEST: the refused messages of the agent that serves it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
+    /// REQUEST: the questions to a human that its task asked, with their answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<EscalationView>,
 }
 
 /// A conversation as a tree; `GET /v1/conversations/{ref}`.
@@ -116,6 +119,12 @@ pub struct ConversationView {
     /// Refused messages that were sent here outside every turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub refusals: Vec<RefusedSend>,
+    /// Questions to a human that belong to no request in the tree, with their answers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub questions: Vec<EscalationView>,
+    /// All that holds its open requests until a human acts: each with the step that lifts it (H6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
 }
 
 impl ConversationView {

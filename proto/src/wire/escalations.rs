@@ -63,6 +63,8 @@ pub struct LiftView {
 pub struct EscalationView {
     /// The id, such as `esc-1`.
     pub id: String,
+    /// The position of the question in the log.
+    pub seq: u64,
     /// Whether the question is open, and how it ended.
     pub state: EscalationState,
     /// Whether an agent asked, or a request that timed out caused it.

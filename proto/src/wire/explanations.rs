@@ -1,10 +1,13 @@
-//! Explanations of a message, a refusal, a held call or a question, with the chain of messages that led to it.
+//! Explanations of a message, a refusal, a held call, a question, an incident, a grant or a conversation.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use super::{ApprovalView, Distance, EscalationView, GrantView, Problem, StoredMessage};
+use super::{
+    ApprovalView, ConversationSummary, Distance, EscalationView, GrantView, HeldBy, IncidentView, Problem,
+    StoredMessage,
+};
 use crate::envelope::{MessageType, words};
 
 words! {
@@ -20,6 +23,12 @@ words! {
         Approval = "approval",
         /// A question to a human.
         Escalation = "escalation",
+        /// A limit that tripped.
+        Incident = "incident",
+        /// A grant.
+        Grant = "grant",
+        /// A conversation.
+        Conversation = "conversation",
     }
 }
 
@@ -85,7 +94,7 @@ pub struct Hold {
     pub incident: Option<String>,
 }
 
-/// Explains a message, refusal, held call or question; `GET /v1/explanations/{id}`.
+/// Explains a message, refusal, held call, question, incident, grant or conversation; `GET /v1/explanations/{id}`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Explanation {
@@ -110,9 +119,18 @@ pub struct Explanation {
     /// The question to a human.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<EscalationView>,
+    /// The incident.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub incident: Option<IncidentView>,
+    /// The conversation.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation: Option<ConversationSummary>,
     /// The pauses, stops and latches that hold it now.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub holds: Vec<Hold>,
+    /// All that holds it, and the work that it caused, until a human acts: each with the step that lifts it (H6).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub held_by: Vec<HeldBy>,
     /// The messages that led to it, from the grant down; those that the caller may not read are left out.
     pub chain: Vec<CausalLink>,
     /// The current distance to the limits of its task and conversation.

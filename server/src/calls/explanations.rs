@@ -1,11 +1,13 @@
 //! Explanations: the rule and the numbers behind a refusal or hold, and the chain from the grant down to it (G3).
 
-use lastword_proto::ids::{AgentId, ApprovalId, EscalationId};
+use lastword_proto::fact::{Latched, Place};
+use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, IncidentId};
 use lastword_proto::limits::Approvers;
+use lastword_proto::state::IncidentOn;
 use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Seq};
 
-use super::{Caller, Context, approvals, escalations};
+use super::{Caller, Context, approvals, conversations, escalations, incidents};
 use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
@@ -13,7 +15,8 @@ use crate::views::{self, ExplainContext, Shown};
 /// The longest chain that is shown; a grant's totals make longer ones rare (D8).
 const CHAIN_MAX: usize = 64;
 
-/// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval or an escalation.
+/// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval, an escalation, an incident, a grant
+/// or a conversation.
 pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
     if let Some(approval) = ApprovalId::parse(id) {
         return of_approval(ctx, caller, approval).await;
@@ -21,8 +24,18 @@ pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<E
     if let Some(escalation) = EscalationId::parse(id) {
         return of_escalation(ctx, caller, escalation).await;
     }
+    if let Some(incident) = IncidentId::parse(id) {
+        return of_incident(ctx, caller, incident).await;
+    }
+    if let Some(grant) = GrantId::parse(id) {
+        caller.human()?;
+        return of_grant(ctx, grant).await;
+    }
     let unknown = || ApiError::unknown(id);
-    let seq = Seq::parse(id).or_else(|| record_of(id)).ok_or_else(unknown)?;
+    let Some(seq) = Seq::parse(id).or_else(|| record_of(id)) else {
+        let conv = conversations::find(ctx, caller, id).await?;
+        return of_conversation(ctx, conv).await;
+    };
     let entries = ctx.handle.entries(vec![seq]).await?;
     let (_, entry) = entries.into_iter().next().ok_or_else(unknown)?;
     match &entry.fact {
@@ -60,6 +73,7 @@ async fn of_message(
     }
     if stored.delivery_state == lastword_proto::wire::DeliveryState::Settled {
         told.holds.clear();
+        told.held_by.clear();
     }
     Ok(Explanation { chain, message: Some(stored), ..told })
 }
@@ -121,12 +135,71 @@ async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Resul
     Ok(Explanation { chain, deciders: vec!["human".into()], escalation: Some(escalation), ..told })
 }
 
+async fn of_incident(ctx: &Context, caller: Caller, id: IncidentId) -> Result<Explanation, ApiError> {
+    let unknown = || ApiError::unknown(&id.to_string());
+    let seen = incidents::list(ctx, caller).await?.items.into_iter().find(|incident| incident.id == id.to_string());
+    let incident = seen.ok_or_else(unknown)?;
+    let told = blank(id.to_string(), Subject::Incident, incident.at.clone());
+    let look = move |live: &Live<'_>| {
+        let known = live.state.incidents.get(&id)?;
+        let open = known.lifted.is_none();
+        let told = match known.on {
+            IncidentOn::Latch(Latched::Grant(grant)) => Explanation {
+                grant: views::grant(live.state, grant),
+                held_by: if open { views::held_in_grant(live.state, grant) } else { Vec::new() },
+                ..told
+            },
+            IncidentOn::Latch(Latched::Place(Place::Conversation(conv))) => Explanation {
+                conversation: live.state.conversations.get(&conv).map(|known| views::summary(live.state, known)),
+                held_by: if open { views::held_in_conversation(live.state, conv) } else { Vec::new() },
+                ..told
+            },
+            IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => told,
+        };
+        Some(told)
+    };
+    let told = ctx.handle.query(look).await?.ok_or_else(unknown)?;
+    Ok(Explanation { incident: Some(incident), ..told })
+}
+
+async fn of_grant(ctx: &Context, id: GrantId) -> Result<Explanation, ApiError> {
+    let look = move |live: &Live<'_>| {
+        let known = live.state.grants.get(&id)?;
+        let conversation = live.state.conversations.get(&known.conv);
+        Some(Explanation {
+            grant: views::grant(live.state, id),
+            conversation: conversation.map(|known| views::summary(live.state, known)),
+            held_by: views::held_in_grant(live.state, id),
+            ..blank(id.to_string(), Subject::Grant, rfc3339(known.opened_at))
+        })
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))
+}
+
+async fn of_conversation(ctx: &Context, id: ConvId) -> Result<Explanation, ApiError> {
+    let look = move |live: &Live<'_>| {
+        let known = live.state.conversations.get(&id)?;
+        let (summary, reference) = (views::summary(live.state, known), known.reference.to_string());
+        let standing = ExplainContext { conv: Some(id), grant: known.grant.get(), ..ExplainContext::default() };
+        Some(Explanation {
+            conversation: Some(summary),
+            grant: standing.grant(live.state),
+            limits: standing.limits(live.state),
+            holds: standing.holds(live.state),
+            held_by: views::held_in_conversation(live.state, id),
+            ..blank(reference, Subject::Conversation, rfc3339(known.opened_at))
+        })
+    };
+    ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))
+}
+
 /// Adds the current limits, grant and holds.
 async fn standing_of(ctx: &Context, told: Explanation, standing: ExplainContext) -> Result<Explanation, ApiError> {
     let look = move |live: &Live<'_>| Explanation {
         limits: standing.limits(live.state),
         grant: standing.grant(live.state),
         holds: standing.holds(live.state),
+        held_by: views::held(live.state, standing),
         ..told
     };
     Ok(ctx.handle.query(look).await?)
@@ -142,7 +215,10 @@ const fn blank(id: String, subject: Subject, at: String) -> Explanation {
         approval: None,
         deciders: Vec::new(),
         escalation: None,
+        incident: None,
+        conversation: None,
         holds: Vec::new(),
+        held_by: Vec::new(),
         chain: Vec::new(),
         limits: Vec::new(),
         grant: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use lastword_proto::names::RequestId;
-use lastword_proto::wire::{EscalationView, Finished, StoredMessage};
+use lastword_proto::wire::{EscalationView, FieldError, Finished, StoredMessage};
 use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
@@ -32,6 +32,11 @@ pub(crate) async fn send(
     mut draft: Draft,
     wait: Option<Duration>,
 ) -> Result<Sent, ApiError> {
+    // An action says what is wanted without a text.
+    let says_something = !draft.body.trim().is_empty() || draft.payload.is_some() || draft.action.is_some();
+    if draft.kind == MessageType::Request && !says_something && !matches!(draft.to, Address::Action(_)) {
+        return Err(FieldError::new("body", "is empty, so the request asks for nothing").into());
+    }
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
     // Only a single REQUEST has an answer to wait for. The core must not count any other send as waiting (Q8).

@@ -1,17 +1,17 @@
-//! A conversation as a tree: its messages, the cost of each request, and the refusals on the way.
+//! A conversation as a tree: its messages, the cost of each request, and the refusals and questions on the way.
 
 use std::collections::BTreeMap;
 
 use lastword_proto::fact::Part;
-use lastword_proto::ids::{TaskId, TurnId};
-use lastword_proto::wire::{ConversationView, RefusedSend, TreeNode};
+use lastword_proto::ids::{ConvId, EscalationId, TaskId, TurnId};
+use lastword_proto::wire::{ConversationView, EscalationView, RefusedSend, TreeNode};
 use lastword_proto::{Message, Seq, Time};
 use lastword_store::{Cursor, Filter, TurnTokens};
 
 use super::audit::{readable, search};
 use super::conversations::find;
 use super::read_model::ask;
-use super::{Caller, Context, history};
+use super::{Caller, Context, escalations, history};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views::{self, Shown};
@@ -31,13 +31,19 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
     let seqs = search(ctx, Filter { convs: Some(convs.clone()), cursor, ..Filter::default() }).await?;
     let shown = readable(ctx, caller.principal, views::show(&ctx.handle, seqs).await?).await?;
     let mut served = served(ctx, &shown).await?;
-    let refused = history::refusals(ctx, caller.principal, convs).await?;
+    let refused = history::refusals(ctx, caller.principal, convs.clone()).await?;
     view.tree = views::tree(shown.into_iter().filter_map(Shown::stored).collect());
     for (task, refusal) in refused {
         match task.and_then(|task| served.get_mut(&task)) {
             Some(served) => served.refusals.push(refusal),
             // Refused outside of a task shown here, so it belongs to the conversation as a whole.
             None => view.refusals.push(refusal),
+        }
+    }
+    for (task, question) in questions(ctx, convs).await? {
+        match task.and_then(|task| served.get_mut(&task)) {
+            Some(served) => served.questions.push(question),
+            None => view.questions.push(question),
         }
     }
     let mut by_message = served.into_values().map(|served| (served.message.to_string(), served)).collect();
@@ -53,6 +59,19 @@ struct Served {
     estimated: bool,
     duration_ms: Option<u64>,
     refusals: Vec<RefusedSend>,
+    questions: Vec<EscalationView>,
+}
+
+/// Returns the questions to humans in these conversations, oldest first, each with the task that asked.
+async fn questions(ctx: &Context, convs: Vec<ConvId>) -> Result<Vec<(Option<TaskId>, EscalationView)>, ApiError> {
+    let look = move |live: &Live<'_>| -> Vec<(EscalationId, Option<TaskId>)> {
+        let asked = live.state.escalations.iter().filter(|(_, known)| convs.contains(&known.conv));
+        asked.map(|(id, known)| (*id, known.task)).collect()
+    };
+    let (ids, tasks): (Vec<_>, Vec<_>) = ctx.handle.query(look).await?.into_iter().unzip();
+    let known: BTreeMap<String, Option<TaskId>> = ids.iter().map(ToString::to_string).zip(tasks).collect();
+    let views = escalations::by_ids(ctx, ids).await?;
+    Ok(views.into_iter().map(|view| (known.get(&view.id).copied().flatten(), view)).collect())
 }
 
 /// Returns what each request among the messages took, by task.
@@ -63,7 +82,8 @@ async fn served(ctx: &Context, shown: &[Shown]) -> Result<BTreeMap<TaskId, Serve
         let one = |(message, at, task): (Seq, Time, TaskId)| {
             let turns = live.state.tasks.get(&task).map_or_else(Vec::new, |task| task.turns.to_vec());
             let duration_ms = answered.get(&task).map(|end| end.since(at));
-            (task, Served { message, turns, tokens: 0, estimated: false, duration_ms, refusals: Vec::new() })
+            let (refusals, questions) = (Vec::new(), Vec::new());
+            (task, Served { message, turns, tokens: 0, estimated: false, duration_ms, refusals, questions })
         };
         sent.into_iter().map(one).collect()
     };
@@ -98,6 +118,7 @@ fn annotate(nodes: &mut [TreeNode], served: &mut BTreeMap<String, Served>) {
             node.estimated = found.estimated;
             node.duration_ms = found.duration_ms;
             node.refusals = found.refusals;
+            node.questions = found.questions;
         }
         annotate(&mut node.children, served);
     }

@@ -11,6 +11,8 @@ use lastword_proto::wire::{
     rfc3339,
 };
 
+use super::held::held_in_conversation;
+
 /// Returns a conversation's summary for a list.
 pub(crate) fn summary(state: &State, conv: &Conversation) -> ConversationSummary {
     ConversationSummary {
@@ -71,7 +73,7 @@ pub(crate) fn conversation(state: &State, id: ConvId, conv: &Conversation) -> Co
     let open = state.open_grants_of(id);
     let last = conv.grant.get().filter(|_| open.is_empty());
     let grants = open.into_iter().rev().chain(last).filter_map(|id| grant(state, id)).collect();
-    ConversationView { grants, ..listed(state, conv) }
+    ConversationView { grants, held_by: held_in_conversation(state, id), ..listed(state, conv) }
 }
 
 /// Returns a conversation as a list shows it, without its grants and messages.
@@ -83,10 +85,12 @@ pub(crate) fn listed(state: &State, conv: &Conversation) -> ConversationView {
         grants: Vec::new(),
         tree: Vec::new(),
         refusals: Vec::new(),
+        questions: Vec::new(),
+        held_by: Vec::new(),
     }
 }
 
-pub(super) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
+pub(crate) fn grant(state: &State, id: GrantId) -> Option<GrantView> {
     let grant = state.grants.get(&id)?;
     Some(GrantView {
         id: id.to_string(),
@@ -157,5 +161,14 @@ fn grow(
 }
 
 const fn node(message: StoredMessage, children: Vec<TreeNode>) -> TreeNode {
-    TreeNode { message, children, turns: 0, tokens: 0, estimated: false, duration_ms: None, refusals: Vec::new() }
+    TreeNode {
+        message,
+        children,
+        turns: 0,
+        tokens: 0,
+        estimated: false,
+        duration_ms: None,
+        refusals: Vec::new(),
+        questions: Vec::new(),
+    }
 }

@@ -36,6 +36,7 @@ pub(crate) fn escalation(
     };
     Some(EscalationView {
         id: id.to_string(),
+        seq: known.asked.0,
         state: known.state,
         cause: known.cause,
         agent: state.name_of(known.agent).to_owned(),

@@ -1,7 +1,7 @@
 //! What holds the work on a request until a human acts, and the step that lifts each hold (R3, H6).
 
 use lastword_proto::fact::Latched;
-use lastword_proto::ids::{ApprovalId, EscalationId, TaskId};
+use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, IncidentOn};
 use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Refusal, State};
@@ -9,19 +9,50 @@ use lastword_proto::{Code, Refusal, State};
 use super::explanations::ExplainContext;
 
 /// Returns the holds of a task and of every task that works for it.
-pub(super) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
+pub(crate) fn held_by(state: &State, id: TaskId) -> Vec<HeldBy> {
     let Some(grant) = state.tasks.get(&id).map(|task| task.grant) else { return Vec::new() };
     let below: Vec<TaskId> = state.open_tasks_of(grant).filter(|task| works_for(state, *task, id)).collect();
+    of_tasks(state, &[], &below)
+}
+
+/// Returns the holds of the subject of an explanation, and of the work that its task caused.
+pub(crate) fn held(state: &State, context: ExplainContext) -> Vec<HeldBy> {
+    let mut found = of_tasks(state, &[ExplainContext { task: None, ..context }], &[]);
+    let below = context.task.map_or_else(Vec::new, |task| held_by(state, task));
+    found.extend(below.into_iter().filter(|held| !found.contains(held)).collect::<Vec<_>>());
+    found
+}
+
+/// Returns the holds of a grant and of its open tasks.
+pub(crate) fn held_in_grant(state: &State, id: GrantId) -> Vec<HeldBy> {
+    let conv = state.grants.get(&id).map(|grant| grant.conv);
+    let tasks: Vec<TaskId> = state.open_tasks_of(id).collect();
+    of_tasks(state, &[ExplainContext { grant: Some(id), conv, ..ExplainContext::default() }], &tasks)
+}
+
+/// Returns the holds of a conversation, of its grants and of its open tasks.
+pub(crate) fn held_in_conversation(state: &State, id: ConvId) -> Vec<HeldBy> {
+    let Some(conv) = state.conversations.get(&id) else { return Vec::new() };
+    let mut wider = vec![ExplainContext { conv: Some(id), ..ExplainContext::default() }];
+    wider
+        .extend(state.at_work_in(conv).map(|grant| ExplainContext { grant: Some(grant), ..ExplainContext::default() }));
+    let tasks: Vec<TaskId> = conv.open_tasks.iter().copied().collect();
+    of_tasks(state, &wider, &tasks)
+}
+
+/// Returns the holds of these contexts, and of these tasks with their questions and calls, each once.
+fn of_tasks(state: &State, wider: &[ExplainContext], tasks: &[TaskId]) -> Vec<HeldBy> {
     let mut found: Vec<HeldBy> = Vec::new();
     let mut add = |held: Option<HeldBy>| found.extend(held.filter(|held| !found.contains(held)));
-    for task in &below {
-        let Some(agent) = state.tasks.get(task).map(|task| task.agent) else { continue };
-        for hold in ExplainContext::in_task(state, Some(*task), agent).holds(state) {
+    let agent = |task: &TaskId| Some((*task, state.tasks.get(task)?.agent));
+    let context = |(task, agent)| ExplainContext::in_task(state, Some(task), agent);
+    for context in wider.iter().copied().chain(tasks.iter().filter_map(agent).map(context)) {
+        for hold in context.holds(state) {
             add(of_hold(state, &hold));
         }
-        add(of_rest(state, *task));
+        add(context.task.and_then(|task| of_rest(state, task)));
     }
-    let of = |task: Option<TaskId>| task.is_some_and(|task| below.contains(&task));
+    let of = |task: Option<TaskId>| task.is_some_and(|task| tasks.contains(&task));
     for (id, known) in state.escalations.iter().filter(|(_, known)| of(known.task)) {
         add((known.state == EscalationState::Open).then(|| of_question(state, *id, known)));
     }
