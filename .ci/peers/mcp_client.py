@@ -15,7 +15,7 @@ from mcp_types import ElicitResult
 warnings.filterwarnings("ignore", message="resources/subscribe is removed")
 
 SECONDS_MAX = 60
-TOOLS = 15
+TOOLS = 6
 INBOX = "lastword://inbox"
 
 
