@@ -85,14 +85,14 @@ pub fn denial(sentence: &str, decider: &str, comment: Option<&str>, seed: u32) -
     block(&format!("{sentence} The comment of {decider}:"), &[("", comment)], seed)
 }
 
-/// Returns who decided a call: `the human ann`, `the agent boss`, `the policy`, or `nobody` if it expired.
+/// Returns who decided a call: `the human ann`, `the agent boss`, `the policy`, or `the broker` if it expired.
 #[must_use]
 pub fn decider(view: &ApprovalView) -> String {
     match (&view.by, view.by_kind) {
         (Some(by), Some(Kind::Human)) => format!("the human {}", name(by)),
         (Some(by), Some(Kind::Agent)) => format!("the agent {}", name(by)),
         (Some(_), None) => "the policy".to_owned(),
-        (None, _) => "nobody".to_owned(),
+        (None, _) => "the broker".to_owned(),
     }
 }
 

@@ -58,7 +58,7 @@ enum CallDecision {
     Allowed,
     Denied {
         reason: String,
-        /// Who decided.
+        /// The name and kind of the decider, such as `the human ann`.
         decider: String,
         /// The decider's comment for the agent.
         comment: Option<String>,
@@ -66,7 +66,7 @@ enum CallDecision {
 }
 
 impl CallDecision {
-    /// Returns a denial on which nobody decided.
+    /// Returns a denial without a decision.
     fn failed(reason: String) -> Self {
         Self::Denied { reason, decider: String::new(), comment: None }
     }

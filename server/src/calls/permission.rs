@@ -110,7 +110,7 @@ fn denial(view: &ApprovalView) -> String {
             )
         }
         Some(Decision::Respond) => {
-            format!("Not allowed by {by}, who gives an instruction. You may ask again with another call.")
+            format!("Not allowed by {by}, with an instruction. You may ask again with another call.")
         }
         Some(Decision::Reject) => {
             format!("Rejected by {by}. Do not make this call in another form; continue without it.")

@@ -289,7 +289,7 @@ async fn a_changed_list_of_tools_is_told_to_those_who_asked() {
     let changed = async |told: &mut EventReader| {
         while told.next().await.unwrap()["method"] != "notifications/tools/list_changed" {}
     };
-    // A watch that begins only now takes the first claim for its beginning, so it is told of the second change.
+    // The session's watch may begin after the claim and miss it, so the second change is for it.
     let lease = world.post("hive", "/v1/claims", json!({ "resource": "repo:x" })).await.is(201);
     world.send("operator", "kilo", "T-1", "look").await.is(201);
     changed(&mut told).await;

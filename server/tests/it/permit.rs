@@ -88,7 +88,7 @@ async fn every_other_answer_is_told_to_the_model_in_the_humans_words() {
     let call = json!({ "command": "deploy" });
     for (decision, words) in [
         ("reject", "Rejected by the human operator."),
-        ("respond", "Not allowed by the human operator, who gives an instruction."),
+        ("respond", "Not allowed by the human operator, with an instruction."),
         ("ignore", "Ignored by the human operator."),
     ] {
         let verdict = json!({ "decision": decision, "comment": "not today" });
@@ -118,7 +118,7 @@ async fn what_an_agent_says_of_a_call_is_not_taken_for_a_humans_word() {
     let lines: Vec<&str> = id(&answer, "message").split('\n').collect();
     assert_eq!(
         lines[0],
-        "Not allowed by the agent boss, who gives an instruction. You may ask again with another call. The comment of \
+        "Not allowed by the agent boss, with an instruction. You may ask again with another call. The comment of \
          the agent boss:"
     );
     assert_eq!(lines[2..lines.len() - 1].join("\n"), imitation);

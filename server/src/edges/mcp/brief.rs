@@ -53,7 +53,7 @@ pub(super) fn delivery(delivery: Delivery, names_turn: bool) -> Output {
         add(&mut content, "attempt", (turn.attempt > 1).then_some(turn.attempt));
     }
     let ids = json!({ "delivery": delivery, "message": message.id, "turn": turn });
-    content.insert("message".to_owned(), brief_message(message));
+    content.insert("message".to_owned(), self::message(message));
     let notices: Vec<Value> = notices.into_iter().map(brief_notice).collect();
     add(&mut content, "notices", (!notices.is_empty()).then_some(notices));
     Output { content: Value::Object(content), meta: Some(Map::from_iter([(DELIVERY.to_owned(), ids)])) }
@@ -74,7 +74,8 @@ pub(super) fn agents(page: Page<AgentView>) -> Value {
     json!({ "items": items.collect::<Vec<_>>() })
 }
 
-fn brief_message(message: StoredMessage) -> Value {
+/// Returns a message.
+pub(super) fn message(message: StoredMessage) -> Value {
     let mut brief = Map::new();
     brief.insert("from".to_owned(), message.from.into());
     add(&mut brief, "from_human", message.from_human.then_some(true));

@@ -15,7 +15,7 @@ pub const INSTRUCTIONS: &str = "You work in a team of agents. Take work with nex
 /// Whether an argument is required, and if not, whether the short form of its tool has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Presence {
-    /// Required.
+    /// In both forms, and a call without it is refused.
     Required,
     /// Optional, in both forms.
     Optional,
@@ -161,7 +161,7 @@ const TOOLS: &[Row] = &[
 /// How much of a tool is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// All arguments.
+    /// With all arguments that the tool takes.
     Full,
     /// Without the arguments of [`Presence::Full`].
     Short,

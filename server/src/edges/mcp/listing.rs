@@ -102,22 +102,22 @@ pub(super) async fn list(ctx: &Context, caller: Caller, selection: &Selection) -
 
 /// Returns whether the agent may have several open turns, so that a call has to name its own.
 pub(super) fn has_several_turns(live: &Live<'_>, agent: AgentId) -> bool {
-    live.state.agent(agent).is_some_and(|known| known.profile.turns_max > 1)
+    live.state.agent(agent).is_some_and(|known| known.profile.turns_max > 1 || known.turns.len() > 1)
 }
 
 /// Returns the tools besides the core that the agent has a use for now.
 fn needed(live: &Live<'_>, agent: AgentId) -> Vec<&'static str> {
     let state = live.state;
     let Some(own) = state.agent(agent) else { return Vec::new() };
+    let tasks = || own.turns.iter().filter_map(|turn| state.tasks.get(&state.turns.get(turn)?.task));
     let is_named = |name: &str| own.name.as_ref().is_some_and(|own| own.as_str() == name);
     let decides =
         |approvers: &Approvers| approvers.asker || approvers.agents.iter().any(|name| is_named(name.as_str()));
     let asks = state.policy.rules.iter().filter(|rule| rule.ruling == Ruling::Ask);
     let is_held =
         asks.clone().any(|rule| rule.agents.is_empty() || rule.agents.iter().any(|name| is_named(name.as_str())))
-            || state.approvals.iter().any(|(_, known)| known.agent == agent);
+            || tasks().any(|task| !task.approvals.is_empty());
     let approves = decides(&state.limits.approvers) || asks.filter_map(|rule| rule.who.as_ref()).any(decides);
-    let tasks = || own.turns.iter().filter_map(|turn| state.tasks.get(&state.turns.get(turn)?.task));
     let is_continued = tasks().any(|task| state.conversations.get(&task.conv).is_some_and(|conv| conv.messages > 1));
     let tools: [(bool, &[&'static str]); 5] = [
         (approves, &["resolve_agent_approval"]),

@@ -118,10 +118,13 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
     trace.mark(&mut envelope.metadata);
     let wait = args.wait.then_some(ANSWER_WAIT);
     match messages::send(ctx, caller, envelope.draft()?, wait).await? {
-        Sent::One(message, response) => Ok(json!({
-            "request_id": message.request_id, "ref": message.reference, "to": message.to, "depth": message.depth,
-            "response": response,
-        })),
+        Sent::One(message, response) => {
+            let mut sent = json!({ "request_id": message.request_id, "ref": message.reference, "to": message.to });
+            if let Some(response) = response {
+                sent["response"] = brief::message(*response);
+            }
+            Ok(sent)
+        }
         Sent::Many(items) => {
             let sent = items.iter().map(|m| json!({ "request_id": m.request_id, "ref": m.reference, "to": m.to }));
             Ok(json!({ "items": sent.collect::<Vec<_>>() }))
