@@ -124,7 +124,7 @@ impl ServerHandler for Surface {
                 let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
                 listing::list(ctx, caller, &selection(&context.extensions)?).await.map_err(|fault| told(&fault))?
             }
-            Backend::Remote(remote) => remote.tools().await?,
+            Backend::Remote(remote) => remote.tools().await,
         };
         Ok(ListToolsResult::with_all_items(tools))
     }

@@ -100,6 +100,18 @@ pub(super) async fn list(ctx: &Context, caller: Caller, selection: &Selection) -
     Ok(tools)
 }
 
+/// Lists the tools without knowing what the agent needs, while the server can't be reached.
+pub(super) fn offline(offer: Offer, selection: &Selection) -> Vec<Tool> {
+    let core = |name: &str| !selection.without_core && CORE.contains(&name);
+    let whole = |name: &str| selection.all || offer == Offer::Human || selection.named.contains(name);
+    let forms = catalog::names(offer).filter_map(|name| match (whole(name), core(name)) {
+        (true, _) => Some((name, Form::Full)),
+        (false, true) => Some((name, Form::ShortWithTurn)),
+        (false, false) => None,
+    });
+    forms.filter_map(|(name, form)| catalog::tool(name, offer, form)).collect()
+}
+
 /// Returns whether the agent may have several open turns, so that a call has to name its own.
 pub(super) fn has_several_turns(live: &Live<'_>, agent: AgentId) -> bool {
     live.state.agent(agent).is_some_and(|known| known.profile.turns_max > 1 || known.turns.len() > 1)
@@ -164,6 +176,18 @@ pub(super) async fn watch(ctx: &Context, caller: Caller, selection: &Selection, 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_server_the_same_tools_are_listed_but_those_by_need() {
+        let names = |offer, text: &str| -> Vec<String> {
+            let tools = offline(offer, &Selection::parse(text).unwrap());
+            tools.into_iter().map(|tool| tool.name.into_owned()).collect()
+        };
+        assert_eq!(names(Offer::Agent, "core"), CORE);
+        assert_eq!(names(Offer::Agent, "core,approve_tool_use").len(), 7);
+        assert_eq!(names(Offer::Agent, "list_agents"), ["list_agents"]);
+        assert_eq!((names(Offer::Agent, "all").len(), names(Offer::Human, "core").len()), (15, 6));
+    }
 
     #[test]
     fn a_selection_is_read_as_it_is_written() {

@@ -11,7 +11,7 @@ use super::Offer;
 use super::brief::Output;
 use super::human::AS_HUMAN;
 use super::inbox::Listener;
-use super::listing::Selection;
+use super::listing::{self, Selection};
 use super::resources;
 use super::trace::Trace;
 use crate::identity::Secret;
@@ -70,16 +70,15 @@ impl Remote {
     }
 
     /// Lists the tools.
-    pub(super) async fn tools(&self) -> Result<Vec<Tool>, ErrorData> {
-        let mut result = match self.request("tools/list", json!({})).await {
-            Ok(result) => result,
-            Err(Failure::Refused(problem)) => {
-                let detail = problem["detail"].as_str().unwrap_or("refused").to_owned();
-                return Err(ErrorData::invalid_params(detail, Some(problem)));
-            }
-            Err(Failure::Error(error)) => return Err(error),
-        };
-        serde_json::from_value(result["tools"].take()).map_err(|error| self.unreachable(&error))
+    pub(super) async fn tools(&self) -> Vec<Tool> {
+        // A server that is away for a moment must not leave a session without tools.
+        self.known_tools().await.unwrap_or_else(|| listing::offline(self.offer, &self.selection))
+    }
+
+    /// Asks the server for the tools; `None` if it can't be reached or refuses.
+    async fn known_tools(&self) -> Option<Vec<Tool>> {
+        let mut result = self.request("tools/list", json!({})).await.ok()?;
+        serde_json::from_value(result["tools"].take()).ok()
     }
 
     /// Reports changes of the list to a listener, until the listener is gone.
@@ -90,7 +89,7 @@ impl Remote {
         let mut known = None;
         loop {
             // A server that can't be reached changes nothing.
-            if let Ok(now) = self.tools().await {
+            if let Some(now) = self.known_tools().await {
                 let now: Vec<String> = now.into_iter().map(|tool| tool.name.into_owned()).collect();
                 if known.as_ref().is_some_and(|known| *known != now) && !listener.tell_tools().await {
                     return;
