@@ -6,7 +6,8 @@ from broker import Broker
 from node import run
 
 CALLS = [
-    ("tools/list", "tools", 15, ["--strict"]),
+    ("tools/list", "tools", 6, ["--strict"]),
+    ("tools/list?tools=all", "tools", 15, ["--strict"]),
     ("resources/list", "resources", 2, []),
     ("resources/templates/list", "resourceTemplates", 1, []),
     ("resources/read", "contents", 1, ["--uri", "lastword://inbox"]),
@@ -16,10 +17,11 @@ CALLS = [
 
 with Broker() as broker:
     token = broker.agent("kilo")
-    for method, member, count, more in CALLS:
+    for call, member, count, more in CALLS:
+        method, _, query = call.partition("?")
         header = ["--header", f"Authorization: Bearer {token}"]
-        where = ["--cli", f"{broker.url}/mcp", "--transport", "http", *header]
+        where = ["--cli", f"{broker.url}/mcp?{query}".rstrip("?"), "--transport", "http", *header]
         code, said, errors = run("mcp-inspector", *where, "--method", method, *more)
-        assert code == 0 and len(json.loads(said)[member]) == count, f"{method}: {code}\n{said}\n{errors}"
-        assert "Warning" not in errors and "Error" not in errors, f"{method}:\n{errors}"
+        assert code == 0 and len(json.loads(said)[member]) == count, f"{call}: {code}\n{said}\n{errors}"
+        assert "Warning" not in errors and "Error" not in errors, f"{call}:\n{errors}"
 print(f"the inspector made {len(CALLS)} calls, and has nothing to say of the tools' schemas")

@@ -215,10 +215,10 @@ impl Agent {
     }
 }
 
-/// Returns what a prompt says about a denied call; `None` if it isn't about one.
-fn told(prompt: &str) -> Option<&str> {
-    let words = prompt.strip_prefix("The human who decided your call says:\n");
-    words.or_else(|| prompt.starts_with("Your call of ").then_some(prompt))
+/// Returns what a prompt says about a denied call; `None` if it isn't about one. Boundaries are left out.
+fn told(prompt: &str) -> Option<String> {
+    let lines = prompt.lines().filter(|line| !line.starts_with("-----"));
+    prompt.starts_with("Your call of ").then(|| lines.collect::<Vec<_>>().join(" "))
 }
 
 /// Starts a child that outlives its parent and ignores every polite signal, as agents that restart themselves have.

@@ -22,6 +22,7 @@ mod limits;
 mod messages;
 mod page;
 mod problem;
+pub mod quote;
 mod requests;
 mod rooms;
 mod schedules;

@@ -129,9 +129,19 @@ fn answered(answer: &Value) -> Result<Value, Refused> {
     let result = &answer["result"];
     match (result["isError"].as_bool(), result.is_object()) {
         (Some(true), _) => Err(Refused::of(&result["structuredContent"])),
-        (_, true) => Ok(result["structuredContent"].clone()),
+        (_, true) => Ok(whole(result)),
         (_, false) => Err(Refused::Untyped(answer.to_string())),
     }
+}
+
+/// Returns what a tool returned. The ids of a delivery are in `_meta`, because a model has no use for them.
+fn whole(result: &Value) -> Value {
+    let mut content = result["structuredContent"].clone();
+    let ids = &result["_meta"]["lastword/delivery"];
+    if ids.is_object() {
+        content["turn"] = ids["turn"].clone();
+    }
+    content
 }
 
 /// A client of the MCP surface over HTTP.

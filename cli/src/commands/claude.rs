@@ -39,10 +39,11 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     place.run(command).await
 }
 
-/// Returns Lastword's tools; Claude Code takes the token from the environment of this run.
+/// Returns Lastword's tools, of which Claude Code defers none. It takes the token from the environment of this run.
 fn servers(url: &str) -> Value {
     let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}" });
-    json!({ "mcpServers": { "lastword": { "type": "http", "url": format!("{url}/mcp"), "headers": headers } } })
+    let server = json!({ "type": "http", "url": format!("{url}/mcp"), "headers": headers, "alwaysLoad": true });
+    json!({ "mcpServers": { "lastword": server } })
 }
 
 /// Returns the settings of the run: messages enter the session by hooks, and no others do.

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
+use lastword_server::edges::mcp::Selection;
 use serde::Serialize;
 use serde_json::json;
 
@@ -36,6 +37,9 @@ pub(crate) struct Args {
     /// Configure a human's token, for tools that read and decide; each decision is recorded as that human's.
     #[arg(long, conflicts_with = "from_env")]
     as_human: bool,
+    /// Tools that the model sees: core (with those that the agent needs), all, or names [default: core].
+    #[arg(long, value_name = "TOOLS", value_parser = Selection::parse, conflicts_with_all = ["as_human", "remove"])]
+    tools: Option<Selection>,
     /// Put this agent in place of one that is already configured.
     #[arg(long, visible_alias = "force")]
     replace: bool,
@@ -131,6 +135,7 @@ async fn added(args: &Args, programs: Vec<Program>, cx: &Context) -> Result<Vec<
         let (call, name) = Call::of(args.as_human, cx).await?;
         (call, Some(name))
     };
+    let call = Call { tools: args.tools.clone(), ..call };
     let owner = agent.clone().unwrap_or_else(|| "the token of each session".to_owned());
     // Nothing is written before all programs have passed.
     if !args.replace {

@@ -9,6 +9,7 @@ use jsonc_parser::{ParseOptions, parse_to_serde_value};
 use lastword_client::{Client, Token};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
+use lastword_server::edges::mcp::Selection;
 use serde_json::Value;
 
 use super::Context;
@@ -172,6 +173,8 @@ pub(super) struct Call {
     pub(super) program: String,
     pub(super) url: String,
     pub(super) identity: Identity,
+    /// The tools that are listed; `None` for the default.
+    pub(super) tools: Option<Selection>,
 }
 
 impl Call {
@@ -203,13 +206,14 @@ impl Call {
 
     /// Builds a call with this identity.
     pub(super) fn with(identity: Identity, cx: &Context) -> Result<Self, Failure> {
-        Ok(Self { program: text(&std::env::current_exe()?)?, url: cx.server_url(), identity })
+        Ok(Self { program: text(&std::env::current_exe()?)?, url: cx.server_url(), identity, tools: None })
     }
 
     /// Returns the arguments of `lastword mcp`.
     pub(super) fn mcp(&self) -> Vec<String> {
         let human = matches!(self.identity, Identity::Human(_)).then(|| "--as-human".to_owned());
-        self.before().into_iter().chain(["mcp".to_owned()]).chain(human).collect()
+        let tools = self.tools.iter().flat_map(|tools| ["--tools".to_owned(), tools.to_string()]);
+        self.before().into_iter().chain(["mcp".to_owned()]).chain(human).chain(tools).collect()
     }
 
     /// Returns the command line of `lastword hook`, for a shell.

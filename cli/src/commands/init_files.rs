@@ -207,6 +207,10 @@ fn server_of(program: Program, call: &Call) -> CstInputValue {
         return members(vec![("type", "local".into()), ("command", command), ("enabled", true.into())]);
     }
     let mut server = vec![("command", call.program.clone().into()), ("args", strings(call.mcp()))];
+    if program == Program::Claude {
+        // Claude Code otherwise shows no MCP tool to its model until the model has searched for it.
+        server.push(("alwaysLoad", true.into()));
+    }
     if program == Program::Gemini && call.identity == Identity::Session {
         // Gemini CLI hides variables with TOKEN in their name from MCP servers that don't list them.
         server.push(("env", members(vec![("LASTWORD_TOKEN", "$LASTWORD_TOKEN".into())])));
@@ -377,7 +381,7 @@ mod tests {
 
     fn call() -> Call {
         let identity = Identity::Agent("/x y/kilo.token".into());
-        Call { program: "/bin/lastword".into(), url: "http://127.0.0.1:7171".into(), identity }
+        Call { program: "/bin/lastword".into(), url: "http://127.0.0.1:7171".into(), identity, tools: None }
     }
 
     fn claude(text: &str, step: Step<'_>) -> Result<String, String> {

@@ -3,7 +3,7 @@
 use lastword_client::{Client, Token};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
-use lastword_server::edges::mcp::{Remote, serve_nothing, serve_stdio};
+use lastword_server::edges::mcp::{Remote, Selection, serve_nothing, serve_stdio};
 use lastword_server::identity::Secret;
 
 use super::Context;
@@ -16,6 +16,9 @@ pub(crate) struct Args {
     /// Serve a human's token, with tools that read and decide; each decision is recorded as that human's.
     #[arg(long)]
     as_human: bool,
+    /// Tools to list: core (with those that the agent needs), all, or names. A tool that isn't listed can be called.
+    #[arg(long, value_name = "TOOLS", default_value = "core", value_parser = Selection::parse, conflicts_with = "as_human")]
+    tools: Selection,
 }
 
 /// Standard output belongs to the protocol: everything else goes to standard error.
@@ -23,7 +26,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let (url, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
     let me = Client::new(&url, Some(Token::new(&token)?))?.agent(OWN_NAME).await?;
-    let remote = Remote::new(&url, Secret::new(token.trim().to_owned()));
+    let remote = Remote::new(&url, Secret::new(token.trim().to_owned())).with_tools(args.tools);
     let served = if let Some(reason) = cx.other_agent(&me.name) {
         Out::note(&reason)?;
         serve_nothing(reason).await

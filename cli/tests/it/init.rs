@@ -62,6 +62,12 @@ fn init_says_whom_it_set_up_and_what_is_next() {
     assert_eq!(lastword["tool_timeout_sec"].as_integer(), Some(330));
     let passed: Vec<_> = lastword["env_vars"].as_array().unwrap().iter().filter_map(toml::Value::as_str).collect();
     assert!(passed.contains(&"LASTWORD_AGENT"), "Codex passes no other variables to the server: {passed:?}");
+    let said = init(&server, "kilo", &["--claude", "--replace", "--tools", "core,approve_tool_use", "--check"]).ok();
+    assert!(said.contains("starts Lastword as kilo: 7 tools"), "{said}");
+    let claude = fs::read_to_string(server.path().join(".mcp.json")).unwrap();
+    assert!(claude.contains("\"alwaysLoad\": true"), "{claude}");
+    let wrong = init(&server, "kilo", &["--claude", "--replace", "--tools", "everything"]);
+    assert!(wrong.code == 2 && wrong.stderr.contains("there is no tool \"everything\""), "{wrong:?}");
     let usage = init(&server, "kilo", &["--replace"]);
     assert!(usage.code == 2 && usage.stderr.contains("--claude"), "{usage:?}");
 }
@@ -132,7 +138,7 @@ fn init_checks_what_it_wrote_by_starting_it() {
     let nothing = run(dir, &["init", "--claude", "--check"]);
     assert!(nothing.code == 1 && nothing.stderr.contains("init --claude"), "{nothing:?}");
     let said = init(&server, "kilo", &["--claude", "--check"]).ok();
-    assert!(said.contains("starts Lastword as kilo: 15 tools"), "{said}");
+    assert!(said.contains("starts Lastword as kilo: 6 tools"), "{said}");
     let bin = tempfile::tempdir().unwrap();
     fs::write(bin.path().join("claude"), "#!/bin/sh\necho \"lastword: $1 $2 - Connected\"\n").unwrap();
     fs::set_permissions(bin.path().join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
@@ -174,7 +180,7 @@ fn several_agents_share_a_folder_and_each_session_brings_its_token() {
     let mut check = lastword(dir);
     check.args(["init", "--claude", "--check"]).env("LASTWORD_TOKEN_FILE", dir.join("bob.token"));
     let said = finish(&mut check, "").ok();
-    assert!(said.contains("as bob") && said.contains("15 tools"), "{said}");
+    assert!(said.contains("as bob") && said.contains("6 tools"), "{said}");
     let refused = init(&server, "kilo", &["--claude"]);
     assert!(refused.code == 1 && refused.stderr.contains("each session"), "{refused:?}");
 }

@@ -9,6 +9,8 @@ mod hooks;
 #[cfg(test)]
 mod identity;
 #[cfg(test)]
+mod imitations;
+#[cfg(test)]
 mod init;
 #[cfg(test)]
 mod launch;

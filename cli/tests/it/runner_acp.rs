@@ -96,7 +96,11 @@ fn a_rejected_call_is_told_to_the_agent_with_the_humans_words() {
     let asked = agent.until("approval_asked");
     server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes", "--comment", "not on a Friday"]).ok();
     assert_eq!(agent.until("approval_answered")["allowed"], false);
-    assert_eq!(answer(&server)["body"], "I was told: not on a Friday");
+    assert_eq!(
+        answer(&server)["body"],
+        "I was told: Your call of \"execute\" was not allowed: rejected by the human operator. \
+         The comment of the human operator: not on a Friday"
+    );
     send(&server, "fake", "E-2", "permit deploy");
     let asked = agent.until("approval_asked");
     server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes"]).ok();
@@ -111,7 +115,7 @@ fn an_agent_that_gives_up_at_a_denial_is_told_why_and_says_what_becomes_of_its_w
     let asked = agent.until("approval_asked");
     server.operator(&["reject", asked["approval"].as_str().unwrap(), "--yes"]).ok();
     let said = answer(&server);
-    let told = "I was told: Your call of execute was not allowed: rejected by operator.";
+    let told = "I was told: Your call of \"execute\" was not allowed: rejected by the human operator.";
     assert!(said["body"].as_str().unwrap().starts_with(told), "{said}");
     assert_eq!(said["status"], "completed");
 }
@@ -126,7 +130,7 @@ fn of_an_agent_that_says_nothing_about_a_denial_the_asker_hears_what_was_denied(
     let said = answer(&server);
     assert_eq!(
         (said["status"].as_str(), said["reason"].as_str()),
-        (Some("failed"), Some("its call of execute was not allowed: rejected by operator"))
+        (Some("failed"), Some("its call of execute was not allowed: rejected by the human operator"))
     );
 }
 

@@ -5,7 +5,7 @@ use alloc::string::String;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::fact::Decision;
+use crate::fact::{Decision, Kind};
 use crate::names::RequestId;
 use crate::state::ApprovalState;
 
@@ -92,6 +92,9 @@ pub struct ApprovalView {
     /// The human or agent who decided; `policy` if a rule of the policy did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
+    /// Whether a human or an agent decided; absent if a rule of the policy did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_kind: Option<Kind>,
     /// The rule of the policy that applies to the call, such as `Bash(rm *)`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,

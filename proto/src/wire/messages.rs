@@ -34,6 +34,9 @@ pub struct StoredMessage {
     pub seq: u64,
     /// The sender; `system` for the broker.
     pub from: String,
+    /// Whether the sender is a human.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub from_human: bool,
     /// The recipient: a name or `all`.
     pub to: String,
     /// The message type.
@@ -116,6 +119,7 @@ impl StoredMessage {
             id: String::new(),
             seq: 0,
             from: String::new(),
+            from_human: false,
             to: String::new(),
             kind,
             reference: String::new(),

@@ -67,6 +67,9 @@ pub struct Notice {
     pub kind: NoticeKind,
     /// The agent or human that caused it; `system` for the broker.
     pub from: String,
+    /// Whether a human caused it.
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub from_human: bool,
     /// The conversation that it is about.
     #[serde(rename = "ref", default, skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,

@@ -8,7 +8,7 @@ use agent_client_protocol::v1::schema::{
     PermissionOptionKind, RequestPermissionOutcome, RequestPermissionRequest, RequestPermissionResponse,
     SelectedPermissionOutcome, ToolCallUpdateFields,
 };
-use lastword_client::wire::{ApprovalView, HeldCall, UseApproval};
+use lastword_client::wire::{ApprovalView, HeldCall, UseApproval, quote};
 use lastword_client::{Client, ClientError};
 use lastword_proto::state::ApprovalState;
 use serde_json::{Map, Value, json};
@@ -37,8 +37,10 @@ pub(crate) struct Denial {
     pub(crate) tool: String,
     /// The reason, for the requester.
     pub(crate) reason: String,
-    /// The approver's comment for the agent, if any.
-    pub(crate) words: Option<String>,
+    /// Who decided, such as `the human ann`.
+    pub(crate) decider: String,
+    /// The decider's comment for the agent, if any.
+    pub(crate) comment: Option<String>,
 }
 
 /// The call, as the broker holds it.
@@ -54,11 +56,20 @@ struct AskedCall {
 /// The outcome of a permission request.
 enum CallDecision {
     Allowed,
-    /// With the approver's comment for the agent.
     Denied {
         reason: String,
-        words: Option<String>,
+        /// The name and kind of the decider, such as `the human ann`.
+        decider: String,
+        /// The decider's comment for the agent.
+        comment: Option<String>,
     },
+}
+
+impl CallDecision {
+    /// Returns a denial without a decision.
+    fn failed(reason: String) -> Self {
+        Self::Denied { reason, decider: String::new(), comment: None }
+    }
 }
 
 impl PermissionRequest {
@@ -84,16 +95,18 @@ impl PermissionRequest {
                 return None;
             }
         };
-        let denial = |reason, words| Some(Denial { tool: self.held.tool.clone(), reason, words });
+        let denial = |reason, decider, comment| Some(Denial { tool: self.held.tool.clone(), reason, decider, comment });
         let (outcome, denial) = match decision {
             CallDecision::Allowed => match option(&self.asked.request, PermissionOptionKind::AllowOnce) {
                 Some(outcome) => (outcome, None),
                 None => {
                     let reason = "the agent offers no way to allow it once".to_owned();
-                    (denied(&self.asked.request), denial(reason, None))
+                    (denied(&self.asked.request), denial(reason, String::new(), None))
                 }
             },
-            CallDecision::Denied { reason, words } => (denied(&self.asked.request), denial(reason, words)),
+            CallDecision::Denied { reason, decider, comment } => {
+                (denied(&self.asked.request), denial(reason, decider, comment))
+            }
         };
         let (turn, tool, allowed) = (self.held.turn, self.held.tool, denial.is_none());
         let reason = denial.as_ref().map(|denial| denial.reason.clone());
@@ -114,7 +127,7 @@ impl AskedCall {
             Ok(decision) => decision,
             Err(error) => {
                 let hint = error.problem().map(|problem| format!(". {}", problem.hint)).unwrap_or_default();
-                CallDecision::Denied { reason: format!("{error}{hint}"), words: None }
+                CallDecision::failed(format!("{error}{hint}"))
             }
         }
     }
@@ -133,14 +146,17 @@ impl AskedCall {
             view = broker.persist(|| self.client.approval(&view.id, Some(POLL))).await?;
         }
         if view.state != ApprovalState::Approved {
-            return Ok(CallDecision::Denied { reason: reason(&view), words: words(&view) });
+            let comment = view.comment.clone().filter(|comment| !comment.trim().is_empty());
+            return Ok(CallDecision::Denied { reason: reason(&view), decider: quote::decider(&view), comment });
         }
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
         if view.arguments != self.arguments {
             let allowed = format!("the call would be allowed with these arguments instead: {}", view.arguments);
-            let words = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
-            return Ok(CallDecision::Denied { reason: "another call was approved instead".to_owned(), words });
+            let decider = quote::decider(&view);
+            let comment = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
+            let reason = "another call was approved instead".to_owned();
+            return Ok(CallDecision::Denied { reason, decider, comment });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };
         // The broker checks the digest, and that the approval is used only once.
@@ -172,18 +188,14 @@ fn held(call: &ToolCallUpdateFields) -> (String, Value) {
 }
 
 fn reason(view: &ApprovalView) -> String {
-    let by = view.by.as_ref().map(|by| format!(" by {by}")).unwrap_or_default();
+    let by = quote::decider(view);
     match view.state {
         ApprovalState::Expired => "not decided in time, so it is denied".to_owned(),
-        ApprovalState::Ignored => format!("ignored{by}"),
+        ApprovalState::Ignored => format!("ignored by {by}"),
         ApprovalState::Rejected | ApprovalState::Pending | ApprovalState::Approved | ApprovalState::Used => {
-            format!("rejected{by}")
+            format!("rejected by {by}")
         }
     }
-}
-
-fn words(view: &ApprovalView) -> Option<String> {
-    view.comment.clone().filter(|comment| !comment.trim().is_empty())
 }
 
 fn option(request: &RequestPermissionRequest, kind: PermissionOptionKind) -> Option<RequestPermissionOutcome> {

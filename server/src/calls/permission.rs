@@ -1,11 +1,13 @@
 //! Permission for a call that a client holds: it asks once and gets a yes or a no. Any failure is a no.
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::time::Duration;
 
 use lastword_proto::fact::Decision;
 use lastword_proto::ids::ApprovalId;
 use lastword_proto::state::ApprovalState;
-use lastword_proto::wire::{ApprovalView, HeldCall, Progress, UseApproval};
+use lastword_proto::wire::{ApprovalView, HeldCall, Progress, UseApproval, quote};
 use serde_json::Value;
 
 use super::{Caller, Context, approvals, turns};
@@ -91,29 +93,35 @@ async fn spend(
     Ok(Permission::Allow(arguments))
 }
 
-/// Words a denial for the model.
+/// Returns a random number for a boundary. The standard library seeds these keys from the system's randomness.
+fn seed() -> u32 {
+    let [a, b, c, d, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
+    u32::from_le_bytes([a, b, c, d])
+}
+
+/// Words a denial for the model: what to do, in the broker's words, and the decider's comment in a boundary.
 fn denial(view: &ApprovalView) -> String {
-    let by = view.by.as_deref().unwrap_or("the broker");
-    let said = view.comment.as_deref().map(|words| format!(": \"{words}\"")).unwrap_or_default();
-    match view.decision {
-        Some(Decision::Reject) if view.by.as_deref() == Some("policy") => {
+    let by = quote::decider(view);
+    let sentence = match view.decision {
+        Some(Decision::Reject) if view.by_kind.is_none() => {
             let rule = view.policy.as_deref().unwrap_or_default();
             format!(
                 "The policy denies {rule}. Do not make this call in another form; continue without it, or ask the user."
             )
         }
         Some(Decision::Respond) => {
-            format!("{by} did not allow this call and says{said}. Follow that; you may ask again with another call.")
+            format!("Not allowed by {by}, with an instruction. You may ask again with another call.")
         }
         Some(Decision::Reject) => {
-            format!("{by} rejected this call{said}. Do not make it in another form; continue without it.")
+            format!("Rejected by {by}. Do not make this call in another form; continue without it.")
         }
-        Some(Decision::Ignore) => format!("{by} ignored this call{said}. Continue without it."),
+        Some(Decision::Ignore) => format!("Ignored by {by}. Continue without this call."),
         Some(Decision::Expire | Decision::Approve | Decision::Edit) | None => {
             format!(
                 "No human decided {} in time, so the call is denied. Continue without it, or ask the user.",
                 view.id
             )
         }
-    }
+    };
+    quote::denial(&sentence, &by, view.comment.as_deref(), seed())
 }

@@ -8,6 +8,7 @@ use lastword_proto::fact::{Recipient, Spend};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::names::SYSTEM_NAME;
+use lastword_proto::wire::quote::quoted;
 use lastword_proto::wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
 };
@@ -198,13 +199,15 @@ fn again(message: &StoredMessage) -> Option<Notice> {
     if message.kind != MessageType::Request || message.failed.is_empty() {
         return None;
     }
+    let failed: Vec<String> = message.failed.iter().map(|part| quoted(part)).collect();
     Some(Notice {
         id: message.id.clone(),
         kind: NoticeKind::Warning,
         from: SYSTEM_NAME.into(),
+        from_human: false,
         reference: Some(message.reference.clone()),
         request_id: message.request_id.clone(),
-        body: format!("Only these parts failed and are to be done again: {}.", message.failed.join(", ")),
+        body: format!("Only these parts failed and are to be done again: {}.", failed.join(", ")),
         payload: None,
         eta_ms: None,
         created_at: message.created_at.clone(),
@@ -227,6 +230,7 @@ async fn noted(ctx: &Context, caller: Caller, taken: &input::Delivery) -> Result
         id: notice.id,
         seq: taken.message.0,
         from: notice.from,
+        from_human: notice.from_human,
         to,
         reference: notice.reference.unwrap_or_default(),
         request_id: notice.request_id,

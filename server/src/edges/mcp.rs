@@ -2,11 +2,14 @@
 //! handshake, and over stdio as a client of a running server.
 
 mod args;
+mod brief;
+mod catalog;
 mod closed;
 mod door;
 mod elicit;
 mod human;
 mod inbox;
+mod listing;
 mod permit;
 mod prompts;
 mod remote;
@@ -19,6 +22,7 @@ mod wire;
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use futures_util::future::BoxFuture;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ErrorData, Extensions,
@@ -31,6 +35,8 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::Instrument as _;
 
+use self::brief::Output;
+use self::catalog::Form;
 use self::inbox::Listener;
 use self::sessions::Sessions;
 use self::trace::Trace;
@@ -38,12 +44,13 @@ use super::http::caller;
 use crate::calls::{Caller, Context};
 use crate::error::ApiError;
 
+pub use self::catalog::INSTRUCTIONS;
 pub use self::door::AnonymousMcp;
 pub(crate) use self::door::{METADATA_PATHS, metadata, route};
+pub use self::listing::Selection;
 pub use self::prompts::PRIMER;
 pub use self::remote::Remote;
 pub use self::stdio::{serve_nothing, serve_pipe, serve_stdio};
-pub use self::tools::INSTRUCTIONS;
 
 /// The MCP surface for agents, in the server's process or as a client of a running server.
 #[derive(Clone)]
@@ -52,6 +59,8 @@ struct Surface {
     offer: Offer,
     /// The inbox watch of a client with a session; it ends with the session.
     watching: Arc<Mutex<JoinSet<()>>>,
+    /// The watch of the list of tools for a client with a session.
+    listing: Arc<Mutex<JoinSet<()>>>,
 }
 
 /// The tools that a surface offers, by the kind of its callers.
@@ -73,12 +82,17 @@ enum Backend {
 
 impl Surface {
     fn local(ctx: Context, sessions: Arc<Sessions>, offer: Offer) -> Self {
-        Self { backend: Backend::Local(Box::new(ctx), sessions), offer, watching: Arc::default() }
+        Self {
+            backend: Backend::Local(Box::new(ctx), sessions),
+            offer,
+            watching: Arc::default(),
+            listing: Arc::default(),
+        }
     }
 
     fn remote(remote: Remote) -> Self {
         let offer = remote.offer();
-        Self { backend: Backend::Remote(Arc::new(remote)), offer, watching: Arc::default() }
+        Self { backend: Backend::Remote(Arc::new(remote)), offer, watching: Arc::default(), listing: Arc::default() }
     }
 
     fn watches(&self, change: impl FnOnce(&mut JoinSet<()>)) {
@@ -93,22 +107,56 @@ impl ServerHandler for Surface {
             .enable_resources()
             .enable_resources_subscribe()
             .enable_tools()
+            .enable_tool_list_changed()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("lastword", env!("CARGO_PKG_VERSION")))
-            .with_instructions(tools::instructions(self.offer))
+            .with_instructions(catalog::instructions(self.offer))
     }
 
     async fn list_tools(
         &self,
         _request: Option<PaginatedRequestParams>,
-        _context: RequestContext<RoleServer>,
+        context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(tools::all(self.offer)))
+        let tools = match &self.backend {
+            Backend::Local(ctx, _) => {
+                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
+                listing::list(ctx, caller, &selection(&context.extensions)?).await.map_err(|fault| told(&fault))?
+            }
+            Backend::Remote(remote) => remote.tools().await,
+        };
+        Ok(ListToolsResult::with_all_items(tools))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        tools::all(self.offer).into_iter().find(|tool| tool.name == name)
+        catalog::tool(name, self.offer, Form::Full)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let listener = Listener::Session(context.peer.clone());
+        let watch: BoxFuture<'static, ()> = match &self.backend {
+            Backend::Local(ctx, sessions) => {
+                let streams = session(&context.extensions).and_then(|id| sessions.streams(id));
+                let (Ok(caller), Ok(selection), Some(streams)) =
+                    (who(ctx, &context.extensions), selection(&context.extensions), streams)
+                else {
+                    return;
+                };
+                let ctx = ctx.clone();
+                Box::pin(async move {
+                    let watch = || listing::watch(&ctx, caller, &selection, &listener);
+                    while_streaming(streams, watch).await;
+                })
+            }
+            Backend::Remote(remote) => {
+                let remote = Arc::clone(remote);
+                Box::pin(async move { remote.watch_tools(&listener).await })
+            }
+        };
+        let mut tasks = self.listing.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.abort_all();
+        tasks.spawn(watch);
     }
 
     async fn call_tool(
@@ -117,7 +165,7 @@ impl ServerHandler for Surface {
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
         // An unknown tool is an error of the protocol. A refused call is a result, which the model gets to read.
-        if !tools::exists(&request.name, self.offer) {
+        if catalog::known(&request.name, self.offer).is_none() {
             return Err(ErrorData::invalid_params(format!("there is no tool {}", request.name), None));
         }
         let trace = Trace::of(&context.meta);
@@ -168,7 +216,7 @@ impl ServerHandler for Surface {
         let uri = request.uri.as_str();
         match &self.backend {
             Backend::Local(ctx, _) => {
-                let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
                 let read = resources::read(ctx, caller, uri).await.map_err(|fault| unread(uri, &fault))?;
                 read.map(Into::into).ok_or_else(|| resources::unknown(uri))
             }
@@ -180,7 +228,9 @@ impl ServerHandler for Surface {
         let wanted = requested.resource_subscriptions.iter().flatten().any(|uri| uri == resources::INBOX);
         let inbox = wanted.then_some(resources::INBOX);
         // Accepts only the part that can be served, so that the client knows what it will hear of.
-        Some(SubscriptionFilter::builder().resource_subscriptions(inbox).build())
+        let mut accepted = SubscriptionFilter::builder().resource_subscriptions(inbox).build();
+        accepted.tools_list_changed = requested.tools_list_changed.filter(|wanted| *wanted);
+        Some(accepted)
     }
 
     async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
@@ -191,7 +241,7 @@ impl ServerHandler for Surface {
                 // Only the inbox can change, so without a subscription to it there is nothing to report.
                 _ if !inbox => std::future::pending().await,
                 Backend::Local(ctx, _) => {
-                    let caller = who(ctx, context.request_context()).map_err(|fault| told(&fault))?;
+                    let caller = who(ctx, &context.request_context().extensions).map_err(|fault| told(&fault))?;
                     inbox::watch(ctx, caller, &listener).await;
                     Ok(())
                 }
@@ -201,8 +251,25 @@ impl ServerHandler for Surface {
                 }
             }
         };
+        let tools = context.accepted().tools_list_changed == Some(true);
+        let watch_tools = async {
+            match &self.backend {
+                _ if !tools => std::future::pending().await,
+                Backend::Local(ctx, _) => {
+                    let extensions = &context.request_context().extensions;
+                    let caller = who(ctx, extensions).map_err(|fault| told(&fault))?;
+                    listing::watch(ctx, caller, &selection(extensions)?, &listener).await;
+                    Ok(())
+                }
+                Backend::Remote(remote) => {
+                    remote.watch_tools(&listener).await;
+                    Ok(())
+                }
+            }
+        };
         tokio::select! {
             ended = watch => ended,
+            ended = watch_tools => ended,
             () = self.ending() => Ok(()),
             () = context.cancelled() => Ok(()),
         }
@@ -220,7 +287,7 @@ impl ServerHandler for Surface {
         let listener = Listener::Session(context.peer.clone());
         match &self.backend {
             Backend::Local(ctx, sessions) => {
-                let caller = who(ctx, &context).map_err(|fault| told(&fault))?;
+                let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
                 // Without a session there is no stream on which a change could be reported.
                 let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
                 let streams =
@@ -229,7 +296,9 @@ impl ServerHandler for Surface {
                 self.watches(|tasks| {
                     // A repeated subscription replaces the watch: two would report everything twice.
                     tasks.abort_all();
-                    tasks.spawn(async move { watch_while_streaming(&ctx, caller, streams, &listener).await });
+                    tasks.spawn(async move {
+                        while_streaming(streams, || inbox::watch(&ctx, caller, &listener)).await;
+                    });
                 });
             }
             Backend::Remote(remote) => {
@@ -308,10 +377,16 @@ impl Surface {
 }
 
 /// Authenticates the caller. Each request proves its token, also within a session.
-fn who(ctx: &Context, context: &RequestContext<RoleServer>) -> Result<Caller, ApiError> {
+fn who(ctx: &Context, extensions: &Extensions) -> Result<Caller, ApiError> {
     let empty = axum::http::HeaderMap::new();
     // Without headers there is no token, and the caller is refused.
-    caller(ctx, headers(&context.extensions).unwrap_or(&empty))
+    caller(ctx, headers(extensions).unwrap_or(&empty))
+}
+
+/// Returns the tools that a client asks for in the address.
+fn selection(extensions: &Extensions) -> Result<Selection, ErrorData> {
+    let query = extensions.get::<axum::http::request::Parts>().and_then(|parts| parts.uri.query());
+    Selection::of_query(query).map_err(|problem| ErrorData::invalid_params(problem, None))
 }
 
 fn headers(extensions: &Extensions) -> Option<&axum::http::HeaderMap> {
@@ -335,14 +410,13 @@ async fn call(
         return permit::local(ctx, request.arguments.unwrap_or_default(), context).await.into();
     }
     let result = async {
-        let caller = who(ctx, context)?;
+        let caller = who(ctx, &context.extensions)?;
         let human = elicit::human(ctx, caller, &name, context).await?;
         if human.is_some() || elicit::goes_on(&request) {
             return elicit::escalate(ctx, caller, human, request).await;
         }
         let arguments = request.arguments.unwrap_or_default();
-        let value = tools::call(ctx, caller, &name, arguments, trace).await?;
-        Ok(CallToolResult::structured(value).into())
+        Ok(tools::call(ctx, caller, &name, arguments, trace).await?.result().into())
     };
     result.await.unwrap_or_else(|mut fault: ApiError| {
         tracing::debug!(tool = %name, code = %fault.0.code, "a call was refused");
@@ -351,25 +425,20 @@ async fn call(
             let lifted = format!(" A human can lift this: ask with escalate_to_user. {}", lift.text);
             fault.0.hint.push_str(&lifted);
         }
-        CallToolResult::structured_error(serde_json::to_value(&fault.0).unwrap_or_default()).into()
+        Output::refusal(serde_json::to_value(&fault.0).unwrap_or_default()).into()
     })
 }
 
-/// Watches the inbox for a client with a session, while it has a stream open that can report changes. Without a stream
-/// the client would hear nothing, and the agent must not count as connected.
-async fn watch_while_streaming(
-    ctx: &Context,
-    caller: Caller,
-    mut streams: watch::Receiver<usize>,
-    listener: &Listener,
-) {
+/// Watches for a client with a session, while it has a stream open that can report changes. Without a stream the client
+/// would hear nothing, and the agent must not count as connected.
+async fn while_streaming<W: Future<Output = ()>>(mut streams: watch::Receiver<usize>, watch: impl Fn() -> W) {
     loop {
         if streams.wait_for(|open| *open > 0).await.is_err() {
             return;
         }
         let mut closing = streams.clone();
         tokio::select! {
-            () = inbox::watch(ctx, caller, listener) => return,
+            () = watch() => return,
             closed = closing.wait_for(|open| *open == 0) => if closed.is_err() { return },
         }
     }

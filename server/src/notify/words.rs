@@ -348,6 +348,7 @@ mod tests {
             created_at: rfc3339(Time(0)),
             decision: None,
             by: None,
+            by_kind: None,
             policy: None,
             tier: None,
             comment: None,

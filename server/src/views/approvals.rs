@@ -26,6 +26,7 @@ pub(crate) fn approval(state: &State, id: ApprovalId) -> Option<ApprovalView> {
         created_at: rfc3339(known.at),
         decision: known.decision,
         by: known.by.map(|by| if by == SYSTEM { "policy" } else { state.name_of(by) }.to_owned()),
+        by_kind: known.by.filter(|by| *by != SYSTEM).and_then(|by| state.agent(by)).map(|by| by.kind),
         policy: known.rule.as_ref().map(|rule| rule.call.to_string()),
         tier: known.rule.as_ref().and_then(|rule| rule.tier.as_ref()).map(ToString::to_string),
         comment: known.comment.as_ref().map(ToString::to_string),

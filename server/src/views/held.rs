@@ -3,6 +3,7 @@
 use lastword_proto::fact::Latched;
 use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, TaskId};
 use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, IncidentOn};
+use lastword_proto::wire::quote::word;
 use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Refusal, State};
 
@@ -128,5 +129,5 @@ fn of_call(id: ApprovalId, agent: &str, tool: &str) -> HeldBy {
         cli: format!("lastword approve {id}"),
         text: format!("A human reviews {id} and approves or rejects it."),
     };
-    HeldBy { text: format!("{agent} waits for a decision about {id}, a call of {tool}"), lift }
+    HeldBy { text: format!("{agent} waits for a decision about {id}, a call of {}", word(tool)), lift }
 }

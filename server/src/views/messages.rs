@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lastword_proto::fact::{Answer, Part, Recipient, SYSTEM};
 use lastword_proto::fsm::RequestState;
 use lastword_proto::ids::{AgentId, TaskId};
-use lastword_proto::state::Asker;
+use lastword_proto::state::{Agent, Asker};
 use lastword_proto::wire::{DeliveryState, StoredMessage, rfc3339};
 use lastword_proto::{Entry, Fact, Message, Principal, Seq, State};
 
@@ -27,6 +27,7 @@ pub(crate) struct Shown {
 #[derive(Clone, Debug)]
 pub(crate) struct Labels {
     from: Box<str>,
+    from_human: bool,
     to: Box<str>,
     reference: Box<str>,
     parent_ref: Option<Box<str>>,
@@ -97,6 +98,7 @@ pub(crate) fn label(state: &State, seq: Seq, message: &Message) -> Labels {
     };
     Labels {
         from: state.name_of(message.from).into(),
+        from_human: state.agent(message.from).is_some_and(Agent::is_human),
         to: to.into(),
         reference: conv.map_or_else(|| message.conv.to_string().into(), |c| c.reference.as_str().into()),
         parent_ref: parent.map(|p| p.as_str().into()),
@@ -208,6 +210,7 @@ pub(crate) fn stored(
         id: seq.to_string(),
         seq: seq.0,
         from: labels.from.into(),
+        from_human: labels.from_human,
         to: labels.to.into(),
         reference: labels.reference.into(),
         parent_ref: labels.parent_ref.map(Into::into),

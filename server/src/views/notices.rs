@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lastword_proto::fact::{Crossing, Digest, Lift, Place, hex};
-use lastword_proto::ids::{ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
-use lastword_proto::names::SYSTEM_NAME;
-use lastword_proto::state::{ApprovalState, IncidentOn};
+use lastword_proto::fact::{Crossing, Digest, Lift, Place, SYSTEM, hex};
+use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, GrantId, HOUR_MS, TurnId};
+use lastword_proto::state::{Agent, ApprovalState, IncidentOn};
+use lastword_proto::wire::quote::quoted;
 use lastword_proto::wire::{Notice, NoticeKind, rfc3339};
-use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State};
+use lastword_proto::{Entry, Fact, Message, MessageType, Seq, State, visible};
 
 use super::messages::{label, stored};
 use super::words;
@@ -53,7 +53,8 @@ fn notice(state: &State, seq: Seq, entry: &Arc<Entry>, alerts: &BTreeMap<Seq, Ar
     let notice = Notice {
         id: seq.to_string(),
         kind,
-        from,
+        from: state.name_of(from).to_owned(),
+        from_human: is_human(state, from),
         reference,
         request_id: late_request(state, &entry.fact),
         body,
@@ -79,6 +80,7 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
         id: stored.id,
         kind,
         from: stored.from,
+        from_human: stored.from_human,
         reference: Some(stored.reference),
         request_id: stored.request_id,
         body: stored.body,
@@ -88,15 +90,15 @@ fn of_message(state: &State, seq: Seq, entry: &Entry, message: &Message) -> Noti
     }
 }
 
-type FactNotice = (NoticeKind, String, Option<String>, String);
+type FactNotice = (NoticeKind, AgentId, Option<String>, String);
 
 /// Returns the text of a fact that becomes a notice without being a message.
 fn told(state: &State, fact: &Fact) -> Option<FactNotice> {
     told_of_work(state, fact).or_else(|| told_of_limits(state, fact)).or_else(|| told_of_decisions(state, fact))
 }
 
-fn system() -> String {
-    SYSTEM_NAME.to_owned()
+fn is_human(state: &State, agent: AgentId) -> bool {
+    state.agent(agent).is_some_and(Agent::is_human)
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "most facts are never a notice; the core chooses which are")]
@@ -105,23 +107,23 @@ fn told_of_work(state: &State, fact: &Fact) -> Option<FactNotice> {
     Some(match fact {
         Fact::Late { turn, agent, body } => {
             let conv = conv_of(state, *turn).and_then(reference);
-            (NoticeKind::Late, state.name_of(*agent).to_owned(), conv, body.to_string())
+            (NoticeKind::Late, *agent, conv, body.to_string())
         }
         Fact::Controlled { control, by, .. } => {
             let text = format!("{} ordered: {control}.", state.name_of(*by));
-            (NoticeKind::Warning, system(), None, text)
+            (NoticeKind::Warning, SYSTEM, None, text)
         }
         Fact::TurnClosed { turn, .. } => {
             let text = format!("{turn} has ended: its request was settled another way. Stop working on it.");
-            (NoticeKind::Warning, system(), conv_of(state, *turn).and_then(reference), text)
+            (NoticeKind::Warning, SYSTEM, conv_of(state, *turn).and_then(reference), text)
         }
         Fact::GrantExtended { by, .. } => {
             let text = format!("{} extended this grant.", state.name_of(*by));
-            (NoticeKind::Info, system(), None, text)
+            (NoticeKind::Info, SYSTEM, None, text)
         }
         Fact::Posted { room, from, body } => {
             let name = room_name(state, Place::Room(*room));
-            (NoticeKind::Info, state.name_of(*from).to_owned(), name, body.to_string())
+            (NoticeKind::Info, *from, name, body.to_string())
         }
         _ => return None,
     })
@@ -139,29 +141,29 @@ fn told_of_limits(state: &State, fact: &Fact) -> Option<FactNotice> {
             let conv = place.conversation().and_then(reference).or_else(|| room_name(state, *place));
             (
                 NoticeKind::Warning,
-                system(),
+                SYSTEM,
                 conv,
                 format!("{agent_messages} agent messages without a human message: {what}."),
             )
         }
         Fact::BudgetWarned { percent, .. } => {
             let text = format!("{percent} % of this grant's budget is used up. Finish soon.");
-            (NoticeKind::Warning, system(), None, text)
+            (NoticeKind::Warning, SYSTEM, None, text)
         }
         Fact::LatchSet { code, limit, .. } => {
             let text = format!("{} (limit {limit}). {}", code.title(), code.hint());
-            (NoticeKind::Warning, system(), None, text)
+            (NoticeKind::Warning, SYSTEM, None, text)
         }
         Fact::GrantAged { grant, percent } => {
             let (name, text) = aged(state, *grant, *percent);
-            (NoticeKind::Warning, system(), name, text)
+            (NoticeKind::Warning, SYSTEM, name, text)
         }
         Fact::IncidentNoted { incident, agent, code, limit, current } => {
             let on = IncidentOn::Agent(*agent);
             let text = format!("{incident}: {}", words::noted(state, on, *code, *limit, *current));
-            (NoticeKind::Warning, system(), None, text)
+            (NoticeKind::Warning, SYSTEM, None, text)
         }
-        Fact::Unattended { percent } => (NoticeKind::Warning, system(), None, words::unattended(*percent)),
+        Fact::Unattended { percent } => (NoticeKind::Warning, SYSTEM, None, words::unattended(*percent)),
         _ => return None,
     })
 }
@@ -187,23 +189,30 @@ fn told_of_decisions(state: &State, fact: &Fact) -> Option<FactNotice> {
     let reference = |conv| state.ref_of(conv).map(ToString::to_string);
     Some(match fact {
         Fact::EscalationNoted { escalation, by, body } => {
-            (NoticeKind::Info, state.name_of(*by).to_owned(), None, format!("Answer to {escalation}: {body}"))
+            (NoticeKind::Info, *by, None, format!("Answer to {escalation}: {body}"))
         }
         Fact::EscalationOpened { escalation, agent, conv, body, .. } => {
             let text = format!("{escalation}: {body}{}", offered_lifts(state, *escalation));
-            (NoticeKind::Alert, state.name_of(*agent).to_owned(), reference(*conv), text)
+            (NoticeKind::Alert, *agent, reference(*conv), text)
         }
         Fact::EscalationLifts { escalation, .. } => {
             let conv = state.escalations.get(escalation).and_then(|known| reference(known.conv));
-            (NoticeKind::Info, system(), conv, format!("{escalation}:{}", offered_lifts(state, *escalation)))
+            (NoticeKind::Info, SYSTEM, conv, format!("{escalation}:{}", offered_lifts(state, *escalation)))
         }
-        Fact::ApprovalDecided { approval, decision, comment, .. } => {
-            let text = format!("{approval}: {decision}. {}", comment.as_deref().unwrap_or_default());
-            (NoticeKind::Info, system(), None, text)
+        Fact::ApprovalDecided { approval, by, decision, comment, .. } => {
+            let by = match *by {
+                Some(SYSTEM) => " by the policy".to_owned(),
+                Some(by) if is_human(state, by) => format!(" by the human {}", state.name_of(by)),
+                Some(by) => format!(" by the agent {}", state.name_of(by)),
+                None => String::new(),
+            };
+            let comment = comment.as_deref().map(|comment| format!(" Comment: {}", quoted(comment)));
+            let text = format!("{approval}: {decision}{by}.{}", comment.unwrap_or_default());
+            (NoticeKind::Info, SYSTEM, None, text)
         }
         Fact::ApprovalOffered { approval, .. } => {
             let (conv, text) = offered(state, *approval)?;
-            (NoticeKind::Info, system(), conv, text)
+            (NoticeKind::Info, SYSTEM, conv, text)
         }
         _ => return None,
     })
@@ -223,14 +232,15 @@ fn offered_lifts(state: &State, id: EscalationId) -> String {
 fn offered(state: &State, id: ApprovalId) -> Option<(Option<String>, String)> {
     let known = state.approvals.get(&id).filter(|known| known.state == ApprovalState::Pending)?;
     let conv = known.task.and_then(|task| state.tasks.get(&task)).map(|task| task.conv);
-    let reason = known.reason.as_ref().map(|reason| format!("\nReason: {reason}")).unwrap_or_default();
+    let reason = known.reason.as_ref().map(|reason| format!("\nReason: {}", quoted(reason))).unwrap_or_default();
+    // The agent's own words are JSON, so that none of them can pass for the broker's.
     let text = format!(
-        "{id}: {} asks to call {}, and you may decide it with resolve_agent_approval, until {}.\n\
-         Arguments: {}{reason}\nDigest: {}",
+        "{id}: {} asks to call a tool, and you may decide it with resolve_agent_approval, until {}.\n\
+         Tool: {}\nArguments: {}{reason}\nDigest: {}",
         state.name_of(known.agent),
-        known.tool,
         rfc3339(known.expires_at),
-        &*known.arguments,
+        quoted(&known.tool),
+        visible::escape_json(&known.arguments),
         hex(&known.digest),
     );
     Some((conv.and_then(|conv| state.ref_of(conv)).map(ToString::to_string), text))

@@ -1,5 +1,8 @@
 //! The tools, over streamable HTTP.
 
+use lastword_proto::limits::Approvers;
+use lastword_proto::names::AgentName;
+use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
 use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::identity::Secret;
 use reqwest::Method;
@@ -36,6 +39,12 @@ async fn a_client_shakes_hands_and_sees_the_tools() {
     assert_eq!(info["serverInfo"]["name"], "lastword");
     let tools = rpc(&world, "kilo", "tools/list", json!({})).await;
     let names: Vec<_> = tools["tools"].as_array().unwrap().iter().map(|tool| id(tool, "name")).collect();
+    assert_eq!(
+        names,
+        ["next_message", "finish_turn", "send_agent_message", "escalate_to_user", "check_request", "list_agents"]
+    );
+    let tools = listed(&world, "kilo", "?tools=all").await;
+    let names: Vec<_> = tools.iter().map(|tool| id(tool, "name")).collect();
     assert_eq!(names.len(), 15, "{names:?}");
     let told = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mcp.md")).unwrap();
     for name in names {
@@ -43,6 +52,88 @@ async fn a_client_shakes_hands_and_sees_the_tools() {
     }
     let request = world.http.post(world.url("/mcp")).json(&json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"}));
     Answer::of(request.send().await.unwrap()).await.refused(401, "unauthenticated");
+}
+
+/// Returns the tools that an address lists.
+async fn listed(world: &World, who: &str, query: &str) -> Vec<Value> {
+    let request = world.request(who, Method::POST, &format!("/mcp{query}"));
+    let request = request.header("accept", "application/json, text/event-stream");
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let answer = Answer::of(request.json(&body).send().await.unwrap()).await.is(200);
+    answer["result"]["tools"].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
+}
+
+async fn names(world: &World, who: &str, query: &str) -> Vec<String> {
+    listed(world, who, query).await.iter().map(|tool| id(tool, "name").to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_tool_is_listed_where_it_is_needed_and_called_wherever() {
+    let approvers = Approvers { asker: false, agents: vec![AgentName::new("boss").unwrap()] };
+    let ask = ApprovalRule {
+        call: CallPattern::parse("Bash").unwrap(),
+        agents: vec![AgentName::new("kilo").unwrap()],
+        ruling: Ruling::Ask,
+        tier: None,
+        who: None,
+        timeout_ms: None,
+    };
+    let world = World::set(&["kilo", "hive", "boss"], |config| {
+        (config.limits.approvers, config.policy) = (approvers, Policy { rules: vec![ask] });
+    })
+    .await;
+    assert_eq!(names(&world, "hive", "").await.len(), 6);
+    assert_eq!(names(&world, "boss", "").await[6..], ["resolve_agent_approval"]);
+    assert_eq!(names(&world, "kilo", "").await[6..], ["request_approval", "use_approval"]);
+    let lease = done(&world, "hive", "claim_resource", json!({"resource": "repo:x"})).await;
+    assert_eq!(names(&world, "hive", "").await[6..], ["claim_resource", "release_resource"]);
+    done(&world, "hive", "release_resource", json!({"claim_id": lease["id"]})).await;
+    world.send("operator", "hive", "T-1", "ask boss").await.is(201);
+    done(&world, "hive", "next_message", json!({})).await;
+    assert_eq!(names(&world, "hive", "").await.len(), 6, "the first message of its conversation");
+    done(&world, "hive", "send_agent_message", json!({"target_agent_id": "boss", "message": "x", "ref": "T-1"})).await;
+    assert_eq!(names(&world, "hive", "").await[6..], ["get_conversation"]);
+}
+
+#[tokio::test]
+async fn a_client_chooses_the_tools_that_are_listed() {
+    let world = World::with(&["kilo"]).await;
+    let permit = names(&world, "kilo", "?tools=core,approve_tool_use").await;
+    assert_eq!((permit.len(), permit[6].as_str()), (7, "approve_tool_use"));
+    assert_eq!(names(&world, "kilo", "?tools=list_agents").await, ["list_agents"]);
+    let send = |tools: &[Value]| tools.iter().find(|tool| tool["name"] == "send_agent_message").unwrap().clone();
+    let arguments = |tool: &Value| tool["inputSchema"]["properties"].as_object().unwrap().len();
+    let [short, full] =
+        [listed(&world, "kilo", "").await, listed(&world, "kilo", "?tools=all").await].map(|t| send(&t));
+    assert!(arguments(&short) < arguments(&full), "{short} {full}");
+    let request = world.request("kilo", Method::POST, "/mcp?tools=everything");
+    let request = request.header("accept", "application/json, text/event-stream");
+    let body = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/list" });
+    let refused = Answer::of(request.json(&body).send().await.unwrap()).await.body;
+    assert!(id(&refused["error"], "message").contains("everything"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_delivery_has_what_a_model_can_use_and_its_ids_are_for_the_client() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "T-1", "compare").await.is(201);
+    let result = rpc(&world, "kilo", "tools/call", json!({"name": "next_message", "arguments": {}})).await;
+    let content = json!({"message": {
+        "from": "operator", "from_human": true, "type": "request", "ref": "T-1", "request_id": "req-0001",
+        "body": "compare",
+    }});
+    assert_eq!(result["structuredContent"], content);
+    let ids = &result["_meta"]["lastword/delivery"];
+    assert!(id(&ids["turn"], "token").starts_with("turn-1.") && id(ids, "message").starts_with("msg-"), "{ids}");
+    let several = world.request("operator", Method::PATCH, "/v1/agents/hive").json(&json!({"turns_max": 2}));
+    Answer::of(several.send().await.unwrap()).await.is(200);
+    world.send("operator", "hive", "T-2", "with a token").await.is(201);
+    let result = rpc(&world, "hive", "tools/call", json!({"name": "next_message", "arguments": {}})).await;
+    let token = &result["structuredContent"]["turn"];
+    assert_eq!(token, &result["_meta"]["lastword/delivery"]["turn"]["token"]);
+    let finish = &listed(&world, "hive", "").await[1];
+    assert!(finish["inputSchema"]["properties"]["turn"].is_object(), "{finish}");
+    done(&world, "hive", "finish_turn", json!({"answer": "done", "turn": token})).await;
 }
 
 #[tokio::test]

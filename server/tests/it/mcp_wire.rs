@@ -257,7 +257,7 @@ async fn a_subscription_without_a_session_tells_of_each_new_delivery() {
     let mut told = EventReader::open(request).await;
     let first = told.next().await.unwrap();
     assert_eq!(first["method"], "notifications/subscriptions/acknowledged");
-    assert_eq!(first["params"]["notifications"], json!({ "resourceSubscriptions": [INBOX] }));
+    assert_eq!(first["params"]["notifications"], json!({ "resourceSubscriptions": [INBOX], "toolsListChanged": true }));
     assert_eq!(world.get("kilo", "/v1/agents/kilo").await.is(200)["connected"], true);
 
     world.send("operator", "hive", "T-1", "not for kilo").await.is(201);
@@ -273,6 +273,29 @@ async fn a_subscription_without_a_session_tells_of_each_new_delivery() {
     let last = told.next().await.unwrap();
     assert!(last["result"].is_object(), "{last}");
     assert_eq!(told.next().await, None);
+}
+
+#[tokio::test]
+async fn a_changed_list_of_tools_is_told_to_those_who_asked() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let filter = json!({ "resourceSubscriptions": [INBOX], "toolsListChanged": true });
+    let request = newest(&world, "kilo", "subscriptions/listen", json!({ "notifications": filter }));
+    let mut told = EventReader::open(request).await;
+    let session = Session::begin(&world, "kilo").await;
+    let mut streamed = EventReader::open(session.request(Method::GET).header("accept", "text/event-stream")).await;
+    while world.get("kilo", "/v1/agents/kilo").await.is(200)["connected"] == false {
+        tokio::task::yield_now().await;
+    }
+    let changed = async |told: &mut EventReader| {
+        while told.next().await.unwrap()["method"] != "notifications/tools/list_changed" {}
+    };
+    // The session's watch may begin after the claim and miss it, so the second change is for it.
+    let lease = world.post("hive", "/v1/claims", json!({ "resource": "repo:x" })).await.is(201);
+    world.send("operator", "kilo", "T-1", "look").await.is(201);
+    changed(&mut told).await;
+    answer(world.request("hive", Method::DELETE, &format!("/v1/claims/{}", id(&lease, "id")))).await.is(204);
+    world.send("operator", "kilo", "T-2", "look again").await.is(201);
+    changed(&mut streamed).await;
 }
 
 /// With the empty event first, Gemini CLI 0.61 closes the connection and has no tools.
@@ -329,7 +352,7 @@ async fn a_session_is_its_owners_and_ends() {
     let world = World::with(&["kilo", "hive"]).await;
     let session = Session::begin(&world, "kilo").await;
     let tools = session.call("tools/list", json!({})).await;
-    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 15);
+    assert_eq!(tools["result"]["tools"].as_array().unwrap().len(), 6);
     for method in [Method::POST, Method::GET, Method::DELETE] {
         let stolen = session.named(world.request("hive", method, "/mcp")).header("accept", "text/event-stream");
         answer(stolen).await.is(404);
@@ -365,7 +388,7 @@ async fn after_a_restart_an_old_session_is_good_for_calls_but_not_for_a_stream()
     let world = world.restart().await;
     let session = Session { world: &world, who: "kilo", id };
     let tools = result(session.named(call(&world, "kilo", "tools/list", &json!({})))).await;
-    assert_eq!(tools["tools"].as_array().unwrap().len(), 15);
+    assert_eq!(tools["tools"].as_array().unwrap().len(), 6);
     answer(session.request(Method::GET).header("accept", "text/event-stream")).await.is(404);
     let subscribe = call(&world, "kilo", "resources/subscribe", &json!({ "uri": INBOX }));
     let refused = answer(session.named(subscribe)).await;

@@ -9,6 +9,10 @@ use lastword_proto::Code;
 use super::call_table::CALLS;
 use crate::error::ApiError;
 
+/// The path of MCP, which is no call of the table, and its parameter: the tools that a client wants listed.
+const MCP: &str = "/mcp";
+const MCP_TOOLS: &str = "tools";
+
 pub(super) async fn check(request: Request, next: Next) -> Response {
     if let Some(query) = request.uri().query() {
         let path = request.extensions().get::<MatchedPath>().map_or("", MatchedPath::as_str);
@@ -25,6 +29,9 @@ pub(super) async fn check(request: Request, next: Next) -> Response {
 
 /// Returns the parameters of a call; `None` if the path exists, but not with this method.
 fn known(method: &Method, path: &str) -> Option<Vec<&'static str>> {
+    if path == MCP {
+        return Some(vec![MCP_TOOLS]);
+    }
     let path = path.strip_prefix("/v1").unwrap_or(path);
     let method = if *method == Method::HEAD { &Method::GET } else { method };
     let mut rows = CALLS.iter().filter(|row| row.1 == path).peekable();

@@ -2,14 +2,15 @@
 //! only where the operator configured which human uses that client. The answer is recorded as that human's.
 
 use lastword_proto::wire::{EscalationAnswer, EscalationView, FieldError, LiftView};
-use lastword_proto::{Code, Principal};
+use lastword_proto::{Code, Principal, visible};
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, InputRequest, InputRequests, InputRequiredResult,
-    InputResponses, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, InputRequest, InputRequests, InputRequiredResult, InputResponses,
+    ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 
+use super::brief::Output;
 use super::tools;
 use crate::calls::{Caller, Context, escalations};
 use crate::error::ApiError;
@@ -65,7 +66,7 @@ pub(super) async fn escalate(
         // The client's human didn't answer or may no longer do so: the escalation stays open for the other humans.
         None => escalations::show(ctx, id).await,
     };
-    Ok(CallToolResult::structured(tools::value(&escalation?)?).into())
+    Ok(Output::from(tools::value(&escalation?)?).result().into())
 }
 
 fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
@@ -74,9 +75,10 @@ fn question(asked: &EscalationView) -> Result<InputRequest, ApiError> {
         form["enum"] = json!(asked.options);
     }
     let mut schema = json!({ "type": "object", "properties": { ANSWER: form }, "required": [ANSWER] });
-    let mut message = format!("{} asks: {}", asked.agent, asked.message);
+    let mut message = format!("{} asks: {}", asked.agent, visible::escape(&asked.message));
     if let Some(limit) = &asked.limit {
-        message.push_str(&format!("\n{limit} A text answer extends nothing; choose a lift."));
+        // The broker's sentence comes first: after the agent's text it could be the agent's.
+        message.insert_str(0, &format!("{limit} A text answer extends nothing; choose a lift.\n"));
         let lifts: Vec<String> = asked.lifts.iter().map(choice).collect();
         schema["properties"][LIFT] =
             json!({ "type": "string", "enum": lifts, "description": "The lift to choose; omit it to choose none" });

@@ -9,7 +9,8 @@ use rmcp::model::JsonObject;
 use serde_json::Value;
 
 use super::args;
-use super::tools::{self, Row};
+use super::catalog::{Presence, Row};
+use super::tools;
 use crate::calls::{Caller, Context, escalations};
 use crate::error::ApiError;
 
@@ -31,9 +32,9 @@ pub(super) const TOOLS: &[Row] = &[
         "answer_escalation",
         "Answer an agent's question as the user decided. A lift extends the limit that caused the question.",
         &[
-            ("escalation_id", "string", "esc-…", true),
-            ("answer", "string", "The user's answer; may be omitted with a lift", false),
-            ("lift", "string", "The id of the chosen lift, such as lift-1", false),
+            ("escalation_id", "string", "esc-…", Presence::Required),
+            ("answer", "string", "The user's answer; may be omitted with a lift", Presence::Optional),
+            ("lift", "string", "The id of the chosen lift, such as lift-1", Presence::Optional),
         ],
     ),
 ];

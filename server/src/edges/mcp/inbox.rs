@@ -124,6 +124,14 @@ impl Listener {
             Self::Request(sink) => sink.notify_resource_updated(INBOX).await.is_ok(),
         }
     }
+
+    /// Reports that the list of tools has changed; `false` if the client is gone.
+    pub(super) async fn tell_tools(&self) -> bool {
+        match self {
+            Self::Session(peer) => peer.notify_tool_list_changed().await.is_ok(),
+            Self::Request(sink) => sink.notify_tool_list_changed().await.is_ok(),
+        }
+    }
 }
 
 /// Reports each new entry to a listener, and at the start any existing ones. Ends when the listener is gone, the

@@ -30,7 +30,7 @@ pub(super) async fn local(
     context: &RequestContext<RoleServer>,
 ) -> CallToolResult {
     let asked = async {
-        let caller = who(ctx, context)?;
+        let caller = who(ctx, &context.extensions)?;
         let asked: args::Permit = tools::read(arguments)?;
         let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None, key: None };
         Ok::<_, ApiError>((permission(ctx, caller, call).await, asked.input))

@@ -4,18 +4,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
-use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType};
+use rmcp::model::{CallToolResult, ErrorData, JsonObject, ProtocolVersion, ReadResourceResult, ResultType, Tool};
 use serde_json::{Value, json};
 
 use super::Offer;
+use super::brief::Output;
 use super::human::AS_HUMAN;
 use super::inbox::Listener;
+use super::listing::{self, Selection};
 use super::resources;
 use super::trace::Trace;
 use crate::identity::Secret;
 
 /// The pause before a broken watch is resumed.
 const WATCH_AGAIN: Duration = Duration::from_secs(2);
+/// The pause between two looks at the list of tools.
+const TOOLS_AGAIN: Duration = Duration::from_secs(30);
 /// The longest event of a watch, in bytes; the server's events have a few hundred.
 const EVENT_BYTES_MAX: usize = 64 * 1024;
 
@@ -25,6 +29,8 @@ pub struct Remote {
     url: String,
     token: Secret,
     offer: Offer,
+    /// The tools that the client asks for.
+    selection: Selection,
     calls: AtomicU64,
 }
 
@@ -41,13 +47,57 @@ impl Remote {
     #[must_use]
     pub fn new(url: &str, token: Secret) -> Self {
         let url = format!("{}/mcp", url.trim_end_matches('/'));
-        Self { http: reqwest::Client::new(), url, token, offer: Offer::Agent, calls: AtomicU64::new(0) }
+        Self {
+            http: reqwest::Client::new(),
+            url,
+            token,
+            offer: Offer::Agent,
+            selection: Selection::default(),
+            calls: AtomicU64::new(0),
+        }
     }
 
     /// Calls the server with a human's token, which a person chose by name; only tools that read and decide remain.
     #[must_use]
     pub fn as_human(self) -> Self {
         Self { offer: Offer::Human, ..self }
+    }
+
+    /// Lists these tools instead of the core.
+    #[must_use]
+    pub fn with_tools(self, selection: Selection) -> Self {
+        Self { selection, ..self }
+    }
+
+    /// Lists the tools.
+    pub(super) async fn tools(&self) -> Vec<Tool> {
+        // A server that is away for a moment must not leave a session without tools.
+        self.known_tools().await.unwrap_or_else(|| listing::offline(self.offer, &self.selection))
+    }
+
+    /// Asks the server for the tools; `None` if it can't be reached or refuses.
+    async fn known_tools(&self) -> Option<Vec<Tool>> {
+        let mut result = self.request("tools/list", json!({})).await.ok()?;
+        serde_json::from_value(result["tools"].take()).ok()
+    }
+
+    /// Reports changes of the list to a listener, until the listener is gone.
+    pub(super) async fn watch_tools(&self, listener: &Listener) {
+        if !self.selection.can_change() {
+            return std::future::pending().await;
+        }
+        let mut known = None;
+        loop {
+            // A server that can't be reached changes nothing.
+            if let Some(now) = self.known_tools().await {
+                let now: Vec<String> = now.into_iter().map(|tool| tool.name.into_owned()).collect();
+                if known.as_ref().is_some_and(|known| *known != now) && !listener.tell_tools().await {
+                    return;
+                }
+                known = Some(now);
+            }
+            tokio::time::sleep(TOOLS_AGAIN).await;
+        }
     }
 
     pub(super) const fn offer(&self) -> Offer {
@@ -64,7 +114,7 @@ impl Remote {
         let params = json!({ "name": name, "arguments": arguments, "_meta": trace.members() });
         let result = match self.request("tools/call", params).await {
             Ok(result) => result,
-            Err(Failure::Refused(problem)) => return Ok(CallToolResult::structured_error(problem)),
+            Err(Failure::Refused(problem)) => return Ok(Output::refusal(problem)),
             Err(Failure::Error(error)) => return Err(error),
         };
         let mut result: CallToolResult = serde_json::from_value(result).map_err(|e| self.unreachable(&e))?;
@@ -163,7 +213,11 @@ impl Remote {
 
     fn post(&self) -> reqwest::RequestBuilder {
         let accept = "application/json, text/event-stream";
-        let request = self.http.post(&self.url).bearer_auth(self.token.reveal()).header("accept", accept);
+        let url = match &self.selection {
+            chosen if *chosen != Selection::default() => format!("{}?tools={chosen}", self.url),
+            _ => self.url.clone(),
+        };
+        let request = self.http.post(url).bearer_auth(self.token.reveal()).header("accept", accept);
         match self.offer {
             Offer::Agent => request,
             Offer::Human => request.header(AS_HUMAN, "yes"),
