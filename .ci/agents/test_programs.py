@@ -1,13 +1,16 @@
 """Real agent programs under Lastword, driven by a scripted model: who is held, what is offered, what comes back."""
 
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -191,11 +194,13 @@ class Programs(unittest.TestCase):
         self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
         self.assertIn("done: nothing to call", self.space.answer()["body"])
 
-    def test_an_idle_session_of_claude_wakes(self):
+    def session(self, program, path, *args):
+        """Starts `lastword PROGRAM --as bob` in a terminal; returns a function that types a line or a part of one."""
         (self.space.dir / "bin").mkdir()
-        (self.space.dir / "bin/claude").symlink_to(CLAUDE)
+        (self.space.dir / "bin" / program).symlink_to(path)
         terminal, other = pty.openpty()
-        command = [LASTWORD, "--token-file", str(self.space.token), "claude", "--as", "bob"]
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", "bob", *args]
         session = subprocess.Popen(command, env=self.space.environment(), cwd=self.space.work, stdin=other, stdout=other,
                                    stderr=other, start_new_session=True)
         os.close(other)
@@ -205,20 +210,64 @@ class Programs(unittest.TestCase):
 
         def drain():
             try:
-                while os.read(terminal, 65536):
-                    pass
+                while shown := os.read(terminal, 65536):
+                    if b"\x1b[6n" in shown:
+                        os.write(terminal, b"\x1b[1;1R")
             except OSError:
                 pass
 
         threading.Thread(target=drain, daemon=True).start()
+        until("bob", lambda: self.space.lastword("agent", "show", "bob").returncode == 0)
+
+        def types(text, enter=False):
+            os.write(terminal, text.encode())
+            # Programs take what comes at once for something pasted, in which Enter is a new line.
+            time.sleep(1)
+            if enter:
+                os.write(terminal, b"\r")
+
+        return types
+
+    def asks(self, reference, text="which port?"):
+        self.space.lastword("send", "bob", text, "--ref", reference)
+        return self.space.answer()["body"]
+
+    def prompted(self, words):
+        """Waits until exactly these words are a prompt of the model."""
+        until(words, lambda: any(words in request["prompts"] for request in self.space.model.requests()))
+
+    def test_an_idle_session_of_claude_wakes(self):
+        self.session("claude", CLAUDE)
         # The waiter of the session's start holds the connection that the broker counts as the agent's presence.
         state = self.space.home / ".local/state/lastword/hooks"
         until("the waiter", lambda: list(state.glob("*.wait")))
-        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
-        self.assertEqual(self.space.answer()["body"], "done: nothing to call")
-        self.space.lastword("send", "bob", "and which host?", "--ref", "E-2")
-        self.assertEqual(self.space.answer()["body"], "done: nothing to call", "woken again")
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
         self.assertFalse(CHANNELS & self.offered())
+
+    def test_an_idle_session_of_codex_wakes(self):
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        types = self.session("codex", CODEX)
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        types("half a li")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        types("ne", enter=True)
+        self.prompted("half a line")
+        self.assertIn("bob", self.asks("E-3", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        offered = self.offered()
+        self.assertFalse([name for name in offered if "agent" in name and "lastword" not in name], offered)
+        self.assertFalse([name for name in offered if "thread" in name], offered)
+
+    def test_an_idle_session_of_opencode_wakes(self):
+        types = self.session("opencode", OPENCODE)
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        types("half a li")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        types("ne", enter=True)
+        self.prompted("half a line")
+        self.assertIn("bob", self.asks("E-3", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        self.assertNotIn("task", self.offered())
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ mod answer;
 mod approvals;
 mod approve;
 mod ask;
+mod attend;
 mod audit;
 mod bound;
 mod claude;
 mod clock;
+mod codex;
 mod completions;
 mod demo;
 mod demo_agent;
@@ -33,6 +35,7 @@ mod limits_diff;
 mod man;
 mod mcp;
 mod notify;
+mod opencode;
 mod pause;
 mod prompt;
 mod reindex;
@@ -97,6 +100,10 @@ pub(crate) enum Command {
     Ask(ask::Args),
     /// Start Claude Code as an agent of the team, in this terminal
     Claude(claude::Args),
+    /// Start Codex as an agent of the team, in this terminal
+    Codex(codex::Args),
+    /// Start opencode as an agent of the team, in this terminal
+    Opencode(opencode::Args),
     /// Run an agent: one run per delivery; its final output is the answer
     Run(run::Args),
     /// Connect Lastword to the bots of a Discord server
@@ -182,6 +189,8 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
         Command::Claude(args) => wait(claude::run(args, cx)),
+        Command::Codex(args) => wait(codex::run(args, cx)),
+        Command::Opencode(args) => wait(opencode::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
         Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),
