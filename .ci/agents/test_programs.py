@@ -249,25 +249,41 @@ class Programs(unittest.TestCase):
         with open(self.space.home / ".codex/config.toml", "a") as config:
             config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
         types = self.session("codex", CODEX)
-        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
         types("half a li")
-        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        self.assertIn("done", self.asks("E-2"), "woken again")
         types("ne", enter=True)
         self.prompted("half a line")
-        self.assertIn("bob", self.asks("E-3", "call: lastword.*list_agents {}"), "it has Lastword's tools")
         offered = self.offered()
         self.assertFalse([name for name in offered if "agent" in name and "lastword" not in name], offered)
         self.assertFalse([name for name in offered if "thread" in name], offered)
 
     def test_an_idle_session_of_opencode_wakes(self):
         types = self.session("opencode", OPENCODE)
-        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
         types("half a li")
-        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        self.assertIn("done", self.asks("E-2"), "woken again")
         types("ne", enter=True)
         self.prompted("half a line")
-        self.assertIn("bob", self.asks("E-3", "call: lastword.*list_agents {}"), "it has Lastword's tools")
         self.assertNotIn("task", self.offered())
+
+    def test_init_turns_channels_off(self):
+        (self.space.dir / "bin").mkdir()
+        token = self.space.lastword("agent", "add", "bob").stdout.strip()
+        flags = ["--claude", "--codex", "--opencode", "--gemini"]
+        environment = dict(self.space.environment(), LASTWORD_TOKEN=token)
+        subprocess.run([LASTWORD, "init", "--from-env", *flags], env=environment, cwd=self.space.work, check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        for command in ([CLAUDE, "-p", "hi"], [CODEX, "exec", "--skip-git-repo-check", "hi"], [OPENCODE, "run", "hi"],
+                        [MODULES / ".bin/gemini", "-p", "hi"]):
+            subprocess.run(command, env=environment, cwd=self.space.work, stdin=subprocess.DEVNULL, capture_output=True,
+                           timeout=PATIENCE)
+        offered = self.offered()
+        self.assertIn("lastword_list_agents", offered, "opencode took part")
+        self.assertFalse((CHANNELS | {"task", "invoke_agent"}) & offered, offered)
+        self.assertFalse([name for name in offered if "multi_agent" in name], offered)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ mod ask;
 mod attend;
 mod audit;
 mod bound;
+mod channels;
 mod claude;
 mod clock;
 mod codex;
@@ -28,6 +29,7 @@ mod incidents;
 mod init;
 mod init_check;
 mod init_clients;
+mod init_denials;
 mod init_files;
 mod launch;
 mod limits;
@@ -52,6 +54,7 @@ mod target;
 mod top;
 mod tree;
 mod verify;
+mod versions;
 
 use std::future::Future;
 

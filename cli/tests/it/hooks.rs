@@ -169,6 +169,13 @@ fn doctor_says_what_each_agent_program_lacks() {
     let (_, claude, codex, opencode) = doctor();
     assert_eq!((claude.1.as_str(), codex.1.as_str()), ("set up as kilo", "set up as kilo"));
     assert_eq!(opencode.0, "warning", "{opencode:?}");
+    fs::remove_file(dir.join(".claude/settings.local.json")).unwrap();
+    fs::write(bin.path().join("claude"), "#!/bin/sh\necho '99.0.1 (Claude Code)'\n").unwrap();
+    fs::set_permissions(bin.path().join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ended = finish(lastword(dir).arg("doctor").env("PATH", bin.path()).env("HOME", dir), "").stdout;
+    assert!(ended.contains("channels past the broker are on: ListAgents, SendMessage"), "{ended}");
+    assert!(!ended.contains("features.multi_agent"), "init turned it off: {ended}");
+    assert!(ended.contains("claude: 99.0.1, which is newer than"), "{ended}");
     server.operator(&["agent", "token", "kilo"]).ok();
     let (code, claude, ..) = doctor();
     assert!(code == 1 && claude.0 == "failed" && claude.1.contains("lastword agent token NAME"), "{claude:?}");
