@@ -47,6 +47,7 @@ class Workspace:
         self.home.mkdir()
         self.work.mkdir()
         self.processes = []
+        self.more = {}
         serve = [LASTWORD, "--data", str(self.data), "--json", "serve", "--listen", "127.0.0.1:0"]
         server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.processes.append(server)
@@ -63,7 +64,7 @@ class Workspace:
             "CLAUDE_CODE_EXECUTABLE": str(CLAUDE), "MOCK_KEY": "mock",
             "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "GEMINI_API_KEY": "mock", "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "GEMINI_MODEL": "gemini-2.5-pro",
+            "GEMINI_MODEL": "gemini-2.5-pro", **self.more,
         }
 
     def configure(self):
@@ -208,9 +209,12 @@ class Programs(unittest.TestCase):
         self.addCleanup(session.wait)
         self.addCleanup(os.killpg, session.pid, signal.SIGKILL)
 
+        self.shown = bytearray()
+
         def drain():
             try:
                 while shown := os.read(terminal, 65536):
+                    self.shown += shown
                     if b"\x1b[6n" in shown:
                         os.write(terminal, b"\x1b[1;1R")
             except OSError:
@@ -266,6 +270,22 @@ class Programs(unittest.TestCase):
         types("ne", enter=True)
         self.prompted("half a line")
         self.assertNotIn("task", self.offered())
+
+    def test_an_idle_session_of_gemini_wakes(self):
+        # Gemini CLI reads no settings below a folder to which everybody may write, such as /tmp.
+        state = tempfile.mkdtemp(dir=MODULES.parent)
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        self.space.more = {"XDG_STATE_HOME": state}
+        types = self.session("gemini", MODULES / ".bin/gemini", "--wake")
+        folder = pathlib.Path(state, "lastword/hooks")
+        until("the prompt", lambda: b"Type your message" in self.shown)
+        types("hello", enter=True)
+        until("the waiter", lambda: list(folder.glob("*/*.wait")))
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        types("half a li")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        self.assertNotIn("invoke_agent", self.offered())
+        self.assertIn("mcp_lastword_list_agents", self.offered())
 
     def test_init_turns_channels_off(self):
         (self.space.dir / "bin").mkdir()

@@ -20,6 +20,7 @@ mod doctor;
 mod escalations;
 mod explain;
 mod finish;
+mod gemini;
 mod grant;
 pub(crate) mod help;
 mod hook;
@@ -107,6 +108,8 @@ pub(crate) enum Command {
     Codex(codex::Args),
     /// Start opencode as an agent of the team, in this terminal
     Opencode(opencode::Args),
+    /// Start Gemini CLI as an agent of the team, in this terminal
+    Gemini(gemini::Args),
     /// Run an agent: one run per delivery; its final output is the answer
     Run(run::Args),
     /// Connect Lastword to the bots of a Discord server
@@ -194,6 +197,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Claude(args) => wait(claude::run(args, cx)),
         Command::Codex(args) => wait(codex::run(args, cx)),
         Command::Opencode(args) => wait(opencode::run(args, cx)),
+        Command::Gemini(args) => wait(gemini::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
         Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),

@@ -206,3 +206,37 @@ fn opencode_joins_for_one_run_and_asks_before_it_acts() {
     assert!(config["mcp"]["lastword"]["url"].as_str().unwrap().ends_with("/mcp"), "{config}");
     assert!(!args.contains(set("OPENCODE_SERVER_PASSWORD")) && !dir.join("opencode.json").exists());
 }
+
+#[test]
+fn gemini_joins_for_one_run_by_settings_of_its_own() {
+    let server = Server::start();
+    let dir = server.path();
+    let script = format!(
+        "cp \"$GEMINI_CLI_SYSTEM_SETTINGS_PATH\" \"{0}/settings\"; printf '%s\\n' \"$@\" > \"{0}/args\"\n",
+        dir.display()
+    );
+    let bin = program(dir, "gemini", &script);
+    // A folder to which only its owner may write; the one of the server is below /tmp.
+    let state = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let run = |args: &[&str]| {
+        let mut command = lastword(dir);
+        command.args(["--token-file", ".lastword/operator.token", "gemini", "--as", "kilo"]).args(args);
+        command.env("PATH", format!("{}:{PATH}", bin.display())).env("XDG_STATE_HOME", state.path());
+        let said = crate::program::finish(&mut command, "");
+        assert_eq!(said.code, 0, "{said:?}");
+        let settings = fs::read_to_string(dir.join("settings")).unwrap();
+        (said.stderr, serde_json::from_str::<Value>(&settings).unwrap())
+    };
+    let (said, settings) = run(&["-m", "x"]);
+    assert!(said.contains("an idle session isn't woken") && said.contains("lastword run"), "{said}");
+    assert_eq!(settings["tools"]["exclude"], json!(["invoke_agent"]));
+    assert!(settings["mcpServers"]["lastword"]["httpUrl"].as_str().unwrap().ends_with("/mcp"), "{settings}");
+    assert_eq!(fs::read_to_string(dir.join("args")).unwrap(), "--approval-mode=default\n-m\nx\n");
+    let (said, settings) = run(&["--wake", "--yolo"]);
+    let line = settings["hooks"]["AfterAgent"][0]["hooks"][0]["command"].as_str().unwrap().to_owned();
+    assert!(!said.contains("isn't woken") && line.ends_with(" wait"), "{line}");
+    assert_eq!(fs::read_to_string(dir.join("args")).unwrap(), "--yolo\n", "the user's own mode");
+    assert_eq!(fs::read_dir(state.path().join("lastword/hooks")).unwrap().count(), 0, "the settings are removed");
+    let open = launch(&server, &bin, &["--data", ".lastword", "gemini"]).wait_with_output().unwrap();
+    assert_eq!(open.status.code(), Some(1), "no settings below a folder to which others may write");
+}
