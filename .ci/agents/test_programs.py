@@ -254,6 +254,8 @@ class Programs(unittest.TestCase):
             config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
         types = self.session("codex", CODEX)
         self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        self.asks("E-0", 'call: exec_command {"cmd": "touch made"}')
+        self.assertFalse((self.space.work / "made").exists(), "what writes needs its user's approval")
         types("half a li")
         self.assertIn("done", self.asks("E-2"), "woken again")
         types("ne", enter=True)

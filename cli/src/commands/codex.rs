@@ -25,6 +25,8 @@ use crate::failure::Failure;
 /// Time limit of the app-server's start, and the pause between two checks.
 const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(20);
+/// Time limit of one call.
+const CALL: Duration = Duration::from_secs(30);
 /// Time for the app-server to end.
 const END: Duration = Duration::from_secs(5);
 /// Starts a program that ends when this process is gone: the watcher reads from a pipe that nobody writes to, whose other
@@ -185,6 +187,11 @@ impl Wire {
 
     /// Calls a method and returns its result.
     async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        let late = |_| format!("no answer to {method} within {} s", CALL.as_secs());
+        timeout(CALL, self.exchange(method, params)).await.map_err(late)?
+    }
+
+    async fn exchange(&mut self, method: &str, params: Value) -> Result<Value, String> {
         self.calls += 1;
         self.send(&json!({ "id": self.calls, "method": method, "params": params })).await?;
         loop {

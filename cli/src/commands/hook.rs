@@ -114,6 +114,7 @@ async fn from_gemini(
     (theirs, ours): (&str, &str),
     action: Action,
 ) -> Result<Option<Value>, Failure> {
+    std::fs::create_dir_all(folder)?;
     let waiter = folder.join(format!("{}.waiter", occasion.session_id));
     let own = std::process::id().to_string();
     ours.clone_into(&mut occasion.hook_event_name);

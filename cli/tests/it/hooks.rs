@@ -135,6 +135,31 @@ fn what_goes_wrong_never_holds_the_agent_up() {
 }
 
 #[test]
+fn gemini_cli_has_the_same_hooks_under_other_names() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let ends = |said: &str| session.hook("AfterAgent", &json!({ "prompt_response": said }));
+    session.hook("BeforeAgent", &json!({ "prompt": "good morning" }));
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    let said = ends("hello");
+    assert!(reason(&said).contains("is the parser fast?"), "{said}");
+    // The text that continues the turn comes back as a prompt, and the answer behind what was said to the user.
+    assert_eq!(session.hook("BeforeAgent", &json!({ "prompt": reason(&said) })), Value::Null);
+    server.operator(&["send", "kilo", "and the lexer?", "--ref", "P-2"]).ok();
+    let said = ends("hello\nvery fast");
+    assert_eq!(answer(&server), "very fast");
+    assert!(reason(&said).contains("and the lexer?"), "{said}");
+    ends("[no response text]");
+    let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
+    assert_eq!(delivery["message"]["status"], "failed", "{delivery}");
+    server.operator(&["send", "kilo", "count the tests", "--ref", "P-3"]).ok();
+    let said = session.hook("BeforeAgent", &json!({ "prompt": "and the weather?" }));
+    assert_eq!(said["hookSpecificOutput"]["hookEventName"], "BeforeAgent", "{said}");
+    assert!(context(&said).contains("count the tests"), "{said}");
+}
+
+#[test]
 fn doctor_says_what_each_agent_program_lacks() {
     let server = Server::start();
     let dir = server.path();
