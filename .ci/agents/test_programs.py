@@ -266,6 +266,13 @@ class Programs(unittest.TestCase):
 
     def test_an_idle_session_of_opencode_wakes(self):
         types = self.session("opencode", OPENCODE)
+        self.space.lastword("send", "bob", TOUCH.replace("^Bash$", "^bash$"), "--ref", "E-0")
+        until("the question", lambda: b"Permission" in self.shown)
+        made = self.space.work / "made"
+        self.assertFalse(made.exists(), "its user is asked, although the project's settings allow it")
+        types("", enter=True)
+        self.assertIn("done", self.space.answer()["body"])
+        self.assertTrue(made.exists(), "allowed once")
         self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
         types("half a li")
         self.assertIn("done", self.asks("E-2"), "woken again")

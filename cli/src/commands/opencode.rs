@@ -30,6 +30,9 @@ const CALL: Duration = Duration::from_secs(30);
 const HEAD: Duration = Duration::from_secs(2);
 /// Longest event that is read: a part of a message may hold a tool's whole result.
 const EVENT_BYTES_MAX: usize = 8 << 20;
+/// Times that a new session is shown, and the pause between two: an interface that is still starting misses it.
+const SHOWN_MAX: u32 = 10;
+const SHOW_AGAIN: Duration = Duration::from_secs(1);
 /// Most events that wait to be interpreted.
 const QUEUE_MAX: usize = 64;
 /// The variable from which opencode reads a configuration that overrides those in files.
@@ -163,8 +166,8 @@ struct Joined {
     /// Whether the interface opens an earlier session at its start.
     opened: bool,
     session: Option<String>,
-    /// Whether this process made the session, and the user has typed nothing in it yet.
-    made: bool,
+    /// How often the session is still shown: this process made it, and the user has typed nothing in it yet.
+    shows: u32,
     /// Sessions of sub-agents.
     children: BTreeSet<String>,
     works: bool,
@@ -187,7 +190,7 @@ impl Joined {
             connected: false,
             opened,
             session: None,
-            made: false,
+            shows: 0,
             children: BTreeSet::new(),
             works: false,
             failed: None,
@@ -225,16 +228,14 @@ impl Joined {
         tokio::select! {
             // A text is posted only when what came before it was interpreted.
             biased;
-            event = events.recv() => {
-                let happened = self.heard(&event?);
-                if matches!(happened, Some(Happened::Answered(_))) {
-                    self.show().await;
-                }
-                Some(happened)
-            }
+            event = events.recv() => event.map(|event| self.heard(&event)),
             // A text that is posted before could end its turn unseen.
             text = texts.recv(), if self.connected => {
                 self.hand(&text?).await;
+                Some(None)
+            }
+            () = sleep(SHOW_AGAIN), if self.shows > 0 => {
+                self.show().await;
                 Some(None)
             }
         }
@@ -307,7 +308,7 @@ impl Joined {
                 self.own.remove(at);
                 return None;
             }
-            self.made = false;
+            self.shows = 0;
             return Some(Happened::Typed(text.to_owned()));
         }
         if self.said.0 == message {
@@ -356,14 +357,15 @@ impl Joined {
         }
         let made = self.server.call(Method::POST, "/session", Some(&json!({}))).await?;
         let id = made["id"].as_str().ok_or("opencode made no session")?.to_owned();
-        (self.session, self.made) = (Some(id.clone()), true);
+        (self.session, self.shows) = (Some(id.clone()), SHOWN_MAX);
         self.show().await;
         Ok(id)
     }
 
-    /// Shows the session that this process made. An interface that is still starting misses it, so it is told again.
-    async fn show(&self) {
-        if let Some(session) = self.session.as_ref().filter(|_| self.made) {
+    /// Shows the session that this process made, in which a call may wait for the user.
+    async fn show(&mut self) {
+        self.shows = self.shows.saturating_sub(1);
+        if let Some(session) = &self.session {
             let shown = json!({ "sessionID": session });
             // Without it the session is still in opencode's list.
             let _shown = self.server.call(Method::POST, "/tui/select-session", Some(&shown)).await;
