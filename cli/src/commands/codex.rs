@@ -55,6 +55,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         Err(failure) => Err(failure),
     };
     end(server).await;
+    drop(folder);
     exit(status?)
 }
 

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Token};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -94,6 +95,7 @@ impl Place {
         self.equip(&mut command);
         // The terminal sends Ctrl-C to this process, too; what it means is the program's to decide.
         let _interrupts = signal(SignalKind::interrupt())?;
+        let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
         let mut child =
             tokio::process::Command::from(command).spawn().map_err(|error| not_started(&program, &error))?;
         let (mut deliver, mut problem) = (std::pin::pin!(deliver), None);
@@ -101,12 +103,23 @@ impl Place {
             tokio::select! {
                 status = child.wait() => break status?,
                 failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
+                // This process ends after the program, to clean up behind it.
+                _ = terminate.recv() => end(&child),
+                _ = hang_up.recv() => end(&child),
             }
         };
         if let Some(problem) = problem {
             eprintln!("messages no longer reached this session: {problem}");
         }
         Ok(status)
+    }
+}
+
+/// Asks the program to end.
+fn end(child: &tokio::process::Child) {
+    if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+        // It may have ended by now.
+        let _gone = kill_process(pid, Signal::TERM);
     }
 }
 

@@ -189,6 +189,17 @@ fn the_app_server_ends_with_a_launcher_that_is_killed() {
 }
 
 #[test]
+fn a_launcher_that_is_terminated_ends_its_program_and_leaves_nothing() {
+    let server = Server::start();
+    let (mut child, _app) = codex(&server);
+    wait_for("the program", || server.path().join("args").exists());
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(1), "the program was ended by a signal");
+    let left = fs::read_dir(server.path()).unwrap().flatten();
+    assert!(left.into_iter().all(|entry| !entry.file_name().to_string_lossy().starts_with("lastword-")));
+}
+
+#[test]
 fn opencode_joins_for_one_run_and_asks_before_it_acts() {
     let server = Server::start();
     let dir = server.path();
