@@ -126,7 +126,9 @@ class Handler(BaseHTTPRequestHandler):
         tools = list(offered(body))
         step = decide(body, tools)
         if tools:
-            self.server.requests.append({"path": path, "tools": [(space or "") + name for name, space in tools]})
+            prompts = [text for is_result, text in turns(body) if not is_result]
+            self.server.requests.append(
+                {"path": path, "tools": [(space or "") + name for name, space in tools], "prompts": prompts})
         stream = bool(body.get("stream"))
         if path.endswith("/messages"):
             return self.anthropic(step, stream)

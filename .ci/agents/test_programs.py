@@ -1,13 +1,16 @@
 """Real agent programs under Lastword, driven by a scripted model: who is held, what is offered, what comes back."""
 
+import fcntl
 import json
 import os
 import pathlib
 import pty
 import shutil
 import signal
+import struct
 import subprocess
 import tempfile
+import termios
 import threading
 import time
 import unittest
@@ -44,6 +47,7 @@ class Workspace:
         self.home.mkdir()
         self.work.mkdir()
         self.processes = []
+        self.more = {}
         serve = [LASTWORD, "--data", str(self.data), "--json", "serve", "--listen", "127.0.0.1:0"]
         server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.processes.append(server)
@@ -60,7 +64,7 @@ class Workspace:
             "CLAUDE_CODE_EXECUTABLE": str(CLAUDE), "MOCK_KEY": "mock",
             "OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1",
             "GEMINI_API_KEY": "mock", "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_CLI_TRUST_WORKSPACE": "true",
-            "GEMINI_MODEL": "gemini-2.5-pro",
+            "GEMINI_MODEL": "gemini-2.5-pro", **self.more,
         }
 
     def configure(self):
@@ -191,11 +195,13 @@ class Programs(unittest.TestCase):
         self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
         self.assertIn("done: nothing to call", self.space.answer()["body"])
 
-    def test_an_idle_session_of_claude_wakes(self):
+    def session(self, program, path, *args):
+        """Starts `lastword PROGRAM --as bob` in a terminal; returns a function that types a line or a part of one."""
         (self.space.dir / "bin").mkdir()
-        (self.space.dir / "bin/claude").symlink_to(CLAUDE)
+        (self.space.dir / "bin" / program).symlink_to(path)
         terminal, other = pty.openpty()
-        command = [LASTWORD, "--token-file", str(self.space.token), "claude", "--as", "bob"]
+        fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", "bob", *args]
         session = subprocess.Popen(command, env=self.space.environment(), cwd=self.space.work, stdin=other, stdout=other,
                                    stderr=other, start_new_session=True)
         os.close(other)
@@ -203,22 +209,110 @@ class Programs(unittest.TestCase):
         self.addCleanup(session.wait)
         self.addCleanup(os.killpg, session.pid, signal.SIGKILL)
 
+        self.shown = bytearray()
+
         def drain():
             try:
-                while os.read(terminal, 65536):
-                    pass
+                while shown := os.read(terminal, 65536):
+                    self.shown += shown
+                    if b"\x1b[6n" in shown:
+                        os.write(terminal, b"\x1b[1;1R")
             except OSError:
                 pass
 
         threading.Thread(target=drain, daemon=True).start()
+        until("bob", lambda: self.space.lastword("agent", "show", "bob").returncode == 0)
+
+        def types(text, enter=False):
+            os.write(terminal, text.encode())
+            # Programs take what comes at once for something pasted, in which Enter is a new line.
+            time.sleep(1)
+            if enter:
+                os.write(terminal, b"\r")
+
+        return types
+
+    def asks(self, reference, text="which port?"):
+        self.space.lastword("send", "bob", text, "--ref", reference)
+        return self.space.answer()["body"]
+
+    def prompted(self, words):
+        """Waits until exactly these words are a prompt of the model."""
+        until(words, lambda: any(words in request["prompts"] for request in self.space.model.requests()))
+
+    def test_an_idle_session_of_claude_wakes(self):
+        self.session("claude", CLAUDE)
         # The waiter of the session's start holds the connection that the broker counts as the agent's presence.
         state = self.space.home / ".local/state/lastword/hooks"
         until("the waiter", lambda: list(state.glob("*.wait")))
-        self.space.lastword("send", "bob", "which port?", "--ref", "E-1")
-        self.assertEqual(self.space.answer()["body"], "done: nothing to call")
-        self.space.lastword("send", "bob", "and which host?", "--ref", "E-2")
-        self.assertEqual(self.space.answer()["body"], "done: nothing to call", "woken again")
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
         self.assertFalse(CHANNELS & self.offered())
+
+    def test_an_idle_session_of_codex_wakes(self):
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        types = self.session("codex", CODEX)
+        self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        self.asks("E-0", 'call: exec_command {"cmd": "touch made"}')
+        self.assertFalse((self.space.work / "made").exists(), "what writes needs its user's approval")
+        types("half a li")
+        self.assertIn("done", self.asks("E-2"), "woken again")
+        types("ne", enter=True)
+        self.prompted("half a line")
+        offered = self.offered()
+        self.assertFalse([name for name in offered if "agent" in name and "lastword" not in name], offered)
+        self.assertFalse([name for name in offered if "thread" in name], offered)
+
+    def test_an_idle_session_of_opencode_wakes(self):
+        types = self.session("opencode", OPENCODE)
+        self.space.lastword("send", "bob", TOUCH.replace("^Bash$", "^bash$"), "--ref", "E-0")
+        until("the question", lambda: b"Permission" in self.shown)
+        made = self.space.work / "made"
+        self.assertFalse(made.exists(), "its user is asked, although the project's settings allow it")
+        types("", enter=True)
+        self.assertIn("done", self.space.answer()["body"])
+        self.assertTrue(made.exists(), "allowed once")
+        self.assertIn("bob", self.asks("E-1", "call: lastword.*list_agents {}"), "it has Lastword's tools")
+        types("half a li")
+        self.assertIn("done", self.asks("E-2"), "woken again")
+        types("ne", enter=True)
+        self.prompted("half a line")
+        self.assertNotIn("task", self.offered())
+
+    def test_an_idle_session_of_gemini_wakes(self):
+        # Gemini CLI reads no settings below a folder to which everybody may write, such as /tmp.
+        state = tempfile.mkdtemp(dir=MODULES.parent)
+        self.addCleanup(shutil.rmtree, state, ignore_errors=True)
+        self.space.more = {"XDG_STATE_HOME": state}
+        types = self.session("gemini", MODULES / ".bin/gemini", "--wake")
+        folder = pathlib.Path(state, "lastword/hooks")
+        until("the prompt", lambda: b"Type your message" in self.shown)
+        types("hello", enter=True)
+        until("the waiter", lambda: list(folder.glob("*/*.wait")))
+        self.assertEqual(self.asks("E-1"), "done: nothing to call")
+        types("half a li")
+        self.assertEqual(self.asks("E-2"), "done: nothing to call", "woken again")
+        self.assertNotIn("invoke_agent", self.offered())
+        self.assertIn("mcp_lastword_list_agents", self.offered())
+
+    def test_init_turns_channels_off(self):
+        (self.space.dir / "bin").mkdir()
+        token = self.space.lastword("agent", "add", "bob").stdout.strip()
+        flags = ["--claude", "--codex", "--opencode", "--gemini"]
+        environment = dict(self.space.environment(), LASTWORD_TOKEN=token)
+        subprocess.run([LASTWORD, "init", "--from-env", *flags], env=environment, cwd=self.space.work, check=True,
+                       stdout=subprocess.DEVNULL)
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        for command in ([CLAUDE, "-p", "hi"], [CODEX, "exec", "--skip-git-repo-check", "hi"], [OPENCODE, "run", "hi"],
+                        [MODULES / ".bin/gemini", "-p", "hi"]):
+            subprocess.run(command, env=environment, cwd=self.space.work, stdin=subprocess.DEVNULL, capture_output=True,
+                           timeout=PATIENCE)
+        offered = self.offered()
+        self.assertIn("lastword_list_agents", offered, "opencode took part")
+        self.assertFalse((CHANNELS | {"task", "invoke_agent"}) & offered, offered)
+        self.assertFalse([name for name in offered if "multi_agent" in name], offered)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,13 @@ mod answer;
 mod approvals;
 mod approve;
 mod ask;
+mod attend;
 mod audit;
 mod bound;
+mod channels;
 mod claude;
 mod clock;
+mod codex;
 mod completions;
 mod demo;
 mod demo_agent;
@@ -17,6 +20,7 @@ mod doctor;
 mod escalations;
 mod explain;
 mod finish;
+mod gemini;
 mod grant;
 pub(crate) mod help;
 mod hook;
@@ -26,6 +30,7 @@ mod incidents;
 mod init;
 mod init_check;
 mod init_clients;
+mod init_denials;
 mod init_files;
 mod launch;
 mod limits;
@@ -33,6 +38,7 @@ mod limits_diff;
 mod man;
 mod mcp;
 mod notify;
+mod opencode;
 mod pause;
 mod prompt;
 mod reindex;
@@ -49,6 +55,7 @@ mod target;
 mod top;
 mod tree;
 mod verify;
+mod versions;
 
 use std::future::Future;
 
@@ -97,6 +104,12 @@ pub(crate) enum Command {
     Ask(ask::Args),
     /// Start Claude Code as an agent of the team, in this terminal
     Claude(claude::Args),
+    /// Start Codex as an agent of the team, in this terminal
+    Codex(codex::Args),
+    /// Start opencode as an agent of the team, in this terminal
+    Opencode(opencode::Args),
+    /// Start Gemini CLI as an agent of the team, in this terminal
+    Gemini(gemini::Args),
     /// Run an agent: one run per delivery; its final output is the answer
     Run(run::Args),
     /// Connect Lastword to the bots of a Discord server
@@ -182,6 +195,9 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Finish(args) => wait(finish::run(args, cx)),
         Command::Ask(args) => wait(ask::run(args, cx)),
         Command::Claude(args) => wait(claude::run(args, cx)),
+        Command::Codex(args) => wait(codex::run(args, cx)),
+        Command::Opencode(args) => wait(opencode::run(args, cx)),
+        Command::Gemini(args) => wait(gemini::run(args, cx)),
         Command::Run(args) => wait(run::run(args, cx)),
         Command::Discord(args) => wait(discord::run(args, cx)),
         Command::Top(args) => wait(top::run(args, cx)),

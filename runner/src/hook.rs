@@ -15,6 +15,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 use lastword_client::wire::{Delivery, Finish, Progress};
 use lastword_client::{Client, ClientError};
+use lastword_proto::FinishStatus;
 use lastword_proto::fact::Kind;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -32,7 +33,8 @@ const GONE_CHECK: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Occasion {
-    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse` or `Stop`. Other names do nothing.
+    /// The hook: `SessionStart`, `UserPromptSubmit`, `PostToolUse`, `Stop` or `StopFailure`. Other names only forget a
+    /// turn that is over.
     pub hook_event_name: String,
     /// The session's id: ASCII letters, digits, `-` and `_`, at most 128 bytes.
     pub session_id: String,
@@ -44,6 +46,8 @@ pub struct Occasion {
     pub last_assistant_message: Option<String>,
     /// `Stop` only: a hook has already made the model continue in this turn.
     pub stop_hook_active: bool,
+    /// `StopFailure` only: why the turn ended without an answer, for its requester.
+    pub failure: String,
 }
 
 /// Why a hook failed.
@@ -133,6 +137,10 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
         "UserPromptSubmit" if session.woke_with(&occasion.prompt) => None,
         "UserPromptSubmit" => typed(client, &mut session).await?,
         "Stop" => stopped(client, &mut session, occasion).await?,
+        "StopFailure" => {
+            broken_off(client, &mut session, occasion).await?;
+            None
+        }
         _ => None,
     };
     kept.write(&session)?;
@@ -275,6 +283,20 @@ async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) ->
     let memory = if session.told { Memory::Kept } else { Memory::Fresh };
     session.told = true;
     Ok(Some(go_on(&prompt(&delivery, memory, None, &[]))))
+}
+
+/// The model's turn ended without an answer: fails the delivery's turn, unless the user typed in it.
+async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<(), HookError> {
+    session.busy = false;
+    let Some(open) = session.turn.clone().filter(|_| !session.mixed) else { return Ok(()) };
+    let reason = Some(occasion.failure.clone());
+    let failed = Finish { status: Some(FinishStatus::Failed), reason, ..Finish::default() };
+    match client.finish(&open.id, &failed).await {
+        // A refusal means that the turn is already over.
+        Ok(_) | Err(ClientError::Refused(_)) => session.turn = None,
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }
 
 /// Takes the next delivery without waiting; its turn becomes the session's.

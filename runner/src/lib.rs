@@ -20,7 +20,7 @@ mod wording;
 
 pub use crate::event::{Event, EventSink};
 pub use crate::hook::{HookError, Occasion, claude as hook, wait as hook_wait};
-pub use crate::program::CLAUDE_CHANNELS;
+pub use crate::program::{CLAUDE_CHANNELS, opencode_config};
 pub use crate::runner::{Runner, RunnerError, Stopping};
 pub use crate::settings::{Driver, Input, Restart, Settings, SettingsError, UsageSource};
 pub use crate::usage::{PRICES_DATE, Price, Prices};

@@ -126,7 +126,8 @@ fn inherited_opencode_config() -> Option<String> {
 }
 
 /// Adds rules to a configuration of opencode. Its last matching rule decides, and reading asks for nothing.
-fn opencode_config(before: Option<&str>, asks: bool) -> String {
+#[must_use]
+pub fn opencode_config(before: Option<&str>, asks: bool) -> String {
     let mut config: Value = before.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_else(|| json!({}));
     if !config.is_object() {
         config = json!({});

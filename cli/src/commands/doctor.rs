@@ -11,7 +11,7 @@ use lastword_store::{OpenError, Store};
 use serde::Serialize;
 
 use super::init_clients::Program;
-use super::{Context, bound};
+use super::{Context, bound, channels, versions};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line};
@@ -56,7 +56,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     checks.extend(server(cx).await);
     for program in Program::ALL {
         checks.push(client(program, cx).await);
+        checks.extend(side_channels(program));
     }
+    checks.extend(versions::installed().await.iter().map(version));
     cx.out.show(&checks, |checks, out| words(checks, out))?;
     match checks.iter().filter(|check| check.grade == Grade::Failed).count() {
         0 => Ok(()),
@@ -254,5 +256,27 @@ async fn client(program: Program, cx: &Context) -> Check {
 }
 
 fn on_path(command: &str) -> bool {
-    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(command).is_file()))
+    versions::on_path(command).is_some()
+}
+
+/// Names the channels past the broker that a program has here, if Lastword is set up for it.
+fn side_channels(program: Program) -> Option<Check> {
+    let (name, _, flag) = program.names();
+    if !matches!(program.configured(), Ok(Some(_))) {
+        return None;
+    }
+    let open = channels::open(program);
+    (!open.is_empty()).then(|| {
+        let open = open.join(", ");
+        check(
+            name,
+            Grade::Warning,
+            format!("channels past the broker are on: {open}; `lastword init {flag}` turns them off"),
+        )
+    })
+}
+
+fn version(installed: &versions::Installed) -> Check {
+    let grade = if installed.is_newer() { Grade::Warning } else { Grade::Ok };
+    check(installed.program, grade, installed.words())
 }

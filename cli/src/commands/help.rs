@@ -11,7 +11,7 @@ use super::Cli;
 /// The commands by purpose, in the order of the help. A test checks that each command is in exactly one group.
 const GROUPS: [(&str, &[&str]); 7] = [
     ("Set up", &["init", "serve", "agent", "human", "notify", "doctor", "completions", "man"]),
-    ("Run agents", &["claude", "run", "prompt", "mcp", "hook", "discord"]),
+    ("Run agents", &["claude", "codex", "opencode", "gemini", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
@@ -176,6 +176,9 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("explain", &["lastword explain refused-12", "lastword explain depth_cap", "lastword explain apr-1"]),
     ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook wait"]),
     ("claude", &["lastword claude", "lastword claude --as reviewer --continue"]),
+    ("codex", &["lastword codex", "lastword codex --as reviewer resume --last"]),
+    ("opencode", &["lastword opencode", "lastword opencode --as reviewer --continue"]),
+    ("gemini", &["lastword gemini", "lastword gemini --as reviewer --wake"]),
     ("mcp", &["lastword --token-file coder.token mcp", "lastword --token-file alice.token mcp --as-human"]),
     ("prompt", &["lastword prompt", "lastword prompt > primer.md"]),
     ("completions", &["lastword completions bash > lastword.bash", "lastword completions zsh > _lastword"]),

@@ -2,11 +2,13 @@
 
 use std::io::{Read as _, stdin};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use lastword_client::Client;
 use lastword_proto::names::OWN_NAME;
 use lastword_runner::{Occasion, hook, hook_wait};
 use rustix::process::getppid;
+use serde_json::{Value, json};
 
 use super::Context;
 use crate::config::TokenSource;
@@ -14,6 +16,13 @@ use crate::failure::{Exit, Failure};
 use crate::out::Out;
 use crate::session::Authority;
 
+/// The names of events in Gemini CLI, which has the same hooks, each with that in Claude Code.
+const GEMINI_EVENTS: [(&str, &str); 3] =
+    [("BeforeAgent", "UserPromptSubmit"), ("AfterTool", "PostToolUse"), ("AfterAgent", "Stop")];
+/// What Gemini CLI reports as the model's text if there is none.
+const GEMINI_NOTHING: &str = "[no response text]";
+/// Pause before a wait asks again whether it may replace another one.
+const REPLACED: Duration = Duration::from_millis(200);
 /// The exit code with which a hook of `asyncRewake` wakes its session.
 const WAKES: i32 = 2;
 
@@ -46,10 +55,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut text = String::new();
     stdin().read_to_string(&mut text)?;
-    let occasion: Occasion = serde_json::from_str(&text).map_err(|error| {
+    let unreadable = |error| {
         Failure::usage(format!("standard input isn't a hook event: {error}"))
             .hint("this command is called by an agent program; `lastword init --claude` sets it up")
-    })?;
+    };
+    let occasion: Occasion = serde_json::from_str(&text).map_err(unreadable)?;
+    let gemini = GEMINI_EVENTS.into_iter().find(|(theirs, _)| *theirs == occasion.hook_event_name);
     let folder = args
         .state
         .or_else(state_folder)
@@ -68,10 +79,14 @@ async fn answer(args: Args, cx: &Context) -> Result<(), Failure> {
             return Out::note(&reason);
         }
     }
-    if args.action == Action::Wait {
-        return wait(&client, &folder, &occasion).await;
-    }
-    let said = hook(&client, &folder, &occasion).await.map_err(Failure::refused)?;
+    let said = match gemini {
+        Some(names) => {
+            let event = serde_json::from_str(&text).map_err(unreadable)?;
+            from_gemini(&client, &folder, (occasion, &event), names, args.action).await?
+        }
+        None if args.action == Action::Wait => return wait(&client, &folder, &occasion).await,
+        None => hook(&client, &folder, &occasion).await.map_err(Failure::refused)?,
+    };
     match said {
         Some(said) => cx.out.text(&format!("{said}\n")),
         None => Ok(()),
@@ -90,7 +105,89 @@ async fn wait(client: &Client, folder: &Path, occasion: &Occasion) -> Result<(),
     std::process::exit(WAKES)
 }
 
-fn state_folder() -> Option<PathBuf> {
+/// Handles an event of Gemini CLI. Its end of a turn can hold the turn open until a message arrives, which wakes the idle
+/// session.
+async fn from_gemini(
+    client: &Client,
+    folder: &Path,
+    (mut occasion, event): (Occasion, &Value),
+    (theirs, ours): (&str, &str),
+    action: Action,
+) -> Result<Option<Value>, Failure> {
+    std::fs::create_dir_all(folder)?;
+    let waiter = folder.join(format!("{}.waiter", occasion.session_id));
+    let own = std::process::id().to_string();
+    ours.clone_into(&mut occasion.hook_event_name);
+    if ours != "PostToolUse" && is_plain(&occasion.session_id) {
+        // A wait that the user broke off goes on without its session: the newest hook ends it.
+        std::fs::write(&waiter, &own)?;
+    }
+    let given = folder.join(format!("{}.given", occasion.session_id));
+    if ours == "UserPromptSubmit" && is_plain(&occasion.session_id) {
+        // A text with which a hook continued the turn comes back as a prompt, which no user typed.
+        if std::fs::read_to_string(&given).is_ok_and(|given| !given.is_empty() && occasion.prompt.contains(&given)) {
+            return Ok(None);
+        }
+        // Nothing was said since this prompt.
+        std::fs::write(said_file(folder, &occasion.session_id), "")?;
+    }
+    if ours == "Stop" {
+        let (text, continues) = last_text(folder, &occasion, event)?;
+        // Gemini CLI reports it for every other continuation only.
+        occasion.stop_hook_active |= continues;
+        if text == GEMINI_NOTHING {
+            "the user of the session interrupted the turn".clone_into(&mut occasion.failure);
+            "StopFailure".clone_into(&mut occasion.hook_event_name);
+        }
+        occasion.last_assistant_message = Some(text);
+    }
+    let mut said = hook(client, folder, &occasion).await.map_err(Failure::refused)?;
+    if action == Action::Wait && ours == "Stop" && said.is_none() {
+        let parent = getppid();
+        let gone = move || getppid() != parent || std::fs::read_to_string(&waiter).is_ok_and(|newest| newest != own);
+        let text = loop {
+            match hook_wait(client, folder, &occasion, &gone).await.map_err(Failure::refused)? {
+                Some(text) => break Some(text),
+                None if gone() => break None,
+                // The wait that this one replaces has yet to end.
+                None => tokio::time::sleep(REPLACED).await,
+            }
+        };
+        said = text.map(|text| json!({ "decision": "block", "reason": text }));
+    }
+    if let Some(reason) = said.as_ref().and_then(|said| said["reason"].as_str()) {
+        std::fs::write(&given, reason)?;
+    }
+    if let Some(name) = said.as_mut().and_then(|said| said.pointer_mut("/hookSpecificOutput/hookEventName")) {
+        *name = json!(theirs);
+    }
+    Ok(said)
+}
+
+/// Returns the model's text since the hook before, and whether there was one for the same prompt. Gemini CLI reports the
+/// text since the user's prompt, and what was said to the user is no answer to a message.
+fn last_text(folder: &Path, occasion: &Occasion, event: &Value) -> Result<(String, bool), Failure> {
+    let whole = event["prompt_response"].as_str().unwrap_or_default();
+    if !is_plain(&occasion.session_id) {
+        return Ok((whole.to_owned(), false));
+    }
+    let file = said_file(folder, &occasion.session_id);
+    let before = std::fs::read_to_string(&file).unwrap_or_default();
+    std::fs::write(&file, whole)?;
+    Ok((whole.strip_prefix(&before).unwrap_or(whole).trim().to_owned(), !before.is_empty()))
+}
+
+fn said_file(folder: &Path, session: &str) -> PathBuf {
+    folder.join(format!("{session}.said"))
+}
+
+/// Returns whether a session's id can be part of a file's name.
+fn is_plain(session: &str) -> bool {
+    !session.is_empty() && session.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_')
+}
+
+/// Returns the folder with the state of sessions, in the user's state directory.
+pub(super) fn state_folder() -> Option<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let state = set("XDG_STATE_HOME").or_else(|| Some(set("HOME")?.join(".local/state")))?;
     Some(state.join("lastword/hooks"))

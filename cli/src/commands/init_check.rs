@@ -10,8 +10,8 @@ use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteEx
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use super::Context;
 use super::init_clients::{Identity, Program};
+use super::{Context, channels};
 use crate::failure::Failure;
 use crate::session::Authority;
 
@@ -44,6 +44,12 @@ pub(super) async fn check(program: Program, cx: &Context) -> Result<Vec<String>,
         named @ (Identity::Agent(_) | Identity::Human(_)) => named.name(&cx.server_url()).await,
     };
     let mut found = vec![format!("{name} starts Lastword as {owner}: {} tools", tools.len())];
+    let open = channels::open(program);
+    found.push(if open.is_empty() {
+        "its channels past the broker are off".to_owned()
+    } else {
+        format!("its channels past the broker are on: {}; `lastword init {flag}` turns them off", open.join(", "))
+    });
     if let Some(line) = listed(command).await? {
         found.push(format!("`{command} mcp list`: {line}"));
     }

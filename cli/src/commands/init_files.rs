@@ -11,6 +11,9 @@ use serde_json::Value;
 use similar::TextDiff;
 
 use super::init_clients::{Call, Identity, Program};
+use super::init_denials::{
+    add_claude_denials, add_denials, remove_claude_denials, remove_denials, with_denial, without_denial,
+};
 use crate::failure::Failure;
 
 /// The settings of Claude Code for one user in this folder.
@@ -153,16 +156,16 @@ fn json(text: &str, change: impl FnOnce(&CstObject) -> Result<(), String>) -> Re
 }
 
 /// Returns the object called `name`, created if it is missing.
-fn object(parent: &CstObject, name: &str) -> Result<CstObject, String> {
+pub(super) fn object(parent: &CstObject, name: &str) -> Result<CstObject, String> {
     parent.object_value_or_create(name).ok_or_else(|| format!("{name:?} exists and isn't an object"))
 }
 
 /// Returns the list called `name`, created if it is missing.
-fn list(parent: &CstObject, name: &str) -> Result<CstArray, String> {
+pub(super) fn list(parent: &CstObject, name: &str) -> Result<CstArray, String> {
     parent.array_value_or_create(name).ok_or_else(|| format!("{name:?} exists and isn't a list"))
 }
 
-fn members(members: Vec<(&str, CstInputValue)>) -> CstInputValue {
+pub(super) fn members(members: Vec<(&str, CstInputValue)>) -> CstInputValue {
     CstInputValue::Object(members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
 }
 
@@ -180,7 +183,7 @@ fn remove_member(parent: &CstObject, group: &str, name: &str) {
 }
 
 /// Removes an object or a list that holds nothing.
-fn remove_if_empty(parent: &CstObject, name: &str) {
+pub(super) fn remove_if_empty(parent: &CstObject, name: &str) {
     let empty = parent.object_value(name).is_some_and(|object| object.properties().is_empty())
         || parent.array_value(name).is_some_and(|list| list.elements().is_empty());
     if empty && let Some(member) = parent.get(name) {
@@ -193,12 +196,20 @@ fn server(root: &CstObject, program: Program, step: Step<'_>) -> Result<(), Stri
     if step.removes() {
         remove_member(root, program.servers(), "lastword");
     }
+    if step.removes() {
+        remove_denials(root, program);
+    }
     let Some(call) = step.added() else { return Ok(()) };
     let servers = object(root, program.servers())?;
     if servers.get("lastword").is_none() {
         servers.append("lastword", server_of(program, call));
     }
-    Ok(())
+    if is_team(call) { add_denials(root, program) } else { Ok(()) }
+}
+
+/// Returns whether the call makes the program an agent, whose channels past the broker are turned off.
+const fn is_team(call: &Call) -> bool {
+    !matches!(call.identity, Identity::Human(_))
 }
 
 fn server_of(program: Program, call: &Call) -> CstInputValue {
@@ -226,13 +237,15 @@ fn server_of(program: Program, call: &Call) -> CstInputValue {
 /// is asked for.
 fn claude_settings(root: &CstObject, step: Step<'_>) -> Result<(), String> {
     if step.removes() {
+        remove_claude_denials(root);
         remove_hooks(root);
         remove_allowed(root);
     }
     match step.added() {
-        Some(call) if !matches!(call.identity, Identity::Human(_)) => {
+        Some(call) if is_team(call) => {
             add_allowed(root)?;
-            add_hooks(root, call)
+            add_hooks(root, call)?;
+            add_claude_denials(root)
         }
         Some(_) | None => Ok(()),
     }
@@ -317,16 +330,19 @@ fn is_hook_line(line: &str) -> bool {
 
 /// Changes the MCP server in Codex's file.
 fn codex(text: &str, step: Step<'_>) -> Result<String, String> {
-    let rest = if step.removes() { without_table(text)? } else { text.to_owned() };
+    let rest = if step.removes() { without_table(&without_denial(text))? } else { text.to_owned() };
     let Some(call) = step.added() else { return Ok(rest) };
     let known: toml::Table = rest.parse().map_err(|error: toml::de::Error| error.to_string())?;
-    if known.get("mcp_servers").and_then(|servers| servers.get("lastword")).is_some() {
-        return Ok(rest);
-    }
-    // TOML allows a table after any other.
-    let gap = if rest.is_empty() { "" } else { "\n" };
-    let end = if rest.is_empty() || rest.ends_with('\n') { "" } else { "\n" };
-    Ok(format!("{rest}{end}{gap}{}", table(call)))
+    let there = known.get("mcp_servers").and_then(|servers| servers.get("lastword")).is_some();
+    let with = if there { rest } else { appended(&rest, &table(call)) };
+    Ok(if is_team(call) { with_denial(&with, &known) } else { with })
+}
+
+/// Appends a table: TOML allows one after any other.
+pub(super) fn appended(text: &str, table: &str) -> String {
+    let gap = if text.is_empty() { "" } else { "\n" };
+    let end = if text.is_empty() || text.ends_with('\n') { "" } else { "\n" };
+    format!("{text}{end}{gap}{table}")
 }
 
 fn table(call: &Call) -> String {
@@ -423,16 +439,24 @@ mod tests {
             "'/bin/lastword' '--url' 'http://127.0.0.1:7171' '--token-file' '/x y/kilo.token' hook"
         );
         assert_eq!(value["permissions"]["allow"], serde_json::json!(["mcp__lastword"]));
+        assert_eq!(value["crossSessionInbound"], "refuse", "{added}");
+        assert_eq!(value["permissions"]["deny"].as_array().unwrap().len(), 4, "{added}");
         assert_eq!(settings(&added, Step::Add(&call)).unwrap(), added, "a second time adds nothing");
     }
 
     #[test]
     fn a_toml_file_gets_a_table_at_its_end_and_loses_it_again() {
         let call = call();
-        for text in ["", "model = \"x\"\n", "[mcp_servers.other]\ncommand = \"y\"\n", "# mine\n\n[a]\nb = 1\n"] {
+        for text in [
+            "",
+            "model = \"x\"\n",
+            "[features]\nweb = true\n\n[b]\n",
+            "[mcp_servers.other]\ncommand = \"y\"\n",
+            "# mine\n\n[a]\nb = 1\n",
+        ] {
             let added = codex(text, Step::Add(&call)).unwrap();
-            assert!(added.starts_with(text), "{added}");
             let table: toml::Table = added.parse().unwrap();
+            assert_eq!(table["features"]["multi_agent"].as_bool(), Some(false), "{added}");
             let server = &table["mcp_servers"]["lastword"];
             assert_eq!(server["args"][3].as_str(), Some("/x y/kilo.token"));
             assert_eq!(server["default_tools_approval_mode"].as_str(), Some("approve"));
@@ -457,6 +481,26 @@ mod tests {
     }
 
     #[test]
+    fn denials_of_the_user_stay_when_those_of_init_go() {
+        let call = call();
+        let user = [
+            (Program::Opencode, "{\n  \"permission\": { \"task\": \"deny\" }\n}\n"),
+            (Program::Opencode, "{\n  \"permission\": \"ask\"\n}\n"),
+            (Program::Opencode, "{\n  \"permission\": {\n    \"bash\": \"ask\"\n  }\n}\n"),
+            (Program::Gemini, "{\n  \"tools\": {\n    \"exclude\": [\n      \"x\"\n    ]\n  }\n}\n"),
+        ];
+        for (program, text) in user {
+            let change = |text: &str, step| json(text, |root| server(root, program, step)).unwrap();
+            let added = change(text, Step::Add(&call));
+            assert_eq!(change(&added, Step::Remove), text, "{added}");
+        }
+        let own = "[features]\nmulti_agent = true\n";
+        let added = codex(own, Step::Add(&call)).unwrap();
+        assert!(added.starts_with(own) && added.matches("multi_agent").count() == 1, "{added}");
+        assert_eq!(codex(&added, Step::Remove).unwrap(), own);
+    }
+
+    #[test]
     fn what_was_added_is_taken_out_and_nothing_else() {
         let call = call();
         let servers = "{\n  // mine\n  \"mcpServers\": {\n    \"other\": { \"command\": \"x\" }\n  }\n}\n";
@@ -464,7 +508,7 @@ mod tests {
             let added = claude(text, Step::Add(&call)).unwrap();
             assert_eq!(claude(&added, Step::Remove).unwrap(), text, "{added}");
         }
-        let mine = "{\n  \"permissions\": {\n    \"allow\": [\"Bash(ls)\"]\n  },\n  \"hooks\": {\n    \"Stop\": [\n      \
+        let mine = "{\n  \"permissions\": {\n    \"deny\": [\"SendMessage\"],\n    \"allow\": [\"Bash(ls)\"]\n  },\n  \"hooks\": {\n    \"Stop\": [\n      \
                     { \"hooks\": [{ \"type\": \"command\", \"command\": \"say done\" }] }\n    ]\n  }\n}\n";
         for text in ["", "{\n  \"model\": \"opus\"\n}\n", mine] {
             let added = settings(text, Step::Add(&call)).unwrap();

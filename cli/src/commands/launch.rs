@@ -4,10 +4,11 @@ use std::fs::{self, File, OpenOptions};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
 use lastword_client::{Client, Token};
+use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
@@ -62,21 +63,77 @@ impl Place {
         eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.url);
     }
 
-    /// Runs the program in the foreground with the agent's token, and exits with its code.
-    pub(super) async fn run(self, mut command: Command) -> Result<(), Failure> {
-        let program = command.get_program().to_string_lossy().into_owned();
+    /// Returns the agent's token.
+    pub(super) fn token(&self) -> &str {
+        &self.token
+    }
+
+    /// Returns a client of the broker with the agent's token.
+    pub(super) fn client(&self) -> Result<Client, Failure> {
+        Ok(Client::new(&self.url, Some(Token::new(&self.token)?))?)
+    }
+
+    /// Gives a process the agent's token, and the address of its broker.
+    pub(super) fn equip(&self, command: &mut Command) {
         command.env("LASTWORD_URL", &self.url).env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
         command.env_remove("LASTWORD_TOKEN_FILE");
+    }
+
+    /// Runs the program in the foreground with the agent's token, and exits with its code.
+    pub(super) async fn run(self, command: Command) -> Result<(), Failure> {
+        exit(self.beside(command, std::future::pending()).await?)
+    }
+
+    /// Runs the program in the foreground with the agent's token. While it runs, `deliver` brings messages into its
+    /// session; an end of `deliver` leaves the program alone, and its reason is printed once the terminal is free.
+    pub(super) async fn beside(
+        &self,
+        mut command: Command,
+        deliver: impl Future<Output = Failure>,
+    ) -> Result<ExitStatus, Failure> {
+        let program = command.get_program().to_string_lossy().into_owned();
+        self.equip(&mut command);
         // The terminal sends Ctrl-C to this process, too; what it means is the program's to decide.
         let _interrupts = signal(SignalKind::interrupt())?;
-        let status = tokio::process::Command::from(command).status().await.map_err(|error| {
-            Failure::unavailable(format!("can't start {program}: {error}"))
-                .hint(format!("install {program}, so that it is found in PATH"))
-        })?;
-        match status.code() {
-            Some(0) => Ok(()),
-            code => std::process::exit(code.unwrap_or(1)),
+        let (mut terminate, mut hang_up) = (signal(SignalKind::terminate())?, signal(SignalKind::hangup())?);
+        let mut child =
+            tokio::process::Command::from(command).spawn().map_err(|error| not_started(&program, &error))?;
+        let (mut deliver, mut problem) = (std::pin::pin!(deliver), None);
+        let status = loop {
+            tokio::select! {
+                status = child.wait() => break status?,
+                failure = &mut deliver, if problem.is_none() => problem = Some(failure.message),
+                // This process ends after the program, to clean up behind it.
+                _ = terminate.recv() => end(&child),
+                _ = hang_up.recv() => end(&child),
+            }
+        };
+        if let Some(problem) = problem {
+            eprintln!("messages no longer reached this session: {problem}");
         }
+        Ok(status)
+    }
+}
+
+/// Asks the program to end.
+fn end(child: &tokio::process::Child) {
+    if let Some(pid) = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw) {
+        // It may have ended by now.
+        let _gone = kill_process(pid, Signal::TERM);
+    }
+}
+
+/// Returns the failure of a program that can't be started.
+pub(super) fn not_started(program: &str, error: &std::io::Error) -> Failure {
+    Failure::unavailable(format!("can't start {program}: {error}"))
+        .hint(format!("install {program}, so that it is found in PATH"))
+}
+
+/// Ends this process with the program's exit code.
+pub(super) fn exit(status: ExitStatus) -> Result<(), Failure> {
+    match status.code() {
+        Some(0) => Ok(()),
+        code => std::process::exit(code.unwrap_or(1)),
     }
 }
 

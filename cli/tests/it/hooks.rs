@@ -135,6 +135,31 @@ fn what_goes_wrong_never_holds_the_agent_up() {
 }
 
 #[test]
+fn gemini_cli_has_the_same_hooks_under_other_names() {
+    let server = Server::start();
+    server.agent("kilo");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    let ends = |said: &str| session.hook("AfterAgent", &json!({ "prompt_response": said }));
+    session.hook("BeforeAgent", &json!({ "prompt": "good morning" }));
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    let said = ends("hello");
+    assert!(reason(&said).contains("is the parser fast?"), "{said}");
+    // The text that continues the turn comes back as a prompt, and the answer behind what was said to the user.
+    assert_eq!(session.hook("BeforeAgent", &json!({ "prompt": reason(&said) })), Value::Null);
+    server.operator(&["send", "kilo", "and the lexer?", "--ref", "P-2"]).ok();
+    let said = ends("hello\nvery fast");
+    assert_eq!(answer(&server), "very fast");
+    assert!(reason(&said).contains("and the lexer?"), "{said}");
+    ends("[no response text]");
+    let delivery = server.operator(&["inbox", "--json", "--wait", "10s"]).json();
+    assert_eq!(delivery["message"]["status"], "failed", "{delivery}");
+    server.operator(&["send", "kilo", "count the tests", "--ref", "P-3"]).ok();
+    let said = session.hook("BeforeAgent", &json!({ "prompt": "and the weather?" }));
+    assert_eq!(said["hookSpecificOutput"]["hookEventName"], "BeforeAgent", "{said}");
+    assert!(context(&said).contains("count the tests"), "{said}");
+}
+
+#[test]
 fn doctor_says_what_each_agent_program_lacks() {
     let server = Server::start();
     let dir = server.path();
@@ -169,6 +194,13 @@ fn doctor_says_what_each_agent_program_lacks() {
     let (_, claude, codex, opencode) = doctor();
     assert_eq!((claude.1.as_str(), codex.1.as_str()), ("set up as kilo", "set up as kilo"));
     assert_eq!(opencode.0, "warning", "{opencode:?}");
+    fs::remove_file(dir.join(".claude/settings.local.json")).unwrap();
+    fs::write(bin.path().join("claude"), "#!/bin/sh\necho '99.0.1 (Claude Code)'\n").unwrap();
+    fs::set_permissions(bin.path().join("claude"), fs::Permissions::from_mode(0o755)).unwrap();
+    let ended = finish(lastword(dir).arg("doctor").env("PATH", bin.path()).env("HOME", dir), "").stdout;
+    assert!(ended.contains("channels past the broker are on: ListAgents, SendMessage"), "{ended}");
+    assert!(!ended.contains("features.multi_agent"), "init turned it off: {ended}");
+    assert!(ended.contains("claude: 99.0.1, which is newer than"), "{ended}");
     server.operator(&["agent", "token", "kilo"]).ok();
     let (code, claude, ..) = doctor();
     assert!(code == 1 && claude.0 == "failed" && claude.1.contains("lastword agent token NAME"), "{claude:?}");

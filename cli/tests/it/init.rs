@@ -139,6 +139,7 @@ fn init_checks_what_it_wrote_by_starting_it() {
     assert!(nothing.code == 1 && nothing.stderr.contains("init --claude"), "{nothing:?}");
     let said = init(&server, "kilo", &["--claude", "--check"]).ok();
     assert!(said.contains("starts Lastword as kilo: 6 tools"), "{said}");
+    assert!(said.contains("channels past the broker are off"), "{said}");
     let bin = tempfile::tempdir().unwrap();
     fs::write(bin.path().join("claude"), "#!/bin/sh\necho \"lastword: $1 $2 - Connected\"\n").unwrap();
     fs::set_permissions(bin.path().join("claude"), fs::Permissions::from_mode(0o755)).unwrap();

@@ -35,6 +35,8 @@ mod running;
 #[cfg(test)]
 mod schedules;
 #[cfg(test)]
+mod sessions;
+#[cfg(test)]
 mod terminal;
 #[cfg(test)]
 mod top;

@@ -1,0 +1,358 @@
+//! `lastword codex`: Codex as an agent of the workspace, in this terminal and for this run alone.
+//!
+//! Codex's terminal interface runs on an app-server that this process starts on a private socket. This process is the
+//! app-server's second client: it hears of turns, and hands messages to the model without the prompt of the interface.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use futures_util::{SinkExt as _, StreamExt as _};
+use lastword_server::edges::mcp::PRIMER;
+use serde_json::{Value, json};
+use tokio::net::UnixStream;
+use tokio::process::Child;
+use tokio::time::{sleep, timeout};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::{WebSocketStream, client_async};
+
+use super::Context;
+use super::attend::{Happened, Session, attend, connection};
+use super::launch::{Place, exit, not_started};
+use crate::failure::Failure;
+
+/// Time limit of the app-server's start, and the pause between two checks.
+const START_MAX: Duration = Duration::from_secs(30);
+const START_CHECK: Duration = Duration::from_millis(20);
+/// Time limit of one call.
+const CALL: Duration = Duration::from_secs(30);
+/// Time for the app-server to end.
+const END: Duration = Duration::from_secs(5);
+/// Starts a program that ends when this process is gone: the watcher reads from a pipe that nobody writes to, whose other
+/// end closes with this process. It then kills the whole process group.
+const WATCHED: &str = r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!
+(read -r _ <&3; kill $program; sleep 3; kill -9 0) & exec 3<&-; wait $program"#;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name of the agent [default: codex, or codex-2 and so on while others run].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Arguments for Codex.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let place = Place::take("codex", args.name.as_deref(), cx).await?;
+    let folder = tempfile::Builder::new().prefix("lastword-").tempdir()?;
+    let socket = folder.path().join("codex.sock");
+    let mut server = app_server(&place, &socket, &args.args)?;
+    let connected = connect(&socket, &mut server).await;
+    let status = match connected {
+        Ok(wire) => interface(&place, wire, folder.path(), &socket, &args.args).await,
+        Err(failure) => Err(failure),
+    };
+    end(server).await;
+    drop(folder);
+    exit(status?)
+}
+
+async fn interface(
+    place: &Place,
+    wire: Wire,
+    folder: &Path,
+    socket: &Path,
+    args: &[String],
+) -> Result<ExitStatus, Failure> {
+    let mut command = Command::new("codex");
+    command.arg("--remote").arg(address(socket));
+    if !args.iter().any(|arg| chooses_mode(arg)) {
+        // A command of the model that writes or uses the network needs its user's approval.
+        command.args(["--sandbox", "read-only", "--ask-for-approval", "on-request"]);
+    }
+    command.args(args);
+    place.greet();
+    let client = place.client()?;
+    let (session, attendant) = connection();
+    let deliver = async {
+        tokio::select! {
+            failure = Joined::new(wire).serve(session) => failure,
+            failure = attend(attendant, &client, folder) => failure,
+        }
+    };
+    place.beside(command, deliver).await
+}
+
+fn chooses_mode(arg: &str) -> bool {
+    let names = ["-s", "-a", "--sandbox", "--ask-for-approval", "-p", "--profile", "--approve-for-me", "--yolo"];
+    names.iter().any(|name| arg == *name || (name.len() == 2 && arg.starts_with(name)))
+        || names.iter().any(|name| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
+        || arg.starts_with("--dangerously-bypass-approvals")
+        || ["approval_policy", "sandbox_mode"].iter().any(|key| arg.contains(key))
+}
+
+fn address(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+/// Starts the app-server, with Lastword's tools and without its own channels.
+fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Failure> {
+    let mut command = Command::new("/bin/sh");
+    command.args(["-c", WATCHED, "sh", "codex", "app-server", "--listen"]).arg(address(socket));
+    command.args(settings(args));
+    command.args(["--disable", "multi_agent", "-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
+    let url = toml::Value::from(format!("{}/mcp", place.url));
+    command.arg("-c").arg(format!(
+        "mcp_servers.lastword={{url={url},bearer_token_env_var=\"LASTWORD_TOKEN\",\
+         default_tools_approval_mode=\"approve\",tool_timeout_sec=330}}"
+    ));
+    place.equip(&mut command);
+    let mut command = tokio::process::Command::from(command);
+    command.process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().map_err(|error| not_started("codex", &error))
+}
+
+/// Returns the user's settings among the arguments, which the app-server needs as well.
+fn settings(args: &[String]) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let long = ["--config=", "--enable=", "--disable="].iter().any(|name| arg.starts_with(name));
+        if long {
+            found.push(arg.clone());
+        } else if ["-c", "--config", "--enable", "--disable"].contains(&arg.as_str()) {
+            found.extend([arg.clone()].into_iter().chain(args.next().cloned()));
+        }
+    }
+    found
+}
+
+async fn connect(socket: &Path, server: &mut Child) -> Result<Wire, Failure> {
+    for _ in 0..START_MAX.as_millis() / START_CHECK.as_millis() {
+        if let Ok(stream) = UnixStream::connect(socket).await
+            && let Ok((stream, _)) = client_async("ws://localhost/", stream).await
+        {
+            let mut wire = Wire { stream, calls: 0, heard: VecDeque::new() };
+            let client = json!({ "name": "lastword", "version": env!("CARGO_PKG_VERSION") });
+            let hello = json!({ "clientInfo": client, "capabilities": { "experimentalApi": true } });
+            wire.call("initialize", hello).await.map_err(Failure::unavailable)?;
+            wire.send(&json!({ "method": "initialized" })).await.map_err(Failure::unavailable)?;
+            return Ok(wire);
+        }
+        if server.try_wait()?.is_some() {
+            break;
+        }
+        sleep(START_CHECK).await;
+    }
+    Err(Failure::unavailable("`codex app-server` did not start").hint(
+        "install Codex, so that `codex` is found in PATH, and try `codex app-server --listen unix:///tmp/x.sock`",
+    ))
+}
+
+/// Ends the app-server: the pipe's end tells its watcher.
+async fn end(mut server: Child) {
+    drop(server.stdin.take());
+    // Dropping the child kills what is left.
+    let _ended = timeout(END, server.wait()).await;
+}
+
+/// A connection to the app-server: JSON-RPC in the messages of a WebSocket.
+struct Wire {
+    stream: WebSocketStream<UnixStream>,
+    calls: u64,
+    /// Notifications that came while a reply was waited for.
+    heard: VecDeque<Value>,
+}
+
+impl Wire {
+    async fn send(&mut self, value: &Value) -> Result<(), String> {
+        self.stream.send(Message::text(value.to_string())).await.map_err(|error| error.to_string())
+    }
+
+    /// Returns the next message; safe to drop while it waits.
+    async fn next(&mut self) -> Result<Value, String> {
+        loop {
+            match self.stream.next().await {
+                Some(Ok(Message::Text(text))) => {
+                    return serde_json::from_str(&text).map_err(|error| error.to_string());
+                }
+                Some(Ok(Message::Close(_))) | None => return Err("Codex's app-server is gone".to_owned()),
+                Some(Ok(Message::Binary(_) | Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => {}
+                Some(Err(error)) => return Err(error.to_string()),
+            }
+        }
+    }
+
+    /// Calls a method and returns its result.
+    async fn call(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        let late = |_| format!("no answer to {method} within {} s", CALL.as_secs());
+        timeout(CALL, self.exchange(method, params)).await.map_err(late)?
+    }
+
+    async fn exchange(&mut self, method: &str, params: Value) -> Result<Value, String> {
+        self.calls += 1;
+        self.send(&json!({ "id": self.calls, "method": method, "params": params })).await?;
+        loop {
+            let mut message = self.next().await?;
+            if message.get("method").is_some() {
+                self.heard.push_back(message);
+            } else if message["id"] == self.calls {
+                return match message.get("error") {
+                    Some(error) => Err(error["message"].as_str().unwrap_or("it refused").to_owned()),
+                    None => Ok(message["result"].take()),
+                };
+            }
+        }
+    }
+}
+
+/// The thread of the interface, as this process follows it.
+struct Joined {
+    wire: Wire,
+    thread: Option<String>,
+    /// The running turn.
+    turn: Option<String>,
+    /// The model's last text in the running turn.
+    said: String,
+    /// Texts for the model that wait for a thread.
+    waiting: VecDeque<String>,
+    /// Texts that this process put into running turns, which come back as the user's.
+    own: VecDeque<String>,
+}
+
+impl Joined {
+    const fn new(wire: Wire) -> Self {
+        Self { wire, thread: None, turn: None, said: String::new(), waiting: VecDeque::new(), own: VecDeque::new() }
+    }
+
+    /// Reports what happens in the session, and passes texts on to the model, until the app-server is gone.
+    async fn serve(mut self, session: Session) -> Failure {
+        let Session { happened, mut texts } = session;
+        loop {
+            let heard = if let Some(heard) = self.wire.heard.pop_front() {
+                Ok(Some(heard))
+            } else {
+                tokio::select! {
+                    heard = self.wire.next() => heard.map(Some),
+                    text = texts.recv() => match text {
+                        None => return Failure::unavailable("nothing is delivered any more"),
+                        Some(text) => {
+                            self.waiting.push_back(text);
+                            Ok(None)
+                        }
+                    },
+                }
+            };
+            let event = match heard {
+                Ok(Some(heard)) => self.heard(&heard).await,
+                Ok(None) => Ok(None),
+                Err(problem) => return Failure::unavailable(problem),
+            };
+            if let Ok(Some(event)) = event
+                && happened.send(event).await.is_err()
+            {
+                return Failure::unavailable("nothing is delivered any more");
+            }
+            if self.thread.is_some()
+                && let Some(text) = self.waiting.pop_front()
+                && let Err(problem) = self.hand(&text).await
+            {
+                return Failure::unavailable(problem);
+            }
+        }
+    }
+
+    /// Interprets a notification. Requests, such as those for approval, are for the interface and its user.
+    async fn heard(&mut self, heard: &Value) -> Result<Option<Happened>, String> {
+        let (method, params) = (heard["method"].as_str().unwrap_or_default(), &heard["params"]);
+        match method {
+            "thread/started" => return self.adopt(&params["thread"]).await,
+            "thread/status/changed" if self.thread.as_deref() != params["threadId"].as_str() => {
+                let found = self.wire.call("thread/read", json!({ "threadId": params["threadId"] })).await?;
+                return self.adopt(&found["thread"]).await;
+            }
+            _ => {}
+        }
+        if self.thread.as_deref() != params["threadId"].as_str() {
+            return Ok(None);
+        }
+        let item = &params["item"];
+        match method {
+            "turn/started" => {
+                self.turn = params["turn"]["id"].as_str().map(str::to_owned);
+                self.said.clear();
+            }
+            "item/completed" if item["type"] == "agentMessage" => {
+                item["text"].as_str().unwrap_or_default().clone_into(&mut self.said);
+            }
+            "item/completed" if item["type"] == "userMessage" => return Ok(self.typed(item)),
+            "turn/completed" => {
+                self.turn = None;
+                return Ok(Some(self.ended(&params["turn"])));
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    fn typed(&mut self, item: &Value) -> Option<Happened> {
+        let parts = item["content"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let text: String = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+        if let Some(at) = self.own.iter().position(|own| *own == text) {
+            self.own.remove(at);
+            return None;
+        }
+        Some(Happened::Typed(text))
+    }
+
+    fn ended(&mut self, turn: &Value) -> Happened {
+        match turn["status"].as_str() {
+            Some("completed") => Happened::Answered(std::mem::take(&mut self.said)),
+            Some("interrupted") => Happened::BrokeOff("the user of the session interrupted the turn".to_owned()),
+            _ => Happened::BrokeOff(turn["error"]["message"].as_str().unwrap_or("the turn failed").to_owned()),
+        }
+    }
+
+    /// Follows a thread that the interface started or resumed. Sub-agents' threads and hidden ones aren't the user's.
+    async fn adopt(&mut self, thread: &Value) -> Result<Option<Happened>, String> {
+        let Some(id) = thread["id"].as_str() else { return Ok(None) };
+        if !thread["parentThreadId"].is_null() || thread["ephemeral"] == true {
+            return Ok(None);
+        }
+        let params = json!({ "threadId": id, "excludeTurns": true });
+        // A thread can be followed only once something was said in it.
+        self.inject(id, PRIMER).await?;
+        self.wire.call("thread/resume", params).await?;
+        (self.thread, self.turn) = (Some(id.to_owned()), None);
+        Ok(Some(Happened::Began))
+    }
+
+    /// Adds a text to the thread as the program's developer, which is shown to the model alone.
+    async fn inject(&mut self, thread: &str, text: &str) -> Result<Value, String> {
+        let content = json!([{ "type": "input_text", "text": text }]);
+        let items = json!([{ "type": "message", "role": "developer", "content": content }]);
+        self.wire.call("thread/inject_items", json!({ "threadId": thread, "items": items })).await
+    }
+
+    /// Gives a text to the model: with the next result of a tool if a turn runs, else in a new turn.
+    async fn hand(&mut self, text: &str) -> Result<(), String> {
+        let Some(thread) = self.thread.clone() else { return Ok(()) };
+        if let Some(turn) = self.turn.clone() {
+            let input = json!([{ "type": "text", "text": text }]);
+            self.own.push_back(text.to_owned());
+            let params = json!({ "threadId": thread, "expectedTurnId": turn, "input": input });
+            if self.wire.call("turn/steer", params).await.is_ok() {
+                return Ok(());
+            }
+            // The turn has just ended.
+            self.own.pop_back();
+        }
+        self.inject(&thread, text).await?;
+        let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": [] })).await?;
+        self.turn = started["turn"]["id"].as_str().map(str::to_owned);
+        Ok(())
+    }
+}

@@ -1,0 +1,158 @@
+//! `lastword gemini`: Gemini CLI as an agent of the workspace, in this terminal and for this run alone.
+//!
+//! Gemini CLI reads a file of system settings that an environment variable names. Nothing wakes an idle session but a
+//! hook that holds the end of a turn open, which its user sees; so that is an option.
+
+use std::fs;
+use std::io::Write as _;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jsonc_parser::{ParseOptions, parse_to_serde_value};
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use super::channels::GEMINI_CHANNEL;
+use super::hook::state_folder;
+use super::launch::{Place, exit};
+use crate::failure::Failure;
+
+/// The variable that names the file of system settings, and the file if it is unset.
+const SETTINGS: &str = "GEMINI_CLI_SYSTEM_SETTINGS_PATH";
+const SYSTEM: &str = "/etc/gemini-cli/settings.json";
+/// Longest call of a tool and longest run of a hook, in ms: `next_message` waits up to 5 min.
+const TOOL_MS: u32 = 330_000;
+const HOOK_MS: u32 = 30_000;
+/// Longest wait of the waking hook, in ms.
+const WAIT_MS: u32 = 86_400_000;
+/// Permission of others than the owner to write.
+const OTHERS_WRITE: u32 = 0o022;
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    /// Name of the agent [default: gemini, or gemini-2 and so on while others run].
+    #[arg(long = "as", value_name = "NAME")]
+    name: Option<String>,
+    /// Wake the idle session: each turn's end waits for a message, and Esc frees the session for its user.
+    #[arg(long)]
+    wake: bool,
+    /// Arguments for Gemini CLI.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<String>,
+}
+
+pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
+    let place = Place::take("gemini", args.name.as_deref(), cx).await?;
+    let parent = private_parent(cx)?;
+    let folder = tempfile::Builder::new().prefix("gemini-").tempdir_in(&parent)?;
+    let file = folder.path().join("settings.json");
+    write(&folder.path().join("token"), place.token())?;
+    write(&file, &settings(&place, folder.path(), args.wake)?.to_string())?;
+    let mut command = Command::new("gemini");
+    let modes = ["--approval-mode", "--yolo", "-y"];
+    let chooses_mode = |arg: &String| modes.contains(&arg.as_str()) || arg.starts_with("--approval-mode=");
+    if !args.args.iter().any(chooses_mode) {
+        command.arg("--approval-mode=default");
+    }
+    command.args(&args.args).env(SETTINGS, &file);
+    place.greet();
+    if !args.wake {
+        eprintln!(
+            "messages come with your prompts and after your turns; an idle session isn't woken. `--wake` wakes it, and \
+             `lastword run --driver acp --as NAME -- gemini --acp` serves messages unattended"
+        );
+    }
+    let status = place.beside(command, std::future::pending()).await;
+    drop(folder);
+    exit(status?)
+}
+
+/// Returns a folder for the settings: Gemini CLI skips a file below a folder to which others may write.
+fn private_parent(cx: &Context) -> Result<PathBuf, Failure> {
+    let candidates = [state_folder(), Some(cx.settings.data.join("sessions"))];
+    for folder in candidates.into_iter().flatten() {
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
+        let folder = folder.canonicalize()?;
+        let open = |path: &Path| fs::metadata(path).is_ok_and(|found| found.permissions().mode() & OTHERS_WRITE != 0);
+        if !folder.ancestors().any(open) {
+            return Ok(folder);
+        }
+    }
+    Err(Failure::refused("Gemini CLI reads no settings below a folder to which others may write")
+        .hint("name a data directory with --data whose folders only you may write to"))
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    Ok(fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?.write_all(text.as_bytes())?)
+}
+
+/// Returns the settings of the run, on top of those of the system.
+fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> {
+    let system = std::env::var_os(SETTINGS).map_or_else(|| PathBuf::from(SYSTEM), PathBuf::from);
+    let mut settings = match fs::read_to_string(&system) {
+        Ok(text) => parse_to_serde_value::<Value>(&text, &ParseOptions::default())
+            .map_err(|error| Failure::usage(format!("{}: {error}", system.display())))?,
+        Err(_) => Value::Null,
+    };
+    if !settings.is_object() {
+        settings = json!({});
+    }
+    let headers = json!({ "Authorization": format!("Bearer {}", place.token()) });
+    let server = json!({
+        "httpUrl": format!("{}/mcp", place.url), "headers": headers, "trust": true, "timeout": TOOL_MS,
+    });
+    object(&mut settings, "mcpServers").insert("lastword".to_owned(), server);
+    append(object(&mut settings, "tools"), "exclude", json!(GEMINI_CHANNEL));
+    let line = hook_line(place, folder)?;
+    let hooks = object(&mut settings, "hooks");
+    let hook = |line: String, ms: u32| json!({ "hooks": [{ "type": "command", "command": line, "timeout": ms }] });
+    for event in ["SessionStart", "BeforeAgent", "AfterTool"] {
+        append(hooks, event, hook(line.clone(), HOOK_MS));
+    }
+    let end = if wake { hook(format!("exec {line} wait"), WAIT_MS) } else { hook(line, HOOK_MS) };
+    append(hooks, "AfterAgent", end);
+    Ok(settings)
+}
+
+/// Returns the call of this program's hook, for a shell. Gemini CLI may hide a token in the environment from it.
+fn hook_line(place: &Place, folder: &Path) -> Result<String, Failure> {
+    let program = std::env::current_exe()?;
+    let (token, state) = (folder.join("token"), folder);
+    let words = [
+        program.as_path(),
+        Path::new("--url"),
+        Path::new(&place.url),
+        Path::new("--token-file"),
+        &token,
+        Path::new("hook"),
+        Path::new("--state"),
+        state,
+    ];
+    let mut line = Vec::new();
+    for word in words {
+        let word = word.to_str().ok_or_else(|| Failure::usage(format!("{}: the path isn't UTF-8", word.display())))?;
+        line.push(format!("'{}'", word.replace('\'', r"'\''")));
+    }
+    Ok(line.join(" "))
+}
+
+/// Returns the object called `name`, in place of anything else there.
+fn object<'a>(parent: &'a mut Value, name: &str) -> &'a mut Map<String, Value> {
+    if !parent[name].is_object() {
+        parent[name] = json!({});
+    }
+    match &mut parent[name] {
+        Value::Object(members) => members,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => unreachable!(),
+    }
+}
+
+fn append(parent: &mut Map<String, Value>, name: &str, entry: Value) {
+    match parent.get_mut(name) {
+        Some(Value::Array(list)) => list.push(entry),
+        Some(_) | None => {
+            parent.insert(name.to_owned(), json!([entry]));
+        }
+    }
+}
