@@ -156,9 +156,11 @@ class Programs(unittest.TestCase):
         self.assertFalse(made.exists(), "rejected")
         self.space.lastword("send", "bob", touch, "--ref", "E-2")
         call = self.space.pending()
-        self.space.lastword("approve", call["id"], "--yes", "--digest", call["digest"])
+        approved = self.space.lastword("approve", call["id"], "--yes", "--digest", call["digest"])
+        self.assertEqual(approved.returncode, 0, approved)
         self.assertIn("done", self.space.answer()["body"])
-        self.assertTrue(made.exists(), "approved")
+        # Codex answers its model before a slow command has ended.
+        until("the approved file", made.exists)
 
     def test_claude_over_acp_is_held(self):
         self.held([MODULES / ".bin/claude-agent-acp"], TOUCH, "Bash")
