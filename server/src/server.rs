@@ -17,7 +17,7 @@ use lastword_proto::policy::Policy;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Input, Limits, Principal, Reply, Seq, State};
 use lastword_store::{Index, IndexError, LogReader, OpenError, Store};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
@@ -38,6 +38,8 @@ pub const OPERATOR: &str = "operator";
 /// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
 /// less than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
+/// The most connections that wait to be accepted; the system may allow fewer.
+const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
 const DRAIN_MAX: Duration = Duration::from_secs(5);
 
@@ -211,7 +213,7 @@ impl Server {
         }
         let unusable = |source| StartError::Listen { address, source };
         // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
-        let listener = TcpListener::bind(address).await.map_err(unusable)?;
+        let listener = listen_on(address).map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
         let disk = Arc::new(Disk::of(&data_dir));
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
@@ -340,6 +342,15 @@ pub fn reachable(addr: SocketAddr) -> String {
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
     format!("http://{}", SocketAddr::new(ip, addr.port()))
+}
+
+/// Listens with a long backlog: with a short one, a flood of connections drops a human's, which the system retries only
+/// after a second.
+fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 /// The anonymous MCP surface needs no token, so it accepts no caller from another machine.

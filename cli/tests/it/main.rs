@@ -5,6 +5,8 @@ mod crash;
 #[cfg(test)]
 mod disk;
 #[cfg(test)]
+mod exhaustion;
+#[cfg(test)]
 mod hooks;
 #[cfg(test)]
 mod identity;

@@ -5,6 +5,7 @@ mod approvals;
 mod call_table;
 mod claims;
 mod clock;
+mod connections;
 mod conversations;
 mod escalations;
 mod events;
@@ -26,6 +27,7 @@ mod query;
 mod requests;
 mod rooms;
 mod schedules;
+mod stall;
 mod system;
 
 use axum::Router;
@@ -42,7 +44,7 @@ use crate::error::ApiError;
 use lastword_proto::Code;
 
 pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
-pub(crate) use self::extract::{caller, read};
+pub(crate) use self::extract::{caller, prove, read};
 
 /// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;

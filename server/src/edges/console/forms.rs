@@ -42,7 +42,8 @@ impl<T: DeserializeOwned> FromRequest<Context> for Form<T> {
     async fn from_request(mut request: Request, ctx: &Context) -> Result<Self, Response> {
         let viewer = request.extract_parts_with_state::<Viewer, _>(ctx).await?;
         let told = |fault: ApiError| ErrorPage(fault).into_response();
-        let bytes = read(request.into_body()).await.map_err(told)?;
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts, body).await.map_err(told)?;
         let Secret { forms } = fields(&bytes).map_err(told)?;
         // No constant-time comparison is needed: another site never sees the response, so it can't measure anything.
         if forms != viewer.forms {

@@ -9,6 +9,7 @@ use lastword_proto::fact::Role;
 
 use super::frame::{self, ErrorPage};
 use crate::calls::{Caller, Context};
+use crate::edges::http::prove;
 use crate::identity::SESSION_MS;
 
 /// The human at a page, with the properties of the request that pages need.
@@ -34,9 +35,11 @@ impl FromRequestParts<Context> for Viewer {
         let who = session.principal.agent();
         let known = ctx.handle.query(move |live| live.state.agent(who).map(|human| human.role)).await;
         let role = known.map_err(|gone| ErrorPage(gone.into()).into_response())?.ok_or_else(frame::signed_out)?;
+        let caller = Caller::of(&session);
+        prove(&parts.extensions, caller).map_err(|full| ErrorPage(full).into_response())?;
         let here = parts.uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Self {
-            caller: Caller::of(&session),
+            caller,
             role,
             partial: frame::is_partial(&parts.headers),
             here: here.to_owned(),

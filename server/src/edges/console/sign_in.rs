@@ -60,7 +60,8 @@ pub(super) async fn sign_in(
     headers: HeaderMap,
     request: Request,
 ) -> Result<Response, ErrorPage> {
-    let proof: Proof = fields(&read(request.into_body()).await?)?;
+    let (parts, body) = request.into_parts();
+    let proof: Proof = fields(&read(&parts, body).await?)?;
     let (token, principal) = match filled(&proof.code) {
         Some(code) => by_code(&ctx, &code).await?,
         None => by_token(&ctx, proof.token.trim())?,

@@ -5,7 +5,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::response::sse::{Event as Sse, KeepAlive};
 use axum::response::{IntoResponse, Response};
@@ -14,6 +14,7 @@ use lastword_proto::wire::{Event, FieldError};
 use lastword_proto::{Entry, Seq};
 use serde::Deserialize;
 
+use super::connections::{Peer, StreamPermit};
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
 use crate::calls::{Caller, Context};
@@ -40,9 +41,11 @@ const POSITION: &str = "lastword-position";
 pub(super) async fn events(
     State(ctx): State<Context>,
     caller: Caller,
+    peer: Option<Extension<Peer>>,
     Params(params): Params<EventParams>,
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
+    let permit = peer.map(|Extension(peer)| peer.stream()).transpose()?;
     let after = match headers.get("last-event-id") {
         Some(value) => {
             let wrong = || FieldError::new("Last-Event-ID", "is no position");
@@ -55,7 +58,7 @@ pub(super) async fn events(
     subscription.attach();
     let tail = LogTail::new(ctx, caller, Some(after.map_or(position, Seq)));
     let until = params.until.map(Seq);
-    let feed = Feed { tail, until, ready: VecDeque::new(), _subscription: subscription };
+    let feed = Feed { tail, until, ready: VecDeque::new(), _subscription: subscription, _permit: permit };
     let keep_alive = KeepAlive::new().interval(KEEP_ALIVE);
     let mut response = axum::response::Sse::new(feed.stream()).keep_alive(keep_alive).into_response();
     response.headers_mut().insert(POSITION, HeaderValue::from(position.0));
@@ -69,6 +72,8 @@ struct Feed {
     ready: VecDeque<Event>,
     /// Counts as a connection of the agent while it is open (Q2).
     _subscription: Subscription,
+    /// Its place among the caller's streams.
+    _permit: Option<StreamPermit>,
 }
 
 impl Feed {

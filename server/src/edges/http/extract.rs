@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
-use axum::http::HeaderMap;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
+use axum::http::{Extensions, HeaderMap};
 use lastword_proto::envelope::nesting;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
@@ -15,6 +15,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::REQUEST_BYTES_MAX;
+use super::connections::Peer;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -29,8 +30,15 @@ impl FromRequestParts<Context> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, ApiError> {
-        caller(ctx, &parts.headers)
+        let caller = caller(ctx, &parts.headers)?;
+        prove(&parts.extensions, caller)?;
+        Ok(caller)
     }
+}
+
+/// Counts the request's connection as the caller's. Without a socket there is none.
+pub(crate) fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiError> {
+    extensions.get::<Peer>().map_or(Ok(()), |peer| peer.prove(caller.principal))
 }
 
 /// Authenticates the caller by the request's headers.
@@ -118,7 +126,8 @@ impl<T: DeserializeOwned> FromRequest<Context> for Json<T> {
             let text = "Content-Type has to be application/json";
             return Err(ApiError::new(Code::Malformed, text));
         }
-        let bytes = read(request.into_body()).await?;
+        let (parts, body) = request.into_parts();
+        let bytes = read(&parts, body).await?;
         // Serde reads a list as a struct, member by member; the OpenAPI document allows only objects.
         if bytes.trim_ascii_start().first() == Some(&b'[') {
             return Err(ApiError::new(Code::Malformed, "the body is a list; send a JSON object"));
@@ -135,7 +144,11 @@ pub(super) fn content_type(headers: &HeaderMap) -> Option<String> {
 }
 
 /// Reads the whole body within the limits of size and time.
-pub(crate) async fn read(body: Body) -> Result<axum::body::Bytes, ApiError> {
+pub(crate) async fn read(parts: &Parts, body: Body) -> Result<axum::body::Bytes, ApiError> {
+    let length = parts.headers.get(CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+    let length = length.unwrap_or(REQUEST_BYTES_MAX).min(REQUEST_BYTES_MAX);
+    // Held while the peer sends, which may take all of the time limit.
+    let _permit = parts.extensions.get::<Peer>().map(|peer| peer.body(length)).transpose()?;
     let late = |_| ApiError::new(Code::Malformed, "the body did not come in time");
     let read = tokio::time::timeout(BODY_TIME_MAX, axum::body::to_bytes(body, REQUEST_BYTES_MAX));
     read.await.map_err(late)?.map_err(|error| {

@@ -1,38 +1,45 @@
-//! Accepts connections: how many, how long they may take for a header, and how they end.
+//! Accepts connections, and ends those that hold something for too long.
 
 use std::io;
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::Duration;
 
+use axum::Router;
+use hyper::Request;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
 
 use super::app;
+use super::connections::{Connections, Peer};
+use super::stall::WriteTimeout;
 use crate::calls::{Context, ended};
 use crate::edges::mcp::AnonymousMcp;
 
-/// The most open connections; further ones wait to be accepted.
-const CONNECTIONS_MAX: usize = 16_384;
 /// The time limit for sending a header, and for idling between requests.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(75);
+/// The time in which a connection has to carry a valid token or session.
+const PROOF_TIME_MAX: Duration = Duration::from_secs(15);
+/// The time that an unproven connection gets to end its request once that time is over.
+const PROOF_GRACE: Duration = Duration::from_secs(5);
+/// The longest header.
+const HEADER_BYTES_MAX: usize = 64 << 10;
 /// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Serves until the server shuts down, then lets every connection finish its request.
 pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> io::Result<()> {
     let mut stopping = ctx.stopping.clone();
-    let service = TowerToHyperService::new(app(ctx, anonymous_mcp));
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let graceful = GracefulShutdown::new();
+    let routes = TowerToHyperService::new(app(ctx, anonymous_mcp));
+    let all = Connections::new();
     let mut connections = JoinSet::new();
     loop {
-        // Before accepting: connections beyond the limit wait in the system's backlog.
-        let permit = Arc::clone(&room).acquire_owned().await.map_err(io::Error::other)?;
         let stream = tokio::select! {
             () = ended(&mut stopping) => break,
             Some(_ended) = connections.join_next() => continue,
@@ -40,7 +47,7 @@ pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Op
                 Ok((stream, _peer)) => stream,
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
-                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    sleep(ACCEPT_PAUSE).await;
                     continue;
                 }
             },
@@ -48,20 +55,70 @@ pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Op
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection without nodelay");
         }
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(HEADER_TIME_MAX)
-            .serve_connection(TokioIo::new(stream), service.clone());
-        let connection = graceful.watch(connection);
-        connections.spawn(async move {
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "a connection ended early");
-            }
-            drop(permit);
-        });
+        connections.spawn(connection(stream, routes.clone(), all.enter(), stopping.clone()));
     }
     drop(listener);
-    graceful.shutdown().await;
     while connections.join_next().await.is_some() {}
     Ok(())
+}
+
+/// Serves one connection until it ends, has to make room, or doesn't prove itself in time.
+async fn connection(
+    stream: TcpStream,
+    routes: TowerToHyperService<Router>,
+    peer: Peer,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let io = WriteTimeout::new(TokioIo::new(stream));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIME_MAX)
+        .max_buf_size(HEADER_BYTES_MAX)
+        .serve_connection(io, OfPeer { routes, peer: peer.clone() });
+    let mut connection = pin!(connection);
+    let mut proof = pin!(sleep(PROOF_TIME_MAX));
+    let (mut ends, mut awaits_proof) = (false, true);
+    loop {
+        tokio::select! {
+            ended = &mut connection => {
+                if let Err(error) = ended {
+                    tracing::debug!(%error, "a connection ended early");
+                }
+                return;
+            }
+            () = peer.evicted() => return,
+            () = &mut proof, if awaits_proof => {
+                if peer.is_proven() {
+                    awaits_proof = false;
+                } else if ends {
+                    return;
+                } else {
+                    connection.as_mut().graceful_shutdown();
+                    proof.as_mut().reset(Instant::now() + PROOF_GRACE);
+                    ends = true;
+                }
+            }
+            () = ended(&mut stopping), if !ends => {
+                connection.as_mut().graceful_shutdown();
+                ends = true;
+            }
+        }
+    }
+}
+
+/// The routes, which learn the connection of each request.
+struct OfPeer {
+    routes: TowerToHyperService<Router>,
+    peer: Peer,
+}
+
+impl Service<Request<Incoming>> for OfPeer {
+    type Response = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Response;
+    type Error = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Error;
+    type Future = <TowerToHyperService<Router> as Service<Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(self.peer.clone());
+        self.routes.call(request)
+    }
 }

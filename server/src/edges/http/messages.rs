@@ -45,7 +45,7 @@ pub(super) async fn send(
 
 async fn draft(request: Request) -> Result<Draft, ApiError> {
     let (parts, body) = request.into_parts();
-    let bytes = read(body).await?;
+    let bytes = read(&parts, body).await?;
     let draft = match content_type(&parts.headers).as_deref() {
         Some("text/plain") => text_draft(&bytes)?,
         Some("application/json") | None => parse::<Envelope>(&bytes)?.draft()?,

@@ -228,7 +228,7 @@ fn self_contained(headers: &HeaderMap) -> bool {
 /// Reads a request's body and returns both, with the method that it names.
 async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError> {
     let (parts, body) = request.into_parts();
-    let bytes = read(body).await?;
+    let bytes = read(&parts, body).await?;
     let method = serde_json::from_slice::<Peek<'_>>(&bytes).ok().map(|peek| peek.method.into_owned());
     Ok((Request::from_parts(parts, Body::from(bytes)), method))
 }

@@ -1,0 +1,303 @@
+//! The open connections, by who uses them. What one agent or an unknown caller holds never keeps a human out (L4, H4).
+//!
+//! A connection is unproven until a request on it carries a valid token or session. Unproven connections have a small
+//! share of their own, in which a new one replaces the oldest, and a short time to prove themselves. Each agent has a
+//! share, all agents have one, and the rest is the humans'.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+use lastword_proto::ids::AgentId;
+use lastword_proto::{Code, Principal, Refusal};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::Notify;
+
+use crate::broker::QUEUE_MAX;
+use crate::error::ApiError;
+
+/// The most connections, however many descriptors there are. Each has one request at a time, so that all of them together
+/// don't fill the broker's queue.
+const CONNECTIONS_MAX: u64 = QUEUE_MAX as u64;
+/// The descriptors kept for the log, the read model and everything else that isn't a connection.
+const DESCRIPTORS_KEPT: u64 = 128;
+/// The most unproven connections.
+const UNPROVEN_MAX: usize = 512;
+/// The connections kept for humans.
+const HUMANS_MAX: usize = 256;
+/// The most connections of one agent.
+const AGENT_MAX: usize = 512;
+/// The most open event streams of one agent or human.
+const STREAMS_MAX: usize = 64;
+/// The most bytes of request bodies that are read for one agent or human at a time, and for all agents together.
+const BODY_BYTES_MAX: usize = 16 << 20;
+const BODY_BYTES_SUM_MAX: usize = 128 << 20;
+/// A shorter body isn't counted: the number of connections bounds them.
+const BODY_BYTES_FREE: usize = 16 << 10;
+/// How long a caller should wait before it retries, in ms.
+const RETRY_MS: u64 = 1_000;
+
+/// All open connections.
+#[derive(Clone)]
+pub(super) struct Connections(Arc<Shared>);
+
+struct Shared {
+    table: Mutex<Table>,
+    shares: Shares,
+}
+
+/// The most connections of each kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shares {
+    unproven: usize,
+    humans: usize,
+    agents: usize,
+    agent: usize,
+}
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    /// The unproven connections, oldest first.
+    unproven: BTreeMap<u64, Weak<Connection>>,
+    owners: HashMap<AgentId, Usage>,
+    agents: usize,
+    humans: usize,
+    body_bytes: usize,
+}
+
+/// What one agent or human holds.
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    connections: usize,
+    streams: usize,
+    body_bytes: usize,
+}
+
+/// One connection, for the requests on it.
+#[derive(Clone)]
+pub(crate) struct Peer(Arc<Connection>);
+
+struct Connection {
+    all: Arc<Shared>,
+    id: u64,
+    owner: OnceLock<Principal>,
+    evicted: Notify,
+}
+
+/// An open event stream; dropping it gives its place back.
+pub(crate) struct StreamPermit(Peer);
+
+/// The bytes of a request body that is read; dropping it gives them back.
+pub(super) struct BodyPermit(Peer, usize);
+
+impl Shares {
+    /// Divides the connections that these descriptors allow.
+    fn of(descriptors: u64) -> Self {
+        let all = descriptors.saturating_sub(DESCRIPTORS_KEPT).clamp(16, CONNECTIONS_MAX);
+        let all = usize::try_from(all).unwrap_or(usize::MAX);
+        let (unproven, humans) = (UNPROVEN_MAX.min(all / 4), HUMANS_MAX.min(all / 4));
+        let agents = all - unproven - humans;
+        Self { unproven, humans, agents, agent: AGENT_MAX.min(agents / 2) }
+    }
+}
+
+impl Connections {
+    /// Raises the process's limit of descriptors as far as it may, and divides them.
+    pub(super) fn new() -> Self {
+        Self::sharing(Shares::of(descriptors()))
+    }
+
+    fn sharing(shares: Shares) -> Self {
+        Self(Arc::new(Shared { table: Mutex::default(), shares }))
+    }
+
+    /// Enters a new connection. If too many are unproven, the oldest of them ends.
+    pub(super) fn enter(&self) -> Peer {
+        let mut table = self.0.lock();
+        let id = table.next;
+        table.next += 1;
+        let (all, owner, evicted) = (Arc::clone(&self.0), OnceLock::new(), Notify::new());
+        let peer = Peer(Arc::new(Connection { all, id, owner, evicted }));
+        table.unproven.insert(id, Arc::downgrade(&peer.0));
+        let oldest = if table.unproven.len() > self.0.shares.unproven { table.unproven.pop_first() } else { None };
+        drop(table);
+        if let Some(oldest) = oldest.and_then(|(_, oldest)| oldest.upgrade()) {
+            oldest.evicted.notify_one();
+        }
+        peer
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peer {
+    /// Counts the connection as the caller's from its first request on. A later caller on the same connection, as behind
+    /// a proxy, doesn't change that.
+    pub(crate) fn prove(&self, caller: Principal) -> Result<(), ApiError> {
+        if self.0.owner.get().is_some() {
+            return Ok(());
+        }
+        let shares = self.0.all.shares;
+        let mut table = self.0.all.lock();
+        let Table { unproven, owners, agents, humans, .. } = &mut *table;
+        let usage = owners.entry(caller.agent()).or_default();
+        let full = if caller.is_human() {
+            (*humans >= shares.humans).then_some(("connections of all humans", shares.humans))
+        } else if usage.connections >= shares.agent {
+            Some(("connections of this agent", shares.agent))
+        } else {
+            (*agents >= shares.agents).then_some(("connections of all agents", shares.agents))
+        };
+        if let Some((what, max)) = full {
+            return Err(saturated(what, max));
+        }
+        // Another request on this connection can't have proven it meanwhile: HTTP/1.1 has one at a time.
+        if self.0.owner.set(caller).is_ok() {
+            usage.connections += 1;
+            *(if caller.is_human() { humans } else { agents }) += 1;
+            unproven.remove(&self.0.id);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a request on it had a valid token or session.
+    pub(super) fn is_proven(&self) -> bool {
+        self.0.owner.get().is_some()
+    }
+
+    /// Waits until this connection has to make room for another.
+    pub(super) async fn evicted(&self) {
+        self.0.evicted.notified().await;
+    }
+
+    /// Opens an event stream.
+    pub(crate) fn stream(&self) -> Result<StreamPermit, ApiError> {
+        let mut table = self.0.all.lock();
+        if let Some(usage) = self.usage(&mut table) {
+            if usage.streams >= STREAMS_MAX {
+                return Err(saturated("event streams of this caller", STREAMS_MAX));
+            }
+            usage.streams += 1;
+        }
+        Ok(StreamPermit(self.clone()))
+    }
+
+    /// Reserves memory for a request body of at most this many bytes.
+    pub(super) fn body(&self, bytes: usize) -> Result<BodyPermit, ApiError> {
+        let bytes = if bytes <= BODY_BYTES_FREE { 0 } else { bytes };
+        if bytes > 0 {
+            let mut table = self.0.all.lock();
+            let agent = self.0.owner.get().is_some_and(|owner| !owner.is_human());
+            if agent && table.body_bytes + bytes > BODY_BYTES_SUM_MAX {
+                return Err(saturated("bytes of request bodies of all agents", BODY_BYTES_SUM_MAX));
+            }
+            let too_large = || Refusal::new(Code::TooLarge).about("a request without a token");
+            let numbers = (BODY_BYTES_FREE as u64, bytes as u64);
+            let usage = self.usage(&mut table).ok_or_else(|| too_large().numbers(numbers.0, numbers.1))?;
+            if usage.body_bytes + bytes > BODY_BYTES_MAX {
+                return Err(saturated("bytes of request bodies of this caller", BODY_BYTES_MAX));
+            }
+            usage.body_bytes += bytes;
+            if agent {
+                table.body_bytes += bytes;
+            }
+        }
+        Ok(BodyPermit(self.clone(), bytes))
+    }
+
+    fn usage<'a>(&self, table: &'a mut Table) -> Option<&'a mut Usage> {
+        table.owners.get_mut(&self.0.owner.get()?.agent())
+    }
+}
+
+impl Drop for StreamPermit {
+    fn drop(&mut self) {
+        if let Some(usage) = self.0.usage(&mut self.0.0.all.lock()) {
+            usage.streams = usage.streams.saturating_sub(1);
+        }
+    }
+}
+
+impl Drop for BodyPermit {
+    fn drop(&mut self) {
+        if self.1 == 0 {
+            return;
+        }
+        let mut table = self.0.0.all.lock();
+        if let Some(usage) = self.0.usage(&mut table) {
+            usage.body_bytes = usage.body_bytes.saturating_sub(self.1);
+        }
+        if self.0.0.owner.get().is_some_and(|owner| !owner.is_human()) {
+            table.body_bytes = table.body_bytes.saturating_sub(self.1);
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        let mut table = self.all.lock();
+        let Some(owner) = self.owner.get() else {
+            table.unproven.remove(&self.id);
+            return;
+        };
+        let Table { owners, agents, humans, .. } = &mut *table;
+        let count = if owner.is_human() { humans } else { agents };
+        *count = count.saturating_sub(1);
+        if let Some(usage) = owners.get_mut(&owner.agent()) {
+            usage.connections = usage.connections.saturating_sub(1);
+            if usage.connections == 0 {
+                owners.remove(&owner.agent());
+            }
+        }
+    }
+}
+
+fn saturated(what: &str, max: usize) -> ApiError {
+    let max = max as u64;
+    Refusal::new(Code::Saturated).about(what).numbers(max, max + 1).retry_after(RETRY_MS).into()
+}
+
+/// Raises the soft limit of open files to the hard one, and returns it.
+fn descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, ..limit };
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum.unwrap_or(u64::MAX),
+        Err(error) => {
+            tracing::debug!(%error, "the limit of open files stays as it is");
+            limit.current.unwrap_or(u64::MAX)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares() -> Shares {
+        Shares { unproven: 2, humans: 1, agents: 3, agent: 2 }
+    }
+
+    #[test]
+    fn descriptors_are_divided_with_a_share_for_humans() {
+        let few = Shares::of(1_024);
+        assert_eq!(few, Shares { unproven: 224, humans: 224, agents: 448, agent: 224 });
+        let many = Shares::of(1 << 20);
+        assert_eq!(many, Shares { unproven: 512, humans: 256, agents: 7_424, agent: 512 });
+        assert!(Shares::of(0).humans > 0);
+    }
+
+    #[test]
+    fn the_oldest_unproven_connection_makes_room_for_a_new_one() {
+        let all = Connections::sharing(shares());
+        let peers = [all.enter(), all.enter(), all.enter()];
+        let evicted = |peer: &Peer| futures_util::FutureExt::now_or_never(peer.evicted()).is_some();
+        assert_eq!(peers.each_ref().map(evicted), [true, false, false]);
+        drop(peers);
+        assert!(all.0.lock().unproven.is_empty());
+    }
+}
