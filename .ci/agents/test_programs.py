@@ -199,8 +199,9 @@ class Programs(unittest.TestCase):
 
     def session(self, program, path, *args):
         """Starts `lastword PROGRAM --as bob` in a terminal; returns a function that types a line or a part of one."""
-        (self.space.dir / "bin").mkdir()
-        (self.space.dir / "bin" / program).symlink_to(path)
+        (self.space.dir / "bin").mkdir(exist_ok=True)
+        if not (self.space.dir / "bin" / program).exists():
+            (self.space.dir / "bin" / program).symlink_to(path)
         terminal, other = pty.openpty()
         fcntl.ioctl(other, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
         command = [LASTWORD, "--token-file", str(self.space.token), program, "--as", "bob", *args]
@@ -208,8 +209,16 @@ class Programs(unittest.TestCase):
                                    stderr=other, start_new_session=True)
         os.close(other)
         self.addCleanup(os.close, terminal)
-        self.addCleanup(session.wait)
-        self.addCleanup(os.killpg, session.pid, signal.SIGKILL)
+        self.leave = lambda: (session.terminate(), session.wait())
+
+        def end():
+            try:
+                os.killpg(session.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            session.wait()
+
+        self.addCleanup(end)
 
         self.shown = bytearray()
 
@@ -265,6 +274,16 @@ class Programs(unittest.TestCase):
         offered = self.offered()
         self.assertFalse([name for name in offered if "agent" in name and "lastword" not in name], offered)
         self.assertFalse([name for name in offered if "thread" in name], offered)
+
+    def test_a_session_of_codex_is_resumed(self):
+        with open(self.space.home / ".codex/config.toml", "a") as config:
+            config.write(f'[projects."{self.space.work}"]\ntrust_level = "trusted"\n')
+        self.session("codex", CODEX)
+        self.assertIn("done", self.asks("E-1"))
+        self.leave()
+        self.session("codex", CODEX, "resume", "--last")
+        self.asks("E-2", 'call: exec_command {"cmd": "touch made"}')
+        self.assertFalse((self.space.work / "made").exists(), "what writes needs its user's approval")
 
     def test_an_idle_session_of_opencode_wakes(self):
         types = self.session("opencode", OPENCODE)

@@ -1,8 +1,8 @@
 //! Words an explanation: what happened, the rule and its numbers, the chain from the grant down, and the next step.
 
 use lastword_client::wire::{CausalLink, Explanation, IncidentView, RefusedSend, StoredMessage, Subject};
+use lastword_proto::MessageType;
 use lastword_proto::state::{ApprovalState, EscalationState};
-use lastword_proto::{Code, MessageType};
 
 use crate::out::{Out, StyledLine, Tone, escape_line};
 use crate::render;
@@ -185,7 +185,7 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
         if let Some(ms) = refused.problem.retry_after_ms {
             steps.push(format!("can be resent after {}", tree::duration(ms)));
         }
-        steps.extend(human_step(refused.problem.code, told.chain.first()));
+        steps.extend(refused.problem.lift.as_ref().map(|lift| format!("a human: {}", lift.cli)));
     }
     if let Some(view) = told.approval.as_ref().filter(|view| view.state == ApprovalState::Pending) {
         steps.push(format!("may decide: {}, until {}", told.deciders.join(", "), view.expires_at));
@@ -200,23 +200,4 @@ fn next(told: &Explanation) -> Vec<StyledLine> {
     let mut lines = vec![head("what to do")];
     lines.extend(steps.into_iter().map(|step| indented(Tone::Plain, escape_line(&step))));
     lines
-}
-
-/// Returns what a human can do about a final refusal, beyond waiting.
-#[expect(clippy::wildcard_enum_match_arm, reason = "for most codes the hint to the sender is enough")]
-fn human_step(code: Code, first: Option<&CausalLink>) -> Option<String> {
-    let reference = first.map_or("REF", |link| link.reference.as_str());
-    Some(match code {
-        Code::GrantMessages => format!("a human: lastword grant {reference} --messages 20"),
-        Code::GrantTurns => format!("a human: lastword grant {reference} --turns 20"),
-        Code::GrantAgents => format!("a human: lastword grant {reference} --agents 4"),
-        Code::Budget => format!("a human: lastword grant {reference} --tokens 100000"),
-        Code::DepthCap | Code::HopCap | Code::TaskRequests => {
-            "a human: lastword ask AGENT \"…\" sends the rest as new work".to_owned()
-        }
-        Code::TurnsSoft | Code::TurnsHard => {
-            format!("a human: lastword ask AGENT \"…\" --ref {reference}, which resets the count")
-        }
-        _ => return None,
-    })
 }

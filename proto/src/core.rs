@@ -211,7 +211,7 @@ impl Step<'_> {
         Some(reply.unwrap_or_else(|refusal| {
             let record = self.refused_since(before);
             let reference = self.refused_about(before, &refusal);
-            let agent = record.and_then(|_| self.refused_agent(before));
+            let agent = self.held_agent(&refusal).or_else(|| record.and_then(|_| self.refused_agent(before)));
             let known = reference.is_some() || agent.is_some();
             let about = known.then(|| Box::new(RefusedAbout { reference, agent }));
             Reply::Refused { refusal, record, about }
@@ -225,6 +225,13 @@ impl Step<'_> {
         let behind = entries.iter().rev().position(refused)?;
         // The fold has counted all entries, so the last one is at the state's position.
         Some(Seq(self.state().seq.0 - behind as u64))
+    }
+
+    /// Returns the agent whose pause or stop was the reason.
+    fn held_agent(&self, refusal: &Refusal) -> Option<AgentName> {
+        let held = matches!(refusal.code, Code::Paused | Code::Stopped);
+        let on = refusal.subject.as_deref().filter(|_| held)?;
+        self.state().live(on).and_then(|_| AgentName::new(on).ok())
     }
 
     /// Returns the REF that a recorded refusal was about, if a human can lift the limit.

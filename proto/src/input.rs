@@ -296,7 +296,7 @@ pub enum Reply {
 pub struct RefusedAbout {
     /// The REF of a conversation with a limit that a human can lift.
     pub reference: Option<Ref>,
-    /// The agent that was refused, if the log records the refusal.
+    /// The agent that is paused or stopped, or else the one that was refused, if the log records the refusal.
     pub agent: Option<AgentName>,
 }
 

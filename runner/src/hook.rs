@@ -13,10 +13,10 @@ use std::pin::pin;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_client::wire::{Delivery, Finish, Progress};
+use lastword_client::wire::{Delivery, Finish, Progress, StoredMessage};
 use lastword_client::{Client, ClientError};
-use lastword_proto::FinishStatus;
 use lastword_proto::fact::Kind;
+use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -72,6 +72,9 @@ pub enum HookError {
     NoSession,
 }
 
+/// The most answers of one task that are followed back to its request.
+const CAUSES_MAX: usize = 32;
+
 /// The state of a session between two hooks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 struct Session {
@@ -100,7 +103,9 @@ fn wake_line(turn: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 struct Open {
     id: String,
-    from: String,
+    /// The agent or human that the turn's answer goes to; `None` for the answer to a request of the session's own.
+    #[serde(default)]
+    requester: Option<String>,
     reference: String,
 }
 
@@ -194,7 +199,8 @@ async fn wait_for_delivery(
         };
         match taken {
             Ok(Some(delivery)) => {
-                if let Some(text) = arrived(&kept, &delivery)? {
+                let requester = requester(client, &delivery.message).await;
+                if let Some(text) = arrived(&kept, &delivery, requester)? {
                     return Ok(Some(text));
                 }
             }
@@ -206,21 +212,22 @@ async fn wait_for_delivery(
 }
 
 /// Notes a delivery as the session's turn, and words it for the model; `None` if another hook has done so.
-fn arrived(kept: &Kept, delivery: &Delivery) -> Result<Option<String>, HookError> {
+fn arrived(kept: &Kept, delivery: &Delivery, requester: Option<String>) -> Result<Option<String>, HookError> {
     let _alone = kept.lock()?;
     let mut session = kept.read()?;
     if session.turn.as_ref().map(|open| &open.id) == delivery.turn.as_ref().map(|turn| &turn.id) {
         return Ok(None);
     }
-    open(&mut session, delivery);
+    open(&mut session, delivery, requester);
     // The model works on what the user typed, so its last message may be meant for the user.
     session.mixed = session.busy;
-    let memory = if session.told { Memory::Kept } else { Memory::Fresh };
-    session.told = true;
+    // The rules of conduct say that the turn is finished automatically, which this one isn't.
+    let memory = if session.told || session.mixed { Memory::Kept } else { Memory::Fresh };
+    session.told |= !session.mixed;
     kept.write(&session)?;
     let line = session.turn.as_ref().map(|open| wake_line(&open.id)).unwrap_or_default();
     let worded = format!("{line}{}", prompt(delivery, memory, None, &[]));
-    Ok(Some(if session.mixed { beside(delivery, &worded) } else { worded }))
+    Ok(Some(if session.mixed { beside(&session, &worded) } else { worded }))
 }
 
 fn started(session: &Session, queued: u64) -> String {
@@ -238,37 +245,48 @@ fn started(session: &Session, queued: u64) -> String {
 }
 
 fn still_open(open: &Open) -> String {
-    let Open { id, from, reference } = open;
-    format!("Turn {id} for {from} ({reference}) is still open: when it is done, call finish_turn with its answer.")
+    let Open { id, requester, reference } = open;
+    let requester = requester.as_deref().map(|name| format!(" for {name}")).unwrap_or_default();
+    format!("Turn {id}{requester} ({reference}) is still open: when it is done, call finish_turn with its answer.")
 }
 
 /// The user typed. A queued delivery is added to the prompt; its turn is then mixed.
 async fn typed(client: &Client, session: &mut Session) -> Result<Option<Value>, HookError> {
     session.busy = true;
-    if let Some(open) = &session.turn {
+    if let Some(open) = session.turn.as_ref().filter(|open| open.requester.is_some()) {
         session.mixed = true;
         let text = format!("{} It is not finished automatically, because the user has typed.", still_open(open));
         return Ok(Some(context("UserPromptSubmit", &text)));
     }
+    if session.turn.is_some() {
+        return Ok(None);
+    }
     let Some(delivery) = next(client, session).await? else { return Ok(None) };
     session.mixed = true;
     let worded = prompt(&delivery, Memory::Kept, None, &[]);
-    Ok(Some(context("UserPromptSubmit", &beside(&delivery, &worded))))
+    Ok(Some(context("UserPromptSubmit", &beside(session, &worded))))
 }
 
-fn beside(delivery: &Delivery, worded: &str) -> String {
-    format!(
-        "Besides the user's prompt, a message from the team has arrived. Its turn is not finished automatically: call \
-         finish_turn with the answer for {}, and answer the user as usual.\n\n{worded}",
-        delivery.message.from
-    )
+fn beside(session: &Session, worded: &str) -> String {
+    let requester = session.turn.as_ref().and_then(|open| open.requester.as_deref());
+    match requester {
+        Some(requester) => format!(
+            "Besides the user's prompt, a message from the team has arrived. Its turn is not finished automatically: \
+             call finish_turn with the answer for {requester}, and answer the user as usual.\n\n{worded}"
+        ),
+        None => format!(
+            "Besides the user's prompt, the answer to a request of this session has arrived. Nobody waits for an \
+             answer to it; tell the user what it says.\n\n{worded}"
+        ),
+    }
 }
 
 /// The model ended its turn: finishes the delivery's turn unless the user typed in it, then delivers the next one.
 async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     session.busy = false;
     if let Some(open) = session.turn.clone() {
-        if session.mixed {
+        // Nobody waits for the answer of a turn without a requester, so that what was meant for the user ends it, too.
+        if session.mixed && open.requester.is_some() {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
             return Ok((!occasion.stop_hook_active).then(|| go_on(&still_open(&open))));
         }
@@ -303,19 +321,35 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
 async fn next(client: &Client, session: &mut Session) -> Result<Option<Delivery>, HookError> {
     let delivery = client.inbox(Duration::ZERO).await?;
     if let Some(delivery) = &delivery {
-        open(session, delivery);
+        let requester = requester(client, &delivery.message).await;
+        open(session, delivery, requester);
     }
     Ok(delivery)
 }
 
-fn open(session: &mut Session, delivery: &Delivery) {
-    let message = &delivery.message;
-    session.turn = delivery.turn.as_ref().map(|turn| Open {
-        id: turn.id.clone(),
-        from: message.from.clone(),
-        reference: message.reference.clone(),
-    });
+fn open(session: &mut Session, delivery: &Delivery, requester: Option<String>) {
+    let reference = delivery.message.reference.clone();
+    session.turn = delivery.turn.as_ref().map(|turn| Open { id: turn.id.clone(), requester, reference });
     session.mixed = false;
+}
+
+/// Returns who waits for the answer of the turn that a message opens: a request's sender. An answer belongs to the task
+/// in which its request was sent; one that the session sent outside every turn has no requester.
+async fn requester(client: &Client, delivered: &StoredMessage) -> Option<String> {
+    let mut message = delivered.clone();
+    for _ in 0..CAUSES_MAX {
+        if message.kind != MessageType::Response {
+            return Some(message.from);
+        }
+        let asked = client.message(message.in_reply_to.as_ref()?).await;
+        // If it can't be read, somebody may wait.
+        let Ok(asked) = asked else { break };
+        match client.message(asked.cause.as_ref()?).await {
+            Ok(cause) => message = cause,
+            Err(_) => break,
+        }
+    }
+    Some(delivered.from.clone())
 }
 
 fn context(event: &str, text: &str) -> Value {

@@ -34,6 +34,10 @@ const END: Duration = Duration::from_secs(5);
 const WATCHED: &str = r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!
 (read -r _ <&3; kill $program; sleep 3; kill -9 0) & exec 3<&-; wait $program"#;
 
+/// Settings with which a command that writes or uses the network needs its user's approval. A session that is resumed
+/// refuses the flags of the same meaning.
+const ASKS: [&str; 4] = ["-c", r#"sandbox_mode="read-only""#, "-c", r#"approval_policy="on-request""#];
+
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Name of the agent [default: codex, or codex-2 and so on while others run].
@@ -68,9 +72,8 @@ async fn interface(
 ) -> Result<ExitStatus, Failure> {
     let mut command = Command::new("codex");
     command.arg("--remote").arg(address(socket));
-    if !args.iter().any(|arg| chooses_mode(arg)) {
-        // A command of the model that writes or uses the network needs its user's approval.
-        command.args(["--sandbox", "read-only", "--ask-for-approval", "on-request"]);
+    if asks(args) {
+        command.args(ASKS);
     }
     command.args(args);
     place.greet();
@@ -83,6 +86,11 @@ async fn interface(
         }
     };
     place.beside(command, deliver).await
+}
+
+/// Returns whether the user chose no mode.
+fn asks(args: &[String]) -> bool {
+    !args.iter().any(|arg| chooses_mode(arg))
 }
 
 fn chooses_mode(arg: &str) -> bool {
@@ -101,6 +109,9 @@ fn address(socket: &Path) -> String {
 fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Failure> {
     let mut command = Command::new("/bin/sh");
     command.args(["-c", WATCHED, "sh", "codex", "app-server", "--listen"]).arg(address(socket));
+    if asks(args) {
+        command.args(ASKS);
+    }
     command.args(settings(args));
     command.args(["--disable", "multi_agent", "-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
     let url = toml::Value::from(format!("{}/mcp", place.url));

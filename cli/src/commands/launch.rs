@@ -39,6 +39,9 @@ impl Place {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
     /// number.
     pub(super) async fn take(program: &str, named: Option<&str>, cx: &Context) -> Result<Self, Failure> {
+        if !installed(program) {
+            return Err(Failure::unavailable(format!("{program} is not in PATH")).hint(format!("install {program}")));
+        }
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
             start_broker(cx).await?;
         }
@@ -51,7 +54,7 @@ impl Place {
             None => free_name(&folder, program)?,
         };
         let Some(lock) = lock else {
-            return Err(Failure::refused(format!("{name} sits in another session"))
+            return Err(Failure::refused(format!("{name} is in another session"))
                 .hint("end that session, or choose another name with --as"));
         };
         let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
@@ -108,6 +111,7 @@ impl Place {
                 _ = hang_up.recv() => end(&child),
             }
         };
+        eprintln!("{} has left its session; messages for it wait until it is back: --as {0}", self.name);
         if let Some(problem) = problem {
             eprintln!("messages no longer reached this session: {problem}");
         }
@@ -135,6 +139,12 @@ pub(super) fn exit(status: ExitStatus) -> Result<(), Failure> {
         Some(0) => Ok(()),
         code => std::process::exit(code.unwrap_or(1)),
     }
+}
+
+/// Returns whether a program of this name is in `PATH`.
+fn installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Returns the first of `PROGRAM`, `PROGRAM-2`, … in which no session sits.
@@ -172,7 +182,11 @@ async fn start_broker(cx: &Context) -> Result<(), Failure> {
         let mut child = serve.spawn()?;
         for _ in 0..START_MAX.as_millis() / START_CHECK.as_millis() {
             if let Some(server) = running(data) {
-                eprintln!("started a broker: {}, process {}, log {}", server.url, server.pid, log.display());
+                // Another session may have started it at the same moment.
+                if server.pid == child.id() {
+                    let (url, pid) = (server.url, server.pid);
+                    eprintln!("started a broker: {url}, log {}; `kill {pid}` ends it", log.display());
+                }
                 return Ok(());
             }
             if child.try_wait()?.is_some() {

@@ -5,6 +5,7 @@ use lastword_client::{Client, Target};
 use super::Context;
 use super::target::{self, apply};
 use crate::failure::Failure;
+use crate::out::escape_line;
 use crate::session::confirmed;
 
 #[derive(Debug, clap::Args)]
@@ -18,7 +19,7 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = cx.deciding(args.yes).await?;
-    if !confirmed("Resume it and everything held in it?", args.yes)? {
+    if !confirmed(&format!("Resume {} and everything held in it?", escape_line(args.target.name())), args.yes)? {
         return Err(Failure::refused("not resumed"));
     }
     apply(&client, &args.target, cx, "resumed", async |client: &Client, target: Target<'_>| client.resume(target).await)

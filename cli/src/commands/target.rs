@@ -21,6 +21,13 @@ pub(crate) struct Args {
     workspace: bool,
 }
 
+impl Args {
+    /// Returns the target's name, for a person.
+    pub(super) fn name(&self) -> &str {
+        self.reference.as_deref().or(self.agent.as_deref()).unwrap_or("the workspace")
+    }
+}
+
 /// Applies `verb` to the target with any token, and prints that it was `done`.
 pub(super) async fn control(
     args: &Args,
@@ -39,11 +46,11 @@ pub(super) async fn apply(
     done: &str,
     verb: impl AsyncFnOnce(&Client, Target<'_>) -> Result<Value, ClientError>,
 ) -> Result<(), Failure> {
-    let (target, name) = match (&args.reference, &args.agent) {
-        (Some(reference), _) => (Target::Conversation(reference), reference.as_str()),
-        (None, Some(agent)) => (Target::Agent(agent), agent.as_str()),
-        (None, None) => (Target::Workspace, "the workspace"),
+    let target = match (&args.reference, &args.agent) {
+        (Some(reference), _) => Target::Conversation(reference),
+        (None, Some(agent)) => Target::Agent(agent),
+        (None, None) => Target::Workspace,
     };
     let answer = verb(client, target).await?;
-    cx.out.show(&answer, |_, _| format!("{done} {name}"))
+    cx.out.show(&answer, |_, _| format!("{done} {}", args.name()))
 }

@@ -100,6 +100,24 @@ fn a_turn_in_which_somebody_typed_is_finished_by_the_model_alone() {
 }
 
 #[test]
+fn the_answer_to_a_sessions_own_request_needs_no_finish() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    let session = Session { server: &server, id: "s-1", token: "kilo.token" };
+    session.typed("ask hive which port");
+    server.as_agent("kilo", &["send", "hive", "which port?", "--ref", "P-1"]).ok();
+    let taken = server.as_agent("hive", &["inbox", "--json"]).json();
+    server.as_agent("hive", &["finish", taken["turn"]["id"].as_str().unwrap(), "5432"]).ok();
+    let said = session.typed("and what is the weather?");
+    assert!(context(&said).contains("5432") && !context(&said).contains("finish_turn"), "{said}");
+    assert_eq!(session.typed("in Rome?"), Value::Null, "nobody waits for it");
+    assert_eq!(session.stop("5432, and sunny"), Value::Null, "and no reminder");
+    let agent = server.operator(&["agent", "show", "kilo", "--json"]).json();
+    assert_eq!(agent["turns"], json!([]), "{agent}");
+}
+
+#[test]
 fn what_waits_comes_with_what_is_typed_and_wants_a_finish() {
     let server = Server::start();
     server.agent("kilo");

@@ -172,7 +172,9 @@ fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
     let token = |text: &str| text.lines().find_map(|line| line.strip_prefix("LASTWORD_TOKEN=").map(str::to_owned));
     let (one, two) = (token(&read("env.claude")).unwrap(), token(&read("env.claude-2")).unwrap());
     assert!(one != two && !args.contains(&one), "a token is in no argument");
-    let taken = server.operator(&["claude", "--as", "claude"]);
+    let mut third = lastword(dir);
+    third.args(["--token-file", ".lastword/operator.token", "claude", "--as", "claude"]);
+    let taken = finish(third.env("PATH", format!("{}:{PATH}", bin.display())), "");
     assert!(taken.code == 1 && taken.stderr.contains("another session"), "{taken:?}");
     assert!(!dir.join(".mcp.json").exists() && !dir.join(".claude").exists(), "no file of the user is changed");
     fs::write(dir.join("end"), "").unwrap();
@@ -184,7 +186,8 @@ fn claude_joins_for_one_run_and_a_second_one_gets_a_name_of_its_own() {
 fn a_program_that_is_not_installed_is_named() {
     let server = Server::start();
     let ended = server.operator(&["claude"]);
-    assert!(ended.code == 3 && ended.stderr.contains("can't start claude"), "{ended:?}");
+    assert!(ended.code == 3 && ended.stderr.contains("claude is not in PATH"), "{ended:?}");
+    assert_eq!(server.operator(&["agent", "show", "claude"]).code, 1, "no agent is registered for nothing");
 }
 
 #[test]

@@ -278,3 +278,24 @@ fn who_asks_and_waits_gets_the_answer_over_a_restart_of_the_broker() {
     server.as_agent("kilo", &["finish", "turn-1", "written"]).ok();
     assert!(String::from_utf8(ask.wait_with_output().unwrap().stdout).unwrap().contains("written"));
 }
+
+#[test]
+fn the_step_that_lifts_a_stop_of_an_agent_names_the_agent_and_lifts_it() {
+    let server = Server::start();
+    server.agent("kilo");
+    server.agent("hive");
+    server.operator(&["stop", "--agent", "hive"]).ok();
+    let step = "lastword resume --agent hive";
+    let refused = server.operator(&["ask", "hive", "are you there?", "--wait", "0s"]);
+    assert!(refused.stderr.contains(&format!("a human can lift it: {step}\n")), "{refused:?}");
+    server.operator(&["ask", "kilo", "ask hive", "--ref", "T-1", "--wait", "0s"]).ok();
+    server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
+    let refused = server.as_agent("kilo", &["send", "hive", "are you there?", "--json"]);
+    let problem: serde_json::Value = serde_json::from_str(&refused.stderr).unwrap();
+    assert_eq!(problem["error"]["lift"]["cli"], step, "{refused:?}");
+    let record = problem["error"]["record"].as_str().unwrap();
+    let explained = server.operator(&["explain", record]).ok();
+    assert!(explained.contains(&format!("a human: {step}")), "{explained}");
+    server.operator(&["resume", "--agent", "hive", "--yes"]).ok();
+    server.as_agent("kilo", &["send", "hive", "are you there?"]).ok();
+}

@@ -2,8 +2,11 @@
 
 use lastword_proto::fact::{Latched, Place};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, TaskId, TurnId};
+use lastword_proto::names::Ref;
 use lastword_proto::state::{Agent, IncidentOn, Running};
-use lastword_proto::wire::{CausalLink, Distance, GrantView, Hold, Problem, RefusedSend, StoredMessage};
+use lastword_proto::wire::{
+    CausalLink, Distance, GrantView, Hold, LiftStep, Problem, RefusedAt, RefusedSend, StoredMessage,
+};
 use lastword_proto::{Fact, Message, Seq, State};
 
 use super::conversations::{distance, grant, own_limits};
@@ -154,13 +157,18 @@ pub(crate) fn refused(state: &State, seq: Seq, fact: &Fact) -> Option<(AgentId, 
     } else {
         return None;
     };
+    let subject = refusal.subject.as_deref().filter(|on| state.live(on).is_some());
+    let in_turn = turn.and_then(|turn| state.turns.get(&turn)).and_then(|turn| state.tasks.get(&turn.task));
+    let root = in_turn.and_then(|task| state.ref_of(state.grants.get(&task.grant)?.conv));
+    let at = RefusedAt { reference: root.map(Ref::as_str), agent: subject.or_else(|| Some(state.name_of(agent))) };
+    let lift = LiftStep::of(refusal, at);
     let mut told = RefusedSend {
         from: state.name_of(agent).to_owned(),
         to: None,
         kind: None,
         reference: None,
         turn: turn.map(|turn| turn.to_string()),
-        problem: Problem { record: Some(record_id(seq)), ..Problem::new(refusal) },
+        problem: Problem { record: Some(record_id(seq)), lift, ..Problem::new(refusal) },
     };
     if let Fact::Refused { kind, to, reference, .. } = fact {
         told.kind = Some(*kind);
