@@ -266,9 +266,17 @@ fn set_at(file: &File, place: impl Fn(usize) -> String) -> BTreeMap<String, Stri
     limits.chain(observe).map(|(name, at)| (name, place(at))).collect()
 }
 
+/// The times that may be 0: no limit, and no minimum.
+const MAY_BE_ZERO: [&str; 2] = ["unattended_ms", "progress_interval_ms"];
+
 fn limits_of(file: &File) -> Result<Limits, Failure> {
     let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
     for (name, value) in &file.limits {
+        if *value.get_ref() == 0 && name.ends_with("_ms") && !MAY_BE_ZERO.contains(&name.as_str()) {
+            return Err(Failure::usage(format!("{name} is 0, and a time has to be longer")).hint(
+                "leave it out for the default; `lastword limits` lists the limits, and which of them 0 turns off",
+            ));
+        }
         if !limits.set(name, *value.get_ref()) {
             let failure = Failure::usage(format!("unknown limit {name:?}"));
             return Err(match nearest(name) {
@@ -338,6 +346,7 @@ mod tests {
         for (text, word) in [
             ("colour = 1", "colour"),
             ("[limits]\ndepth_maximum = 3", "depth_max"),
+            ("[limits]\nwindow_ms = 0", "window_ms is 0"),
             ("observe = [\"nonsense\"]", "nonsense"),
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),

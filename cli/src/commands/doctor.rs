@@ -218,7 +218,8 @@ async fn client(program: Program, cx: &Context) -> Check {
     let call = match program.configured() {
         Ok(Some(call)) => call,
         Ok(None) if on_path(command) => {
-            return check(name, Grade::Ok, format!("`{command}` is installed but not set up for Lastword: {set_up}"));
+            let finding = format!("installed; `lastword {command}` joins it for one run. For this folder: {set_up}");
+            return check(name, Grade::Ok, finding);
         }
         Ok(None) => return check(name, Grade::Ok, format!("not set up, and no `{command}` on PATH")),
         Err(problem) => return check(name, Grade::Warning, problem),

@@ -20,6 +20,7 @@ use crate::views::Member;
 /// Registers an agent or human. Only this reply shows its token.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
     let name = checked("name", &new.name, AgentName::new)?;
+    distinct(ctx, &name).await?;
     let profile = Profile {
         actions: labels("actions", &new.actions)?,
         groups: labels("groups", &new.groups)?,
@@ -36,6 +37,36 @@ pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<
         Ok(incarnation) => Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation }),
         Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
     }
+}
+
+/// Names that people take for the workspace's own.
+const OFFICIAL: [&str; 4] = ["admin", "administrator", "broker", "lastword"];
+
+/// Refuses a new name that people would take for the broker's, or for another one.
+pub(super) async fn distinct(ctx: &Context, name: &AgentName) -> Result<(), FieldError> {
+    if OFFICIAL.contains(&name.as_str()) {
+        return Err(FieldError::new("name", format!("{name:?} reads as the workspace's own; choose another")));
+    }
+    let wanted = name.clone();
+    let alike = move |live: &Live<'_>| {
+        let names = live.state.live_by_name().into_iter().map(|agent| live.state.name_of(agent));
+        names.filter(|other| *other != wanted.as_str()).find(|other| alike(other, wanted.as_str())).map(str::to_owned)
+    };
+    match ctx.handle.query(alike).await {
+        Ok(Some(other)) => Err(FieldError::new("name", format!("{name:?} looks like {other}; choose another"))),
+        // A broker that is away refuses the registration itself.
+        Ok(None) | Err(_) => Ok(()),
+    }
+}
+
+/// Whether two names differ at most in digits that look like letters.
+fn alike(one: &str, other: &str) -> bool {
+    let letter = |byte: u8| match byte {
+        b'0' => b'o',
+        b'1' => b'l',
+        byte => byte,
+    };
+    one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
 }
 
 /// Replaces an agent's token; the old one ends at once.

@@ -3,7 +3,7 @@
 use lastword_proto::ids::ClaimId;
 use lastword_proto::input::ClaimDraft;
 use lastword_proto::names::Resource;
-use lastword_proto::wire::{ClaimView, NewClaim, Page};
+use lastword_proto::wire::{ClaimView, FieldError, NewClaim, Page};
 use lastword_proto::{Input, Reply};
 
 use super::{Caller, Context, admitted, checked};
@@ -15,6 +15,7 @@ use crate::views;
 pub(crate) async fn take(ctx: &Context, caller: Caller, new: NewClaim) -> Result<ClaimView, ApiError> {
     let resource = checked("resource", &new.resource, Resource::new)?;
     let ttl_ms = match new.ttl_ms {
+        Some(0) => return Err(FieldError::new("ttl_ms", "is 0, so the claim would have ended already").into()),
         Some(ttl_ms) => ttl_ms,
         None => ctx.handle.query(|live| live.state.limits.claim_ms_max).await?,
     };

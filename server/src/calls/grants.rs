@@ -29,10 +29,14 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
         cost_microusd: microusd(more.cost_usd),
         time_ms: more.time_ms,
     };
+    if extension == Extension::NONE && more.rounds == 0 {
+        let text = "is missing, and no other amount is given: nothing would be granted";
+        return Err(FieldError::new("messages", text).into());
+    }
     if more.rounds > 0 {
         admitted(ctx.handle.submit(Input::ExtendRounds(caller.principal, conv, more.rounds)).await)?;
     }
-    if extension != Extension::NONE || more.rounds == 0 {
+    if extension != Extension::NONE {
         admitted(ctx.handle.submit(Input::Extend(caller.principal, conv, only, extension)).await)?;
     }
     Ok(())

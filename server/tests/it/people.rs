@@ -145,3 +145,29 @@ async fn only_a_request_id_of_the_json_names_a_work_item() {
     let request = world.request("kilo", Method::POST, "/v1/messages").header("Idempotency-Key", "TASK-8").json(&keyed);
     Answer::of(request.send().await.unwrap()).await.refused(409, "ref_required");
 }
+
+#[tokio::test]
+async fn a_name_that_people_would_take_for_another_is_refused() {
+    let world = World::with(&["kilo", "worker-2"]).await;
+    for (name, why) in
+        [("ki1o", "looks like kilo"), ("admin", "the workspace's own"), ("0perator", "looks like operator")]
+    {
+        let refused = world.post("operator", "/v1/agents", json!({ "name": name })).await.refused(400, "malformed");
+        assert!(id(&refused, "detail").contains(why), "{refused}");
+    }
+    for name in ["worker-1", "worker-12", "worker-20"] {
+        world.post("operator", "/v1/agents", json!({ "name": name })).await.is(201);
+    }
+}
+
+#[tokio::test]
+async fn an_act_that_would_do_nothing_is_refused() {
+    let world = World::with(&["kilo"]).await;
+    world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    let nothing = world.post("operator", "/v1/conversations/T-1/grant", json!({})).await.refused(400, "malformed");
+    assert!(id(&nothing, "detail").contains("nothing would be granted"), "{nothing}");
+    let claim = json!({ "resource": "repo:a", "mode": "write", "ttl_ms": 0 });
+    world.post("kilo", "/v1/claims", claim).await.refused(400, "malformed");
+    let twice = world.request("kilo", Method::GET, "/v1/agents/me").header("Authorization", "Bearer lw_other");
+    Answer::of(twice.send().await.unwrap()).await.refused(400, "malformed");
+}

@@ -44,6 +44,10 @@ pub(crate) fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiEr
 /// Authenticates the caller by the request's headers.
 pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiError> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    if headers.get_all(AUTHORIZATION).iter().nth(1).is_some() {
+        // A proxy and the server could read different ones.
+        return Err(ApiError::new(Code::Malformed, "the request has two Authorization headers"));
+    }
     let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
     let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
     let Some(token) = token else {
