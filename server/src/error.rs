@@ -94,6 +94,15 @@ impl From<ReadError> for ApiError {
     }
 }
 
+impl ApiError {
+    /// Returns the error of a member that is well-formed but would do nothing, or contradicts another one: status 422.
+    pub(crate) fn pointless(error: &FieldError) -> Self {
+        let mut fault = Self::new(Code::Malformed, error.to_string());
+        fault.0.status = 422;
+        fault
+    }
+}
+
 impl From<FieldError> for ApiError {
     fn from(error: FieldError) -> Self {
         Self::new(Code::Malformed, error.to_string())

@@ -24,6 +24,7 @@ pub struct NewClaim {
     pub mode: ClaimMode,
     /// The length of the lease, in ms; the longest that is allowed if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub ttl_ms: Option<u64>,
     /// The idempotency key, sent in the header `Idempotency-Key` (Q1).
     #[serde(skip)]

@@ -46,13 +46,13 @@ pub struct Envelope {
     /// The text of the message.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub body: String,
-    /// As `metadata.priority`, for senders that have no metadata.
+    /// As `metadata.priority`, which wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub priority: Option<Priority>,
-    /// As `metadata.timeout_ms`.
+    /// As `metadata.timeout_ms`, which wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_ms: Option<u64>,
-    /// As `metadata.deadline_ms`.
+    /// As `metadata.deadline_ms`, which wins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deadline_ms: Option<u64>,
     /// Delivery options, and members that Lastword only passes on.
@@ -185,9 +185,9 @@ impl Envelope {
         draft.request_id = name("request_id", self.request_id.as_deref(), RequestId::new)?;
         draft.action = name("action", self.action.as_deref(), Label::new)?;
         draft.payload = self.payload.filter(|p| !p.is_null()).map(canonical);
-        draft.priority = either("priority", self.priority, self.metadata.priority)?.unwrap_or(Priority::Normal);
-        draft.timeout_ms = either("timeout_ms", self.timeout_ms, self.metadata.timeout_ms)?;
-        draft.deadline_ms = either("deadline_ms", self.deadline_ms, self.metadata.deadline_ms)?;
+        draft.priority = self.metadata.priority.or(self.priority).unwrap_or(Priority::Normal);
+        draft.timeout_ms = self.metadata.timeout_ms.or(self.timeout_ms);
+        draft.deadline_ms = self.metadata.deadline_ms.or(self.deadline_ms);
         draft.in_reply_to = position("in_reply_to", self.in_reply_to.as_deref())?;
         draft.caused_by = position("caused_by", self.caused_by.as_deref())?;
         draft.status = self.status;
@@ -216,14 +216,6 @@ fn name<T>(
     check: impl Fn(&str) -> Result<T, NameError>,
 ) -> Result<Option<T>, FieldError> {
     text.map(check).transpose().map_err(|error| FieldError::new(field, error))
-}
-
-/// Returns the member, which may stand in the envelope or in its metadata.
-fn either<T: PartialEq>(field: &'static str, own: Option<T>, in_metadata: Option<T>) -> Result<Option<T>, FieldError> {
-    match (own, in_metadata) {
-        (Some(own), Some(other)) if own != other => Err(FieldError::new(field, "differs from the one in `metadata`")),
-        (own, other) => Ok(own.or(other)),
-    }
 }
 
 fn position(field: &'static str, text: Option<&str>) -> Result<Option<Seq>, FieldError> {
@@ -267,8 +259,8 @@ mod tests {
         let draft = |json: &str| serde_json::from_str::<Envelope>(json).unwrap().draft();
         let own = draft(r#"{"type":"request","to":"hive","ref":"E-1","priority":"high","timeout_ms":400}"#).unwrap();
         assert_eq!((own.priority, own.timeout_ms, own.metadata), (Priority::High, Some(400), None));
-        let both = draft(r#"{"type":"request","to":"hive","deadline_ms":400,"metadata":{"deadline_ms":500}}"#);
-        assert_eq!(both.unwrap_err().field, "deadline_ms");
+        let both = draft(r#"{"type":"request","to":"hive","deadline_ms":400,"metadata":{"deadline_ms":500}}"#).unwrap();
+        assert_eq!(both.deadline_ms, Some(500), "the one in `metadata`");
     }
 
     #[test]

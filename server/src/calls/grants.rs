@@ -31,7 +31,7 @@ pub(crate) async fn extend(ctx: &Context, caller: Caller, conv: ConvId, more: Ex
     };
     if extension == Extension::NONE && more.rounds == 0 {
         let text = "is missing, and no other amount is given: nothing would be granted";
-        return Err(FieldError::new("messages", text).into());
+        return Err(ApiError::pointless(&FieldError::new("messages", text)));
     }
     if more.rounds > 0 {
         admitted(ctx.handle.submit(Input::ExtendRounds(caller.principal, conv, more.rounds)).await)?;

@@ -35,7 +35,7 @@ pub(crate) async fn send(
     // An action says what is wanted without a text.
     let says_something = !draft.body.trim().is_empty() || draft.payload.is_some() || draft.action.is_some();
     if draft.kind == MessageType::Request && !says_something && !matches!(draft.to, Address::Action(_)) {
-        return Err(FieldError::new("body", "is empty, so the request asks for nothing").into());
+        return Err(ApiError::pointless(&FieldError::new("body", "is empty, so the request asks for nothing")));
     }
     draft.turn = caller.turn;
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));

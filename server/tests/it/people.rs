@@ -164,7 +164,7 @@ async fn a_name_that_people_would_take_for_another_is_refused() {
 async fn an_act_that_would_do_nothing_is_refused() {
     let world = World::with(&["kilo"]).await;
     world.send("operator", "kilo", "T-1", "do it").await.is(201);
-    let nothing = world.post("operator", "/v1/conversations/T-1/grant", json!({})).await.refused(400, "malformed");
+    let nothing = world.post("operator", "/v1/conversations/T-1/grant", json!({})).await.refused(422, "malformed");
     assert!(id(&nothing, "detail").contains("nothing would be granted"), "{nothing}");
     let claim = json!({ "resource": "repo:a", "mode": "write", "ttl_ms": 0 });
     world.post("kilo", "/v1/claims", claim).await.refused(400, "malformed");
