@@ -7,6 +7,7 @@ below says that it is expected to. Anything else that differs from it is a failu
 import argparse
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -17,8 +18,8 @@ from dataclasses import dataclass
 from test_programs import CLAUDE, CODEX, LASTWORD, MODULES, OPENCODE, Workspace, until
 
 CORE = {"next_message", "finish_turn", "send_agent_message", "escalate_to_user", "check_request", "list_agents"}
-# The policy: the call of a shell that names this file is denied if nobody decides within this time.
-EXPIRING = "".join(f'[[approval]]\ntool = "{tool}(touch expire*)"\ntimeout = "1s"\n' for tool in ("Bash", "execute"))
+# codex-acp and gemini ask before Lastword's tools too, and report them only as `other`.
+OTHER = '[[approval]]\ntool = "other"\ndecision = "allow"\n'
 
 
 @dataclass
@@ -35,8 +36,8 @@ class Program:
     # Whether a call is held, and whether a human's edit changes it: ACP's answer is only yes or no.
     held: bool = True
     edited: bool = False
-    # Tokens recorded for each that the model counted, in a turn of two model requests; None: estimated from the text.
-    counted: float | None = 1
+    # Model requests whose tokens are recorded in a turn of two, besides those for titles; None: estimated from the text.
+    counted: int | None = 2
 
 
 ACP = ("--driver", "acp", "--allow", "mcp__lastword__*")
@@ -54,16 +55,16 @@ PROGRAMS = {
         shell=CODEX_SHELL, held=False),
     "codex-acp": Program(
         "`codex-acp`", "@zed-industries/codex-acp", [MODULES / ".bin/codex-acp"], flags=ACP, shell=CODEX_SHELL,
-        # It asks before Lastword's tools too, and names them only `other`.
-        policy='[[approval]]\ntool = "other"\ndecision = "allow"\n', counted=None),
+        policy=OTHER, counted=None),
     "opencode": Program("`opencode run`", "opencode-ai", [OPENCODE, "run"], ("--opencode",), held=False),
     # It reports its last model request only.
-    "opencode-acp": Program("`opencode acp`", "opencode-ai", [OPENCODE, "acp"], flags=ACP, counted=0.5),
+    "opencode-acp": Program("`opencode acp`", "opencode-ai", [OPENCODE, "acp"], flags=ACP, counted=1),
     "gemini": Program(
         "`gemini`", "@google/gemini-cli", [MODULES / ".bin/gemini"], ("--gemini",),
         flags=("--input", "prompt", "--env", "GEMINI_CLI_TRUST_WORKSPACE=true"), shell=GEMINI_SHELL, held=False),
     "gemini-acp": Program(
-        "`gemini --acp`", "@google/gemini-cli", [MODULES / ".bin/gemini", "--acp"], flags=ACP, shell=GEMINI_SHELL),
+        "`gemini --acp`", "@google/gemini-cli", [MODULES / ".bin/gemini", "--acp"], flags=ACP, shell=GEMINI_SHELL,
+        policy=OTHER),
 }
 
 
@@ -114,7 +115,8 @@ class Space(Workspace):
 
     def said(self, ref, words):
         answer = self.answer(ref)
-        check((answer["body"].strip(), answer["status"]) == (words, "completed"), f"{words!r} expected: {answer}")
+        # codex-acp begins with a warning that it doesn't know the model.
+        check(answer["body"].strip().endswith(words) and answer["status"] == "completed", f"{words!r} expected: {answer}")
 
     def groups(self, name="bob"):
         """The process groups that the runner started."""
@@ -169,13 +171,15 @@ def runaway(space):
     space.send("E-1", "pong: ann bob")
     answer = space.answer("E-1")
     bound = space.json("bound")["messages"]
-    between = [message for message in space.messages("E-1") if {message["from"], message["to"]} == {"ann", "bob"}]
+    between = [message for message in space.messages("E-1")
+               if {message["from"], message["to"]} == {"ann", "bob"} and message["type"] in ("request", "response")]
     grant = space.json("tree", "E-1")["grants"][0]
     used = next(limit["current"] for limit in grant["limits"] if limit["name"] == "grant_messages_max")
-    refused = [code for code in ("depth_cap", "passive_reply", "turn_closed") if code in answer["body"]]
-    check(between, "they never wrote to each other")
+    refused = sorted(set(re.findall(r'"code":"(depth_cap|passive_reply|[a-z]+_rate)"',
+                                    space.lastword("--json", "tail", "-n", "1000").stdout)))
+    check(between and refused, f"{len(between)} messages, refused: {refused}")
     check(used <= bound and not grant["open"], f"{used} messages, bound {bound}: {grant}")
-    return f"{len(between)} messages, {used} of {bound} used, {answer['status']} ({', '.join(refused)}), " \
+    return f"{len(between)} messages ({used} of {bound}), {', '.join(refused)}, {answer['status']}, " \
         f"{time.monotonic() - began:.0f} s"
 
 
@@ -273,7 +277,8 @@ def runner_killed(space):
     until("the second run", lambda: space.model.waiting("gate") > 1)
     space.model.release("gate")
     space.said("E-1", "second runner")
-    return f"yes, attempt {taken(events)[-1]['attempt']}"
+    check(len(taken(events)) == 1, f"it ran {len(taken(events))} more times")
+    return "yes"
 
 
 def program_killed(space):
@@ -286,7 +291,7 @@ def program_killed(space):
     answer = space.answer("E-1")
     space.send("E-2", "say: next")
     space.said("E-2", "next")
-    check(answer["status"] == "failed" or answer["body"].strip() == "first", answer)
+    check(answer["status"] == "failed" or answer["body"].endswith("first"), answer)
     return "failed, next request answered" if answer["status"] == "failed" else "answered on a retry"
 
 
@@ -310,21 +315,23 @@ def tokens(space):
     space.send("E-1", "call: lastword.*list_agents {}")
     space.answer("E-1")
     tree = space.json("tree", "E-1")["tree"][0]
-    ratio = tree["tokens"] / (space.model.replies() * 1050)
-    estimated, counted = tree.get("estimated", False), space.program.counted
-    check(estimated == (counted is None), f"estimated: {estimated}")
-    check(estimated or abs(ratio - counted) < 0.01, f"{ratio:.2f}: {tree['tokens']} of {space.model.replies()} replies")
-    return f"{ratio:.2f}" + (" (estimated)" if estimated else "")
+    recorded, replies, counted = tree["tokens"], space.model.replies(), space.program.counted
+    ratio = recorded / (replies * 1050)
+    if counted is None:
+        check(tree.get("estimated"), f"not estimated: {tree}")
+        return f"{ratio:.2f} (estimated)"
+    check(recorded == counted * 1050 and not tree.get("estimated"), f"{recorded} recorded of {replies} replies")
+    return f"{ratio:.2f} ({counted} of {replies})"
 
 
 SCENARIOS = {
     "joins": (joins, ""),
     "prose": (prose, ""),
     "runaway": (runaway, ""),
-    "hold": (hold, EXPIRING),
+    "hold": (hold, "[limits]\napproval_ms = 4000\n"),
     "escalates": (escalates, ""),
     "broker killed": (broker_killed, ""),
-    "runner killed": (runner_killed, "[limits]\nlease_ms = 5000\n"),
+    "runner killed": (runner_killed, ""),
     "program killed": (program_killed, ""),
     "six at once": (six, ""),
     "tokens": (tokens, ""),
