@@ -54,7 +54,9 @@ PROGRAMS = {
         "`codex exec`", "@openai/codex", [CODEX, "exec", "--skip-git-repo-check", "-"], ("--codex",),
         shell=CODEX_SHELL, held=False),
     "codex-acp": Program(
-        "`codex-acp`", "@zed-industries/codex-acp", [MODULES / ".bin/codex-acp"], flags=ACP, shell=CODEX_SHELL,
+        "`codex-acp`", "@zed-industries/codex-acp",
+        # Its sandbox needs bubblewrap, which not every machine has.
+        [MODULES / ".bin/codex-acp", "-c", 'sandbox_mode="danger-full-access"'], flags=ACP, shell=CODEX_SHELL,
         policy=OTHER, counted=None),
     "opencode": Program("`opencode run`", "opencode-ai", [OPENCODE, "run"], ("--opencode",), held=False),
     # It reports its last model request only.
@@ -207,8 +209,8 @@ def hold(space):
     check(program.held, "it was held")
     approved = space.lastword("approve", call["id"], "--yes", "--digest", call["digest"])
     check(approved.returncode == 0, approved.stderr)
-    space.answer("APPROVE")
-    until("the approved file", lambda: made("approve"))
+    answer = space.answer("APPROVE")
+    until(f"the approved file, after {answer['body']!r}", lambda: made("approve"))
     call = asked("reject")
     space.lastword("reject", call["id"], "--yes", "--comment", "not now")
     space.answer("REJECT")
