@@ -1,8 +1,14 @@
 """A scripted model on loopback, for real agent programs: Anthropic Messages, OpenAI Responses and Chat, Gemini.
 
-The newest prompt is the script: its last line `call: TOOL {JSON}` makes the model call the first tool whose name matches
-the regular expression TOOL. Once that call has a result, or without such a line, the model says `done: …`. Each request
-reports 1,000 input tokens, of which 200 are read from a cache where the API can say so, and 50 output tokens."""
+The newest prompt is the script; of a prompt by Lastword, the text after its last header. These lines are directives:
+
+  call: TOOL {JSON}  calls the first tool whose name matches the regular expression TOOL, then says `done: RESULT`
+  pong: ANN BOB      sends this line as a request to the other of the two, then answers with this line and the result
+  say: TEXT          says TEXT
+  wait: NAME         before any of these: waits until the test calls `release(NAME)`
+
+Without a directive the model says `done: nothing to call`. Each reply reports 1,000 input tokens, of which 200 are read
+from a cache where the API can say so, and 50 output tokens."""
 
 import json
 import re
@@ -10,7 +16,8 @@ import threading
 import uuid
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-CALL = re.compile(r"^call: (\S+) (\{.*\})$", re.M)
+DIRECTIVE = re.compile(r"^(call|pong|say|wait): (.+)$", re.M)
+RECIPIENT = re.compile(r"^\[FROM:[^]]*\]\[TO:([^]]*)\]", re.M)
 INPUT, CACHED, OUTPUT = 1000, 200, 50
 
 
@@ -62,21 +69,39 @@ def offered(body):
             yield tool["function"]["name"], None
 
 
-def decide(body, tools):
-    """The next step: ("text", words) or ("call", name, namespace, arguments)."""
-    script, results = None, []
+def scripted(body):
+    """The newest prompt's directives by name, its recipient, and the tool results since."""
+    script, recipient, results = {}, None, []
     for is_result, text in turns(body):
-        found = CALL.findall(text) if not is_result else []
-        if found:
-            script, results = found[-1], []
-        elif is_result:
+        if is_result:
             results.append(text)
-    if script and not results:
-        for name, namespace in tools:
-            if re.search(script[0], (namespace or "") + name):
-                return "call", name, namespace, json.loads(script[1])
-        return "text", f"no tool matches {script[0]}"
-    return "text", "done: " + (results[-1][:300] if results else "nothing to call")
+            continue
+        header = None
+        for header in RECIPIENT.finditer(text):
+            pass
+        if found := DIRECTIVE.findall(text, header.start() if header else 0):
+            script, recipient, results = dict(found), header and header[1], []
+    return script, recipient, results
+
+
+def decide(script, recipient, results, tools):
+    """The next step: ("text", words) or ("call", name, namespace, arguments)."""
+    line = None
+    if "pong" in script:
+        first, second = script["pong"].split()
+        line = f"pong: {script['pong']}"
+        pattern, arguments = "send_agent_message", {"target_agent_id": second if recipient == first else first, "message": line}
+    elif "call" in script:
+        pattern, arguments = script["call"].split(" ", 1)
+        arguments = json.loads(arguments)
+    else:
+        return "text", script.get("say", "done: nothing to call")
+    if results:
+        return "text", f"{line}\n{results[-1][:300]}" if line else f"done: {results[-1][:300]}"
+    for name, namespace in tools:
+        if re.search(pattern, (namespace or "") + name):
+            return "call", name, namespace, arguments
+    return "text", f"no tool matches {pattern}"
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -124,7 +149,11 @@ class Handler(BaseHTTPRequestHandler):
         if "ount" in path.rsplit("/", 1)[-1] and "okens" in path:
             return self.reply({"input_tokens": 10, "totalTokens": 10})
         tools = list(offered(body))
-        step = decide(body, tools)
+        script, recipient, results = scripted(body)
+        if tools and not results and "wait" in script:
+            self.server.gate(script["wait"])
+        step = decide(script, recipient, results, tools)
+        self.server.replies += 1
         if tools:
             prompts = [text for is_result, text in turns(body) if not is_result]
             self.server.requests.append(
@@ -216,19 +245,52 @@ class Handler(BaseHTTPRequestHandler):
         return self.reply(None, [(None, response)]) if stream else self.reply(response)
 
 
+class Server(ThreadingHTTPServer):
+    """The listener, with what was asked so far."""
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.requests, self.replies = [], 0
+        self.waiting, self.released, self.closed, self.changed = {}, set(), False, threading.Condition()
+
+    def gate(self, name):
+        with self.changed:
+            self.waiting[name] = self.waiting.get(name, 0) + 1
+            self.changed.wait_for(lambda: name in self.released or self.closed, 300)
+
+    def handle_error(self, *_):
+        """A program that is killed drops its connection."""
+
+
 class Model:
     """A model that serves until it is closed."""
 
     def __init__(self):
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.server.daemon_threads = True
-        self.server.requests = []
+        self.server = Server()
         self.url = f"http://127.0.0.1:{self.server.server_port}"
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
 
     def requests(self):
         return list(self.server.requests)
 
+    def replies(self):
+        """How many replies reported tokens."""
+        return self.server.replies
+
+    def waiting(self, name):
+        """How many requests have reached `wait: NAME`."""
+        return self.server.waiting.get(name, 0)
+
+    def release(self, name):
+        with self.server.changed:
+            self.server.released.add(name)
+            self.server.changed.notify_all()
+
     def close(self):
+        with self.server.changed:
+            self.server.closed = True
+            self.server.changed.notify_all()
         self.server.shutdown()
         self.server.server_close()

@@ -40,19 +40,26 @@ def until(what, look):
 class Workspace:
     """A broker, a model, and an empty home for the programs."""
 
-    def __init__(self):
+    def __init__(self, config=""):
         self.dir = pathlib.Path(tempfile.mkdtemp())
         self.model = Model()
         self.home, self.work, self.data = self.dir / "home", self.dir / "work", self.dir / "data"
         self.home.mkdir()
         self.work.mkdir()
-        self.processes = []
+        self.processes, self.runners = [], {}
         self.more = {}
-        serve = [LASTWORD, "--data", str(self.data), "--json", "serve", "--listen", "127.0.0.1:0"]
-        server = subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        self.processes.append(server)
-        json.loads(server.stdout.readline())
+        self.config = self.dir / "lastword.toml"
+        self.config.write_text(config)
+        self.server, self.address = None, "127.0.0.1:0"
+        self.serve()
         self.token = self.data / "operator.token"
+
+    def serve(self):
+        """Starts the broker, again at the same address if it ran before."""
+        line = [LASTWORD, "--config", self.config, "--data", self.data, "--json", "serve", "--listen", self.address]
+        self.server = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        self.processes.append(self.server)
+        self.address = json.loads(self.server.stdout.readline())["listening"].removeprefix("http://")
 
     def environment(self):
         """The environment of every program: nothing of this machine's user."""
@@ -102,6 +109,7 @@ class Workspace:
         started = subprocess.Popen([*line, "--", *map(str, command)], env=self.environment(), text=True,
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.processes.append(started)
+        self.runners[name] = started
         events = []
 
         def read():

@@ -95,7 +95,8 @@ impl CallPattern {
             Ruling::Allow => matches!(subjects, [only] if fits(argument, only, stays_within)),
             Ruling::Ask | Ruling::Deny => subjects.iter().any(|subject| {
                 let any = |text: &str| fits(argument, text.trim(), |_, _| true);
-                any(subject) || subject.split(SEPARATORS).any(any)
+                let command = |text: &str| any(text) || script(text.trim()).is_some_and(any);
+                command(subject) || subject.split(SEPARATORS).any(command)
             }),
         }
     }
@@ -108,6 +109,15 @@ impl fmt::Display for CallPattern {
             None => f.write_str(&self.tool),
         }
     }
+}
+
+/// Returns the script in a command that starts a shell with one, such as `/bin/bash -lc SCRIPT`; Codex writes each call
+/// so.
+fn script(command: &str) -> Option<&str> {
+    let (shell, rest) = command.split_once(' ')?;
+    let (flags, script) = rest.trim_start().split_once(' ')?;
+    let known = matches!(shell.rsplit('/').next(), Some("bash" | "dash" | "sh" | "zsh"));
+    (known && flags.starts_with('-') && flags.ends_with('c')).then(|| script.trim().trim_matches(['\'', '"']))
 }
 
 /// Characters that end one shell command and begin another.
@@ -201,6 +211,11 @@ mod tests {
         for command in ["rm -rf /", "cd /tmp && rm x", "echo $(rm x)", "true;rm x", "ls | rm x"] {
             assert!(denies(command), "{command}");
         }
+        for command in ["/bin/bash -lc rm -rf /", "sh -c 'rm x'", "ls && bash -c \"rm x\"", "sh -c 'ls; rm x'"] {
+            assert!(denies(command), "{command}");
+        }
+        assert!(!denies("grep -c rm x") && !denies("bash rm x"), "no script");
+        assert!(!covers(Ruling::Allow, "Bash(ls *)", "Bash", &["bash -c ls x"]), "allowed as it is written");
         assert!(!denies("ls"));
         assert!(covers(Ruling::Ask, "Bash", "Bash", &[]), "the tool alone");
     }

@@ -81,7 +81,8 @@ impl Program {
             "crossSessionInbound": "refuse",
             "permissions": { "allow": ["mcp__lastword"], "ask": ask },
         });
-        let options = json!({ "disallowedTools": CLAUDE_CHANNELS, "settings": settings });
+        // The adapter doesn't report the tokens of a suggested prompt, which the runner has no use for.
+        let options = json!({ "disallowedTools": CLAUDE_CHANNELS, "promptSuggestions": false, "settings": settings });
         json!({ "claudeCode": { "options": options } }).as_object().cloned()
     }
 }
