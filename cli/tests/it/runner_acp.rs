@@ -188,7 +188,7 @@ fn a_deaf_agent_is_killed_after_its_grace_and_started_again() {
     let pid = process_in(&server.path().join("hung"));
     server.operator(&["stop", "E-1"]).ok();
     agent.until("withdrawn");
-    assert!(!runs(&pid));
+    wait_for("the end of its process", || !runs(&pid));
     agent.until("agent_started");
     assert_eq!(answer(&server)["status"], "cancelled");
     assert_eq!(ask(&server, "fake", "say anew")["body"], "anew");
