@@ -94,9 +94,9 @@ impl CallPattern {
             // A rule must not allow what it can't see: a second subject, a second command, another folder.
             Ruling::Allow => matches!(subjects, [only] if fits(argument, only, stays_within)),
             Ruling::Ask | Ruling::Deny => subjects.iter().any(|subject| {
-                let any = |text: &str| fits(argument, text.trim(), |_, _| true);
-                let command = |text: &str| any(text) || script(text.trim()).is_some_and(any);
-                command(subject) || subject.split(SEPARATORS).any(command)
+                let one = |text: &str| fits(argument, unquoted(text), |_, _| true);
+                let any = |text: &str| one(text) || text.split(SEPARATORS).any(one);
+                any(subject) || script(subject).is_some_and(any)
             }),
         }
     }
@@ -111,14 +111,41 @@ impl fmt::Display for CallPattern {
     }
 }
 
-/// Returns the script in a command that starts a shell with one, such as `/bin/bash -lc SCRIPT`; Codex writes each call
-/// so.
+/// Returns the script in a command that starts a shell with one, such as `/bin/bash -lc SCRIPT`, also behind programs such
+/// as `env`. Codex writes each call so.
 fn script(command: &str) -> Option<&str> {
-    let (shell, rest) = command.split_once(' ')?;
-    let (flags, script) = rest.trim_start().split_once(' ')?;
-    let known = matches!(shell.rsplit('/').next(), Some("bash" | "dash" | "sh" | "zsh"));
-    (known && flags.starts_with('-') && flags.ends_with('c')).then(|| script.trim().trim_matches(['\'', '"']))
+    let mut rest = command;
+    loop {
+        let (name, after) = word(rest)?;
+        rest = after;
+        if !matches!(name.rsplit('/').next(), Some("bash" | "dash" | "sh" | "zsh")) {
+            continue;
+        }
+        let mut flags = after;
+        while let Some((flag, after)) = word(flags).filter(|(flag, _)| flag.starts_with('-')) {
+            if !flag.starts_with("--") && flag.contains('c') {
+                return Some(unquoted(after));
+            }
+            // These take the name of an option.
+            let named = flag.ends_with(['o', 'O']);
+            flags = word(after).filter(|_| named).map_or(after, |(_, after)| after);
+        }
+    }
 }
+
+/// Splits off the first word, without its quotes.
+fn word(text: &str) -> Option<(&str, &str)> {
+    let text = text.trim_start();
+    let end = text.find(char::is_whitespace).unwrap_or(text.len());
+    let (word, rest) = text.split_at(end);
+    (!word.is_empty()).then(|| (word.trim_matches(QUOTES), rest))
+}
+
+fn unquoted(text: &str) -> &str {
+    text.trim().trim_matches(QUOTES).trim()
+}
+
+const QUOTES: [char; 2] = ['\'', '"'];
 
 /// Characters that end one shell command and begin another.
 const SEPARATORS: [char; 11] = [';', '&', '|', '\n', '\r', '`', '$', '(', ')', '{', '}'];
@@ -211,7 +238,16 @@ mod tests {
         for command in ["rm -rf /", "cd /tmp && rm x", "echo $(rm x)", "true;rm x", "ls | rm x"] {
             assert!(denies(command), "{command}");
         }
-        for command in ["/bin/bash -lc rm -rf /", "sh -c 'rm x'", "ls && bash -c \"rm x\"", "sh -c 'ls; rm x'"] {
+        for command in [
+            "/bin/bash -lc rm -rf /",
+            "sh -c 'rm x'",
+            "ls && bash -c \"rm x\"",
+            "sh -c 'ls; rm x'",
+            "bash -l -c 'rm x'",
+            "bash --norc -o pipefail -ec 'ls | rm x'",
+            "env A=1 sudo sh\t-c 'rm x'",
+            "timeout 5 bash -c 'true && rm x'",
+        ] {
             assert!(denies(command), "{command}");
         }
         assert!(!denies("grep -c rm x") && !denies("bash rm x"), "no script");

@@ -1,8 +1,8 @@
 //! Hooks for an agent in an interactive session, in the format of Claude Code: deliveries are injected into the
 //! session, and a turn that a delivery opened is finished with the model's last message.
 //!
-//! A hook learns of a session only whether its user typed. A turn in which the user typed is therefore never finished
-//! automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
+//! A hook learns of a session only whether its user typed. A turn in which the user typed and for whose answer somebody
+//! waits is therefore never finished automatically: the model's last message may be meant for the user. A prompt isn't a human's grant here either,
 //! because the program also sends prompts without its user (schedules, subagents that return).
 
 use std::fs::{self, File, OpenOptions};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use lastword_client::wire::{Delivery, Finish, Progress, StoredMessage};
-use lastword_client::{Client, ClientError};
+use lastword_client::{Client, ClientError, is_transient};
 use lastword_proto::fact::Kind;
 use lastword_proto::{FinishStatus, MessageType};
 use serde::{Deserialize, Serialize};
@@ -285,15 +285,20 @@ fn beside(session: &Session, worded: &str) -> String {
 async fn stopped(client: &Client, session: &mut Session, occasion: &Occasion) -> Result<Option<Value>, HookError> {
     session.busy = false;
     if let Some(open) = session.turn.clone() {
-        // Nobody waits for the answer of a turn without a requester, so that what was meant for the user ends it, too.
+        // Nobody waits for the answer of a turn without a requester, so the end of what the user asked for ends it.
         if session.mixed && open.requester.is_some() {
             // Block only once: a model that still doesn't call finish_turn may stop, and the lease expires.
             return Ok((!occasion.stop_hook_active).then(|| go_on(&still_open(&open))));
         }
-        let answer = last_words(occasion)?;
-        match client.finish(&open.id, &Finish { answer, ..Finish::default() }).await {
-            // A refusal means that the turn is already over.
-            Ok(_) | Err(ClientError::Refused(_)) => session.turn = None,
+        let finish = match session.mixed {
+            // What was said to the user stays between them.
+            true => Finish { status: Some(FinishStatus::Completed), ..Finish::default() },
+            false => Finish { answer: last_words(occasion)?, ..Finish::default() },
+        };
+        match client.finish(&open.id, &finish).await {
+            Ok(_) => session.turn = None,
+            // A refusal for good means that the turn is already over; a broker that is busy still wants the answer.
+            Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.turn = None,
             Err(error) => return Err(error.into()),
         }
     }
@@ -310,8 +315,8 @@ async fn broken_off(client: &Client, session: &mut Session, occasion: &Occasion)
     let reason = Some(occasion.failure.clone());
     let failed = Finish { status: Some(FinishStatus::Failed), reason, ..Finish::default() };
     match client.finish(&open.id, &failed).await {
-        // A refusal means that the turn is already over.
-        Ok(_) | Err(ClientError::Refused(_)) => session.turn = None,
+        Ok(_) => session.turn = None,
+        Err(error @ ClientError::Refused(_)) if !is_transient(&error) => session.turn = None,
         Err(error) => return Err(error.into()),
     }
     Ok(())

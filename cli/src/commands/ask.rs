@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use lastword_client::wire::{Envelope, StoredMessage, rfc3339};
 use lastword_client::{Client, ClientError, SendTerms, Sent, is_transient};
 use lastword_proto::{MessageType, Time};
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::{Context, send, text_or_stdin};
 use crate::failure::Failure;
@@ -40,6 +41,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let terms = SendTerms { idempotency_key: Some(fresh_name()), wait: None };
     envelope.reference = args.reference;
     let waiting = Stopwatch::start();
+    // One listener for the whole wait: a later one doesn't see an earlier signal.
+    let mut interrupts = signal(SignalKind::interrupt())?;
     // The first send doesn't wait, so that holds can be reported while the later ones do.
     let mut sent = client.send(&envelope, &terms).await?;
     let mut told = BTreeSet::new();
@@ -57,7 +60,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         let again = tokio::select! {
             sent = client.send(&envelope, &terms) => sent,
             failed = tell_holds(&client, &request, &mut told) => failed,
-            _ = tokio::signal::ctrl_c() => return Err(unanswered(&client, message, waiting.elapsed()).await),
+            _ = interrupts.recv() => return Err(unanswered(&client, message, waiting.elapsed()).await),
         };
         match again {
             Ok(again) => sent = again,
@@ -65,7 +68,10 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
                 if told.insert(AWAY.to_owned()) {
                     writeln!(std::io::stderr().lock(), "{AWAY}: {} is recorded; waiting for the broker", message.id)?;
                 }
-                tokio::time::sleep(LOOK_AGAIN.min(left)).await;
+                tokio::select! {
+                    () = tokio::time::sleep(LOOK_AGAIN.min(left)) => {}
+                    _ = interrupts.recv() => return Err(unanswered(&client, message, waiting.elapsed()).await),
+                }
                 // A restarted broker may listen on another port.
                 client = cx.client(Authority::Act).unwrap_or(client);
             }

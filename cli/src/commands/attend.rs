@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use lastword_client::{Client, ClientError};
+use lastword_client::{Client, is_transient};
 use lastword_runner::{HookError, Occasion, hook, hook_wait};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -63,32 +63,35 @@ pub(super) async fn attend(mut end: Attendant, client: &Client, folder: &Path) -
     let mut ticks = interval(RENEW);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut works, mut continued) = (false, false);
+    // Whether a text was handed over of which the session has not reported anything yet.
+    let mut handed = false;
     loop {
         let text = tokio::select! {
-            happened = end.happened.recv() => match happened {
-                None => return Failure::unavailable("the session's server is gone"),
-                Some(Happened::Began) => {
-                    works = false;
+            happened = end.happened.recv() => match (happened, std::mem::take(&mut handed)) {
+                (None, _) => return Failure::unavailable("the session's server is gone"),
+                // What was handed over before the session began is worked on now; what another session did has ended.
+                (Some(Happened::Began), handed) => {
+                    works = handed;
                     None
                 }
-                Some(Happened::Typed(prompt)) => {
+                (Some(Happened::Typed(prompt)), _) => {
                     (works, continued) = (true, false);
                     call(client, folder, &Occasion { prompt, ..occasion("UserPromptSubmit") }).await
                 }
-                Some(Happened::Answered(text)) => {
+                (Some(Happened::Answered(text)), _) => {
                     let stop = Occasion { last_assistant_message: Some(text), stop_hook_active: continued, ..occasion("Stop") };
                     let next = call(client, folder, &stop).await;
                     (works, continued) = (next.is_some(), next.is_some());
                     next
                 }
-                Some(Happened::BrokeOff(failure)) => {
+                (Some(Happened::BrokeOff(failure)), _) => {
                     works = false;
                     call(client, folder, &Occasion { failure, ..occasion("StopFailure") }).await
                 }
             },
             text = &mut message => {
                 message = Box::pin(take(client, folder, &waited_for, &gone));
-                works = true;
+                (works, handed) = (true, true);
                 Some(text)
             }
             _ = ticks.tick() => {
@@ -129,7 +132,7 @@ async fn call(client: &Client, folder: &Path, occasion: &Occasion) -> Option<Str
                 let text = [&said["reason"], &said["hookSpecificOutput"]["additionalContext"]];
                 return text.into_iter().find_map(|text| text.as_str()).map(str::to_owned);
             }
-            Err(HookError::Broker(ClientError::Unreachable { .. })) => sleep(RETRY).await,
+            Err(HookError::Broker(error)) if is_transient(&error) => sleep(RETRY).await,
             // The next event or tick meets the same problem, if it lasts.
             Err(HookError::Broker(_) | HookError::File { .. } | HookError::Human | HookError::NoSession) => {
                 return None;

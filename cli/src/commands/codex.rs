@@ -32,7 +32,7 @@ const END: Duration = Duration::from_secs(5);
 /// Starts a program that ends when this process is gone: the watcher reads from a pipe that nobody writes to, whose other
 /// end closes with this process. It then kills the whole process group.
 const WATCHED: &str = r#"exec 3<&0; "$@" </dev/null 3<&- & program=$!
-(read -r _ <&3; kill $program; sleep 3; kill -9 0) & exec 3<&-; wait $program"#;
+(trap '' TERM; read -r _ <&3; kill 0; sleep 3; kill -9 0) & exec 3<&-; wait $program"#;
 
 /// Settings with which a command that writes or uses the network needs its user's approval. A session that is resumed
 /// refuses the flags of the same meaning.
@@ -90,7 +90,15 @@ async fn interface(
 
 /// Returns whether the user chose no mode.
 fn asks(args: &[String]) -> bool {
-    !args.iter().any(|arg| chooses_mode(arg))
+    let before = |arg: &str| matches!(arg, "-c" | "--config");
+    let mut last = "";
+    for arg in args.iter().map(String::as_str).take_while(|arg| *arg != "--") {
+        if chooses_mode(arg) || (before(last) && sets_mode(arg)) {
+            return false;
+        }
+        last = arg;
+    }
+    true
 }
 
 fn chooses_mode(arg: &str) -> bool {
@@ -98,7 +106,12 @@ fn chooses_mode(arg: &str) -> bool {
     names.iter().any(|name| arg == *name || (name.len() == 2 && arg.starts_with(name)))
         || names.iter().any(|name| arg.strip_prefix(name).is_some_and(|rest| rest.starts_with('=')))
         || arg.starts_with("--dangerously-bypass-approvals")
-        || ["approval_policy", "sandbox_mode"].iter().any(|key| arg.contains(key))
+        || ["-c", "--config="].iter().any(|name| arg.strip_prefix(name).is_some_and(sets_mode))
+}
+
+/// Returns whether a setting, `KEY=VALUE`, chooses a mode.
+fn sets_mode(setting: &str) -> bool {
+    ["approval_policy", "sandbox_mode"].iter().any(|key| setting.trim_start().starts_with(key))
 }
 
 fn address(socket: &Path) -> String {

@@ -40,7 +40,7 @@ pub(crate) async fn conversation(ctx: &Context, caller: Caller, reference: &str)
             None => view.refusals.push(refusal),
         }
     }
-    for (task, question) in questions(ctx, convs).await? {
+    for (task, question) in questions(ctx, caller, convs).await? {
         match task.and_then(|task| served.get_mut(&task)) {
             Some(served) => served.questions.push(question),
             None => view.questions.push(question),
@@ -62,10 +62,17 @@ struct Served {
     questions: Vec<EscalationView>,
 }
 
-/// Returns the questions to humans in these conversations, oldest first, each with the task that asked.
-async fn questions(ctx: &Context, convs: Vec<ConvId>) -> Result<Vec<(Option<TaskId>, EscalationView)>, ApiError> {
+/// Returns the questions to humans in these conversations, oldest first, each with the task that asked. An agent sees
+/// its own.
+async fn questions(
+    ctx: &Context,
+    caller: Caller,
+    convs: Vec<ConvId>,
+) -> Result<Vec<(Option<TaskId>, EscalationView)>, ApiError> {
+    let who = caller.principal;
     let look = move |live: &Live<'_>| -> Vec<(EscalationId, Option<TaskId>)> {
-        let asked = live.state.escalations.iter().filter(|(_, known)| convs.contains(&known.conv));
+        let mine = live.state.escalations.iter().filter(|(_, known)| who.is_human() || known.agent == who.agent());
+        let asked = mine.filter(|(_, known)| convs.contains(&known.conv));
         asked.map(|(id, known)| (*id, known.task)).collect()
     };
     let (ids, tasks): (Vec<_>, Vec<_>) = ctx.handle.query(look).await?.into_iter().unzip();

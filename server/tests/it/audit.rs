@@ -5,6 +5,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::clock::Machine;
+use crate::exchange::id;
 use crate::world::World;
 
 const DAY: u64 = 86_400_000;
@@ -51,4 +52,22 @@ async fn a_ref_that_is_used_again_has_the_history_of_both_for_a_human_and_of_the
     let named = world.get("operator", "/v1/messages?ref=W-1&type=request").await.is(200);
     assert_eq!((&named["items"][1]["ref"], &named["items"][1]["depth"]), (&json!("W-1"), &json!(0)));
     assert_eq!(found(&world, "hive", "ref=W-1&type=request").await, ["the second time"]);
+}
+
+#[tokio::test]
+async fn an_agent_sees_its_own_questions_in_a_tree_and_no_others() {
+    let world = World::with(&["kilo", "hive"]).await;
+    world.send("operator", "kilo", "E-1", "do it").await.is(201);
+    world.take("kilo").await;
+    world.send("kilo", "hive", "E-1", "help").await.is(201);
+    world.take("hive").await;
+    let asked = world.post("hive", "/v1/escalations", json!({"message": "which password?"})).await.is(201);
+    world
+        .post("operator", &format!("/v1/escalations/{}/answer", id(&asked, "id")), json!({"answer": "s3cret"}))
+        .await
+        .is(200);
+    for (who, sees) in [("operator", true), ("hive", true), ("kilo", false)] {
+        let tree = world.get(who, "/v1/conversations/E-1").await.is(200).to_string();
+        assert_eq!((tree.contains("which password?"), tree.contains("s3cret")), (sees, sees), "{who}: {tree}");
+    }
 }

@@ -144,7 +144,11 @@ impl Peer {
         let shares = self.0.all.shares;
         let mut table = self.0.all.lock();
         let Table { unproven, owners, agents, humans, .. } = &mut *table;
-        let usage = owners.entry(caller.agent()).or_default();
+        let mut usage = owners.get(&caller.agent()).copied().unwrap_or_default();
+        if !unproven.contains_key(&self.0.id) {
+            // It is about to end for a newer one, before its caller would get an answer.
+            return Err(saturated("connections without a token", shares.unproven));
+        }
         let full = if caller.is_human() {
             (*humans >= shares.humans).then_some(("connections of all humans", shares.humans))
         } else if usage.connections >= shares.agent {
@@ -158,6 +162,7 @@ impl Peer {
         // Another request on this connection can't have proven it meanwhile: HTTP/1.1 has one at a time.
         if self.0.owner.set(caller).is_ok() {
             usage.connections += 1;
+            owners.insert(caller.agent(), usage);
             *(if caller.is_human() { humans } else { agents }) += 1;
             unproven.remove(&self.0.id);
         }
