@@ -27,6 +27,9 @@ const START_MAX: Duration = Duration::from_secs(30);
 const START_CHECK: Duration = Duration::from_millis(20);
 /// Time limit of one call.
 const CALL: Duration = Duration::from_secs(30);
+/// Pause before a text that Codex refused is handed over again, and how often that happens.
+const RETRY: Duration = Duration::from_secs(1);
+const REFUSED_MAX: u32 = 10;
 /// Time for the app-server to end.
 const END: Duration = Duration::from_secs(5);
 /// Starts a program that ends when this process is gone: the watcher reads from a pipe that nobody writes to, whose other
@@ -243,13 +246,23 @@ struct Joined {
     said: String,
     /// Texts for the model that wait for a thread.
     waiting: VecDeque<String>,
+    /// How often Codex refused the oldest of them.
+    refused: u32,
     /// Texts that this process put into running turns, which come back as the user's.
     own: VecDeque<String>,
 }
 
 impl Joined {
     const fn new(wire: Wire) -> Self {
-        Self { wire, thread: None, turn: None, said: String::new(), waiting: VecDeque::new(), own: VecDeque::new() }
+        Self {
+            wire,
+            thread: None,
+            turn: None,
+            said: String::new(),
+            waiting: VecDeque::new(),
+            refused: 0,
+            own: VecDeque::new(),
+        }
     }
 
     /// Reports what happens in the session, and passes texts on to the model, until the app-server is gone.
@@ -268,6 +281,7 @@ impl Joined {
                             Ok(None)
                         }
                     },
+                    () = sleep(RETRY), if self.thread.is_some() && !self.waiting.is_empty() => Ok(None),
                 }
             };
             let event = match heard {
@@ -280,13 +294,30 @@ impl Joined {
             {
                 return Failure::unavailable("nothing is delivered any more");
             }
-            if self.thread.is_some()
-                && let Some(text) = self.waiting.pop_front()
-                && let Err(problem) = self.hand(&text).await
+            if let Some(event) = self.pass_on().await
+                && happened.send(event).await.is_err()
             {
-                return Failure::unavailable(problem);
+                return Failure::unavailable("nothing is delivered any more");
             }
         }
+    }
+
+    /// Hands the oldest text that waits to the thread. A text that Codex refuses again and again breaks its turn off.
+    async fn pass_on(&mut self) -> Option<Happened> {
+        self.thread.as_ref()?;
+        let text = self.waiting.pop_front()?;
+        match self.hand(&text).await {
+            Ok(()) => self.refused = 0,
+            Err(problem) if self.refused >= REFUSED_MAX => {
+                self.refused = 0;
+                return Some(Happened::BrokeOff(format!("Codex did not take the message: {problem}")));
+            }
+            Err(_) => {
+                self.refused += 1;
+                self.waiting.push_front(text);
+            }
+        }
+        None
     }
 
     /// Interprets a notification. Requests, such as those for approval, are for the interface and its user.

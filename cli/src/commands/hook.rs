@@ -1,6 +1,8 @@
 //! `lastword hook`: called by an agent program at the edges of its turns; speaks JSON with it.
 
-use std::io::{Read as _, stdin};
+use std::fs::OpenOptions;
+use std::io::{Read as _, Write as _, stdin};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -114,13 +116,13 @@ async fn from_gemini(
     (theirs, ours): (&str, &str),
     action: Action,
 ) -> Result<Option<Value>, Failure> {
-    std::fs::create_dir_all(folder)?;
+    std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder)?;
     let waiter = folder.join(format!("{}.waiter", occasion.session_id));
     let own = std::process::id().to_string();
     ours.clone_into(&mut occasion.hook_event_name);
     if ours != "PostToolUse" && is_plain(&occasion.session_id) {
         // A wait that the user broke off goes on without its session: the newest hook ends it.
-        std::fs::write(&waiter, &own)?;
+        keep(&waiter, &own)?;
     }
     let given = folder.join(format!("{}.given", occasion.session_id));
     if ours == "UserPromptSubmit" && is_plain(&occasion.session_id) {
@@ -129,14 +131,14 @@ async fn from_gemini(
             return Ok(None);
         }
         // Nothing was said since this prompt.
-        std::fs::write(said_file(folder, &occasion.session_id), "")?;
+        keep(&said_file(folder, &occasion.session_id), "")?;
     }
     if ours == "Stop" {
         let (text, continues) = last_text(folder, &occasion, event)?;
         // Gemini CLI reports it for every other continuation only.
         occasion.stop_hook_active |= continues;
         if text == GEMINI_NOTHING {
-            "the user of the session interrupted the turn".clone_into(&mut occasion.failure);
+            "the turn ended without a text".clone_into(&mut occasion.failure);
             "StopFailure".clone_into(&mut occasion.hook_event_name);
         }
         occasion.last_assistant_message = Some(text);
@@ -156,7 +158,7 @@ async fn from_gemini(
         said = text.map(|text| json!({ "decision": "block", "reason": text }));
     }
     if let Some(reason) = said.as_ref().and_then(|said| said["reason"].as_str()) {
-        std::fs::write(&given, reason)?;
+        keep(&given, reason)?;
     }
     if let Some(name) = said.as_mut().and_then(|said| said.pointer_mut("/hookSpecificOutput/hookEventName")) {
         *name = json!(theirs);
@@ -173,8 +175,15 @@ fn last_text(folder: &Path, occasion: &Occasion, event: &Value) -> Result<(Strin
     }
     let file = said_file(folder, &occasion.session_id);
     let before = std::fs::read_to_string(&file).unwrap_or_default();
-    std::fs::write(&file, whole)?;
+    // The placeholder for no text isn't a text that another hook has seen.
+    keep(&file, if whole == GEMINI_NOTHING { "" } else { whole })?;
     Ok((whole.strip_prefix(&before).unwrap_or(whole).trim().to_owned(), !before.is_empty()))
+}
+
+/// Writes a text that only this user may read: it may be a message.
+fn keep(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 fn said_file(folder: &Path, session: &str) -> PathBuf {

@@ -24,6 +24,8 @@ use crate::failure::Failure;
 
 /// Pause between two attempts to reach the interface's server.
 const RETRY: Duration = Duration::from_millis(200);
+/// The most attempts to post one text: a minute, in which a slow interface has started.
+const POSTS_MAX: u32 = 300;
 /// Time limit of one call.
 const CALL: Duration = Duration::from_secs(30);
 /// Time limit of the head of a response.
@@ -231,8 +233,7 @@ impl Joined {
             event = events.recv() => event.map(|event| self.heard(&event)),
             // A text that is posted before could end its turn unseen.
             text = texts.recv(), if self.connected => {
-                self.hand(&text?).await;
-                Some(None)
+                Some(self.hand(&text?).await)
             }
             () = sleep(SHOW_AGAIN), if self.shows > 0 => {
                 self.show().await;
@@ -321,13 +322,24 @@ impl Joined {
         None
     }
 
-    /// Posts a text to the session; opencode shows it to the model at once, or with the next result of a tool.
-    async fn hand(&mut self, text: &str) {
+    /// Posts a text to the session; opencode shows it to the model at once, or with the next result of a tool. A text
+    /// that opencode refuses again and again breaks its turn off.
+    async fn hand(&mut self, text: &str) -> Option<Happened> {
         self.own.push_back(text.to_owned());
-        // The interface may still be starting.
-        while let Err(_problem) = self.post(text).await {
+        let mut problem = String::new();
+        for n in 0..POSTS_MAX {
+            match self.post(text).await {
+                Ok(()) => return None,
+                Err(error) => problem = error,
+            }
+            // The interface may still be starting, or its user has deleted the session.
+            if n == POSTS_MAX / 2 {
+                self.session = None;
+            }
             sleep(RETRY).await;
         }
+        self.own.pop_back();
+        Some(Happened::BrokeOff(format!("opencode did not take the message: {problem}")))
     }
 
     async fn post(&mut self, text: &str) -> Result<(), String> {

@@ -40,6 +40,15 @@ struct AppServer(WebSocket<UnixStream>);
 impl AppServer {
     /// Waits for a call and replies to it; returns its parameters.
     fn called(&mut self, method: &str, result: &Value) -> Value {
+        self.replies(method, &json!({ "result": result }))
+    }
+
+    /// Waits for a call and refuses it.
+    fn refuses(&mut self, method: &str) {
+        self.replies(method, &json!({ "error": { "message": "busy" } }));
+    }
+
+    fn replies(&mut self, method: &str, reply: &Value) -> Value {
         loop {
             let Message::Text(text) = self.0.read().unwrap() else { continue };
             let call: Value = serde_json::from_str(&text).unwrap();
@@ -47,7 +56,9 @@ impl AppServer {
                 continue;
             }
             assert_eq!(call["method"], method, "{call}");
-            self.say(&json!({ "id": call["id"], "result": result }));
+            let mut reply = reply.clone();
+            reply["id"] = call["id"].clone();
+            self.say(&reply);
             return call["params"].clone();
         }
     }
@@ -81,6 +92,18 @@ impl AppServer {
         self.begins(turn);
         item["content"][0]["text"].as_str().unwrap().to_owned()
     }
+}
+
+#[test]
+fn a_message_that_codex_refuses_is_handed_over_again() {
+    let server = Server::start();
+    let (child, mut app) = codex(&server);
+    server.operator(&["send", "kilo", "is the parser fast?", "--ref", "P-1"]).ok();
+    app.refuses("thread/inject_items");
+    assert!(app.woken("P-1").contains("is the parser fast?"));
+    app.ends("P-1", "completed", "very fast");
+    assert_eq!(answer(&server)["body"], "very fast");
+    finish(&server, child);
 }
 
 /// Starts `lastword codex`, with an app-server that this test plays.
