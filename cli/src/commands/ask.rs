@@ -45,7 +45,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut interrupts = signal(SignalKind::interrupt())?;
     // The first send doesn't wait, so that holds can be reported while the later ones do.
     let mut sent = client.send(&envelope, &terms).await?;
-    let mut told = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     loop {
         let Sent::One { message, response: None, .. } = &sent else { return send::show(&sent, cx) };
         let left = args.wait.saturating_sub(waiting.elapsed());
@@ -59,13 +59,13 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         let terms = SendTerms { wait: Some(left), ..terms.clone() };
         let again = tokio::select! {
             sent = client.send(&envelope, &terms) => sent,
-            failed = tell_holds(&client, &request, &mut told) => failed,
+            failed = report_holds(&client, &request, &mut reported) => failed,
             _ = interrupts.recv() => return Err(unanswered(&client, message, waiting.elapsed()).await),
         };
         match again {
             Ok(again) => sent = again,
             Err(error) if is_transient(&error) => {
-                if told.insert(AWAY.to_owned()) {
+                if reported.insert(AWAY.to_owned()) {
                     writeln!(std::io::stderr().lock(), "{AWAY}: {} is recorded; waiting for the broker", message.id)?;
                 }
                 tokio::select! {
@@ -82,12 +82,12 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 
 /// Reports on standard error what holds the request, each hold once, with the step that lifts it (R3). Returns only an
 /// error.
-async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>) -> Result<Sent, ClientError> {
+async fn report_holds(client: &Client, request: &str, reported: &mut BTreeSet<String>) -> Result<Sent, ClientError> {
     loop {
         let view = client.request_state(request).await?;
         for held in &view.held_by {
-            if told.insert(held.text.clone()) {
-                // The request is sent, whether or not its holds can be told.
+            if reported.insert(held.text.clone()) {
+                // A closed standard error doesn't undo the request.
                 let mut stderr = std::io::stderr().lock();
                 let _closed = writeln!(stderr, "held: {}\n  {}", escape_line(&held.text), escape_line(&held.lift.cli));
             }
@@ -96,7 +96,7 @@ async fn tell_holds(client: &Client, request: &str, told: &mut BTreeSet<String>)
     }
 }
 
-/// Says why there is no answer yet, and where it will be.
+/// Returns the reason why there is no answer yet, and where it will arrive.
 async fn unanswered(client: &Client, message: &StoredMessage, waited: Duration) -> Failure {
     let (id, reference) = (&message.id, &message.reference);
     let failure = Failure::unavailable(format!("no answer to {id} within {} ms", milliseconds(waited)));
@@ -114,7 +114,7 @@ async fn why_unanswered(client: &Client, request: &str) -> Result<String, Client
     let agent = client.agent(&view.to).await?;
     let to = escape_line(&view.to);
     Ok(match (agent.connected, before) {
-        (false, _) => format!("{to} is not connected: nobody takes its messages until a session or a runner does"),
+        (false, _) => format!("{to} is not connected: its messages wait for its session or runner"),
         (true, 0) => format!("{to} has not taken it yet"),
         (true, before) => format!("{to} has not taken it yet; {before} deliveries are before it"),
     })

@@ -12,6 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::Context;
+use super::versions::on_path;
 use crate::failure::Failure;
 use crate::session::{Authority, running};
 use crate::team::{Member, kept_token};
@@ -39,7 +40,7 @@ impl Place {
     /// Starts a broker if none runs, and registers the agent: `named`, or else the program's name with the first free
     /// number.
     pub(super) async fn take(program: &str, named: Option<&str>, cx: &Context) -> Result<Self, Failure> {
-        if !installed(program) {
+        if on_path(program).is_none() {
             return Err(Failure::unavailable(format!("{program} is not in PATH")).hint(format!("install {program}")));
         }
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
@@ -139,12 +140,6 @@ pub(super) fn exit(status: ExitStatus) -> Result<(), Failure> {
         Some(0) => Ok(()),
         code => std::process::exit(code.unwrap_or(1)),
     }
-}
-
-/// Returns whether a program of this name is in `PATH`.
-fn installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// Returns the first of `PROGRAM`, `PROGRAM-2`, … in which no session sits.
