@@ -10,8 +10,8 @@ use super::Context;
 use super::launch::Place;
 use crate::failure::Failure;
 
-/// Longest wait of a waking hook, in seconds.
-const WAIT_S: u32 = 86_400;
+/// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
+const WAIT_S: u32 = 2_000_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -248,6 +248,8 @@ struct Joined {
     waiting: VecDeque<String>,
     /// How often Codex refused the oldest of them.
     refused: u32,
+    /// Whether the oldest of them is in the thread already, without a turn.
+    injected: bool,
     /// Texts that this process put into running turns, which come back as the user's.
     own: VecDeque<String>,
 }
@@ -261,6 +263,7 @@ impl Joined {
             said: String::new(),
             waiting: VecDeque::new(),
             refused: 0,
+            injected: false,
             own: VecDeque::new(),
         }
     }
@@ -307,9 +310,9 @@ impl Joined {
         self.thread.as_ref()?;
         let text = self.waiting.pop_front()?;
         match self.hand(&text).await {
-            Ok(()) => self.refused = 0,
+            Ok(()) => (self.refused, self.injected) = (0, false),
             Err(problem) if self.refused >= REFUSED_MAX => {
-                self.refused = 0;
+                (self.refused, self.injected) = (0, false);
                 return Some(Happened::BrokeOff(format!("Codex did not take the message: {problem}")));
             }
             Err(_) => {
@@ -381,7 +384,7 @@ impl Joined {
         // A thread can be followed only once something was said in it.
         self.inject(id, PRIMER).await?;
         self.wire.call("thread/resume", params).await?;
-        (self.thread, self.turn) = (Some(id.to_owned()), None);
+        (self.thread, self.turn, self.injected) = (Some(id.to_owned()), None, false);
         Ok(Some(Happened::Began))
     }
 
@@ -405,7 +408,11 @@ impl Joined {
             // The turn has just ended.
             self.own.pop_back();
         }
-        self.inject(&thread, text).await?;
+        // A retry after a refused start must not give the model the text twice.
+        if !self.injected {
+            self.inject(&thread, text).await?;
+            self.injected = true;
+        }
         let started = self.wire.call("turn/start", json!({ "threadId": thread, "input": [] })).await?;
         self.turn = started["turn"]["id"].as_str().map(str::to_owned);
         Ok(())

@@ -18,12 +18,15 @@ pub(crate) struct Args {
     /// incident (`inc-1`), a grant (`grant-1`), a code (`depth_cap`), a rule (`D2`), a limit (`depth_max`) or the REF of
     /// a conversation [default: list all codes].
     what: Option<String>,
+    /// Explain the conversation of this REF, even if a code, rule or limit has the same name.
+    #[arg(long = "ref")]
+    is_ref: bool,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let what = args.what.as_deref();
     let is_id = |what: &&str| EXPLAINED.iter().any(|prefix| what.starts_with(prefix));
-    let Some(id) = what.filter(|what| is_id(what) || !is_known(what)) else { return known(what, cx) };
+    let Some(id) = what.filter(|what| args.is_ref || is_id(what) || !is_known(what)) else { return known(what, cx) };
     let told = match cx.client(Authority::Read) {
         Ok(client) => client.explanation(id).await.map_err(Failure::from),
         Err(failure) => Err(failure),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lastword_client::Client;
 use lastword_proto::names::OWN_NAME;
+use lastword_proto::wire::ConversationSummary;
 use serde_json::Value;
 
 use super::Context;
@@ -17,6 +18,8 @@ use crate::tree::{self, plain};
 
 /// Most conversations that an empty inbox lists.
 const OPEN_MAX: usize = 5;
+/// How many of the newest conversations are looked through for them.
+const READ_MAX: usize = 200;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -33,7 +36,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match client.inbox(args.wait).await? {
         Some(delivery) => cx.out.show(&delivery, render::delivery),
         None => {
-            let open = if cx.out.is_json() { Vec::new() } else { open(&client).await? };
+            // The inbox is empty, whether or not the requests can be listed.
+            let open = if cx.out.is_json() { Vec::new() } else { open(&client).await.unwrap_or_default() };
             cx.out.show(&Value::Null, |_, out| {
                 let empty = vec![plain(if open.is_empty() { "inbox empty" } else { "inbox empty; no answer yet to:" })];
                 out.lines([vec![empty], open].concat())
@@ -45,12 +49,19 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 /// Lists the caller's conversations with open requests, each with what holds it (H6).
 async fn open(client: &Client) -> Result<Vec<StyledLine>, Failure> {
     let me = client.agent(OWN_NAME).await?.name;
-    let mine = client.conversations().await?.items.into_iter().filter(|one| one.opener == me);
+    let page = client.newest_conversations(READ_MAX).await?;
+    let mine = page.items.into_iter().filter(|one| one.opener == me && one.counters.open_tasks > 0);
+    let mine: Vec<ConversationSummary> = mine.collect();
     let mut lines = Vec::new();
-    for one in mine.filter(|one| one.counters.open_tasks > 0).take(OPEN_MAX) {
-        let view = client.conversation(&one.reference).await?;
-        lines.push(tree::heading(&view.summary));
-        lines.extend(tree::held(&view.held_by));
+    for one in mine.iter().take(OPEN_MAX) {
+        // One that was forgotten in the meantime is not open any more.
+        if let Ok(view) = client.conversation(&one.reference).await {
+            lines.push(tree::heading(&view.summary));
+            lines.extend(tree::held(&view.held_by));
+        }
+    }
+    if mine.len() > OPEN_MAX || page.next.is_some() {
+        lines.push(vec![plain("there may be older ones: `lastword top`")]);
     }
     Ok(lines)
 }

@@ -39,6 +39,9 @@ const SHOW_AGAIN: Duration = Duration::from_secs(1);
 const QUEUE_MAX: usize = 64;
 /// The variable from which opencode reads a configuration that overrides those in files.
 const CONFIG: &str = "OPENCODE_CONFIG_CONTENT";
+/// Linux's table of IPv4 sockets, and the state in it of a socket that listens.
+const SOCKETS: &str = "/proc/net/tcp";
+const LISTENS: &str = "0A";
 /// opencode's own name for the user of its server.
 const USER: &str = "opencode";
 
@@ -66,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let client = place.client()?;
     let (session, attendant) = connection();
     let http = reqwest::Client::builder().no_proxy().build().map_err(Failure::unavailable)?;
-    let server = Server { http, base: format!("http://{}:{port}", Ipv4Addr::LOCALHOST), password };
+    let server = Server { http, port, password };
     let continues = |arg: &String| ["-c", "-s", "--continue", "--session", "--fork"].contains(&arg.as_str());
     let opened = args.args.iter().any(|arg| continues(arg) || arg.starts_with("--session="));
     let deliver = async {
@@ -105,22 +108,46 @@ fn free_port() -> Result<u16, Failure> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
+/// Checks that this user's process listens on the port: another user's could have taken it before opencode did, and
+/// must not get the password. Only Linux says whose a socket is.
+fn check_listener(port: u16) -> Result<(), String> {
+    let Ok(sockets) = std::fs::read_to_string(SOCKETS) else { return Ok(()) };
+    match listener(&sockets, port) {
+        None => Err("opencode doesn't listen yet".to_owned()),
+        Some(user) if user == rustix::process::getuid().as_raw() => Ok(()),
+        Some(user) => Err(format!("a process of user {user} took port {port} before opencode did")),
+    }
+}
+
+/// Returns the user whose process listens on the port of the loopback address or of all addresses.
+fn listener(sockets: &str, port: u16) -> Option<u32> {
+    let on =
+        |address: &str| [format!("0100007F:{port:04X}"), format!("00000000:{port:04X}")].iter().any(|a| a == address);
+    sockets.lines().find_map(|line| {
+        let words: Vec<&str> = line.split_ascii_whitespace().collect();
+        let found = on(words.get(1)?) && *words.get(3)? == LISTENS;
+        words.get(7).filter(|_| found)?.parse().ok()
+    })
+}
+
 /// The interface's server.
 #[derive(Clone)]
 struct Server {
     http: reqwest::Client,
-    base: String,
+    port: u16,
     password: String,
 }
 
 impl Server {
-    fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
-        self.http.request(method, format!("{}{path}", self.base)).basic_auth(USER, Some(&self.password))
+    fn request(&self, method: Method, path: &str) -> Result<reqwest::RequestBuilder, String> {
+        check_listener(self.port)?;
+        let url = format!("http://{}:{}{path}", Ipv4Addr::LOCALHOST, self.port);
+        Ok(self.http.request(method, url).basic_auth(USER, Some(&self.password)))
     }
 
     /// Makes a call and returns the JSON of its response; null if there is none.
     async fn call(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, String> {
-        let mut request = self.request(method, path).timeout(CALL);
+        let mut request = self.request(method, path)?.timeout(CALL);
         if let Some(body) = body {
             request = request.json(body);
         }
@@ -133,7 +160,8 @@ impl Server {
     async fn follow(&self, events: Sender<Value>) {
         while !events.is_closed() {
             // While opencode starts, it takes requests that it never answers.
-            if let Ok(Ok(response)) = timeout(HEAD, self.request(Method::GET, "/event").send()).await
+            if let Ok(request) = self.request(Method::GET, "/event")
+                && let Ok(Ok(response)) = timeout(HEAD, request.send()).await
                 && response.status().is_success()
             {
                 let (mut stream, mut line) = (response.bytes_stream(), Vec::new());
@@ -382,5 +410,29 @@ impl Joined {
             // Without it the session is still in opencode's list.
             let _shown = self.server.call(Method::POST, "/tui/select-session", Some(&shown)).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_user_who_listens_on_a_port_is_known() {
+        let line = |address: &str, state: &str, user: u32| {
+            format!(
+                "   0: {address} 00000000:0000 {state} 00000000:00000000 00:00000000 00000000  {user}        0 12 1\n"
+            )
+        };
+        let sockets = [line("0100007F:1F90", "01", 7), line("0100007F:1F90", "0A", 8), line("00000000:1F91", "0A", 9)];
+        let sockets = sockets.concat();
+        assert_eq!([0x1f90, 0x1f91, 0x1f92].map(|port| listener(&sockets, port)), [Some(8), Some(9), None]);
+    }
+
+    #[test]
+    fn this_process_is_known_as_the_one_that_listens() {
+        let socket = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        assert_eq!(check_listener(port), Ok(()));
     }
 }

@@ -226,6 +226,28 @@ fn latched_work_is_said_wherever_its_asker_looks() {
 }
 
 #[test]
+fn a_latched_room_is_explained_with_the_step_that_resumes_it() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("lastword.toml"), "[limits]\nturns_soft_max = 1\nturns_hard_max = 2\n").unwrap();
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    let token = |file: &str| fs::read_to_string(server.path().join(file)).unwrap().trim().to_owned();
+    let (human, kilo) = (token(".lastword/operator.token"), token("kilo.token"));
+    let call = |token: &str, path: &str, body: serde_json::Value| {
+        crate::online::post(server.first_line["listening"].as_str().unwrap(), token, path, &body.to_string())
+    };
+    call(&human, "/v1/rooms", serde_json::json!({ "name": "ops", "members": ["kilo"] }));
+    for _ in 0..3 {
+        call(&kilo, "/v1/rooms/ops/messages", serde_json::json!({ "body": "hello" }));
+    }
+    let told = server.operator(&["explain", "inc-1"]).ok();
+    assert!(told.contains("room ops is latched") && told.contains("lastword resume --room ops"), "{told}");
+    server.operator(&["resume", "--room", "ops", "--yes"]).ok();
+    let told = server.operator(&["explain", "inc-1"]).ok();
+    assert!(told.contains("lifted by operator") && !told.contains("is latched"), "{told}");
+}
+
+#[test]
 fn who_asks_is_told_that_nobody_takes_it_and_an_empty_request_is_refused() {
     let server = Server::start();
     server.agent("kilo");

@@ -333,7 +333,7 @@ pub(crate) fn escalate(url: &str, token: &str, message: &str) -> serde_json::Val
     post(url, token, "/v1/escalations", &serde_json::json!({ "message": message }).to_string())
 }
 
-fn post(url: &str, token: &str, path: &str, body: &str) -> serde_json::Value {
+pub(crate) fn post(url: &str, token: &str, path: &str, body: &str) -> serde_json::Value {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();
     write!(

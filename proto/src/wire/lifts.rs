@@ -39,6 +39,16 @@ pub struct RefusedAt<'a> {
 }
 
 impl LiftStep {
+    /// Returns the step that lifts the latch of a room: any post of a human.
+    #[must_use]
+    pub fn of_room(name: &str) -> Self {
+        Self {
+            call: alloc::format!("POST /v1/rooms/{}/messages {{\"body\":\"…\"}}", encoded(name)),
+            cli: alloc::format!("lastword resume --room {name}"),
+            text: alloc::format!("A human posts in {name}."),
+        }
+    }
+
     /// Returns the step that lifts this refusal; `None` if no human's step does.
     #[must_use]
     #[expect(clippy::wildcard_enum_match_arm, reason = "every other code is lifted by an extension, or by nothing")]

@@ -19,7 +19,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt::Write as _;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ApprovalView, Notice, StoredMessage};
 use crate::fact::Kind;
@@ -36,19 +36,12 @@ type Section<'a> = (&'a str, &'a str);
 /// boundary.
 #[must_use]
 pub fn message(message: &StoredMessage, seed: u32) -> String {
-    whole(message, &message.body, None, seed)
+    excerpt(message, usize::MAX, seed)
 }
 
-/// Words the beginning of a message, of at most `bytes_max` bytes; the header says how long the message is.
+/// Words the beginning of a message, at most `bytes_max` bytes of its texts together; the header says how long they are.
 #[must_use]
 pub fn excerpt(message: &StoredMessage, bytes_max: usize, seed: u32) -> String {
-    let body = &message.body[..message.body.floor_char_boundary(bytes_max)];
-    let cut = (body.len() < message.body.len())
-        .then(|| format!("cut after {} of {} bytes, get_conversation shows it", body.len(), message.body.len()));
-    whole(message, body, cut, seed)
-}
-
-fn whole(message: &StoredMessage, body: &str, cut: Option<String>, seed: u32) -> String {
     let payload = message.payload.as_ref().map(ToString::to_string);
     let parts = |parts: &[String]| (!parts.is_empty()).then(|| json!(parts).to_string());
     let (completed, failed) = (parts(&message.completed), parts(&message.failed));
@@ -59,7 +52,16 @@ fn whole(message: &StoredMessage, body: &str, cut: Option<String>, seed: u32) ->
         ("payload", payload.as_deref()),
     ];
     let more = optional.into_iter().filter_map(|(label, text)| Some((label, text?)));
-    let sections: Vec<Section<'_>> = core::iter::once(("", body)).chain(more).collect();
+    let (mut bytes, mut shown) = (0, 0);
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    for (label, text) in core::iter::once(("", &*message.body)).chain(more) {
+        let part = &text[..text.floor_char_boundary(bytes_max - shown)];
+        (bytes, shown) = (bytes + text.len(), shown + part.len());
+        if !part.is_empty() || text.is_empty() || label.is_empty() {
+            sections.push((label, part));
+        }
+    }
+    let cut = (shown < bytes).then(|| format!("cut after {shown} of {bytes} bytes, get_conversation shows it"));
     block(&header(message, cut), &sections, seed)
 }
 
@@ -100,7 +102,13 @@ pub fn decider(view: &ApprovalView) -> String {
 /// it ends it.
 #[must_use]
 pub fn quoted(text: &str) -> String {
-    visible::escape_json(&json!(text).to_string())
+    json(&json!(text))
+}
+
+/// Returns a value of another author as JSON on one line, for a sentence of the broker.
+#[must_use]
+pub fn json(value: &Value) -> String {
+    visible::escape_json(&value.to_string())
 }
 
 /// Returns a name that another author chose for a sentence of the broker: as it is if it is one plain word, else quoted.
@@ -359,6 +367,11 @@ mod tests {
                       cut after 4 of 8 bytes, get_conversation shows it";
         assert_eq!(worded, format!("{header}\n-----00000001-----\néé\n-----00000001-----"));
         assert!(!excerpt(&request, 8, 1).contains("cut after"));
+        request.reason = Some("quota".into());
+        request.payload = Some(json!("x".repeat(100)));
+        let worded = excerpt(&request, 10, 1);
+        assert!(worded.contains("cut after 10 of 115 bytes") && worded.contains(" reason\nqu\n"), "{worded}");
+        assert!(!worded.contains("payload"), "{worded}");
         let mut warning = noticed("x");
         warning.from = SYSTEM_NAME.into();
         assert!(notice(&warning, 1).starts_with("Notice (info) from the broker about x, for information only"));

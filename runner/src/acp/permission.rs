@@ -152,10 +152,9 @@ impl AskedCall {
         // ACP can't change the arguments of a call, so an edit denies this call and tells the agent which one would be
         // allowed.
         if view.arguments != self.arguments {
-            let allowed = format!("the call would be allowed with these arguments instead: {}", view.arguments);
             let decider = quote::decider(&view);
-            let comment = Some(view.comment.map_or(allowed.clone(), |comment| format!("{comment}\n{allowed}")));
-            let reason = "another call was approved instead".to_owned();
+            let reason = format!("{decider} approved other arguments instead: {}", quote::json(&view.arguments));
+            let comment = view.comment.filter(|comment| !comment.trim().is_empty());
             return Ok(CallDecision::Denied { reason, decider, comment });
         }
         let call = UseApproval { tool: self.tool.clone(), arguments: self.arguments.clone() };

@@ -154,7 +154,11 @@ async fn of_incident(ctx: &Context, caller: Caller, id: IncidentId) -> Result<Ex
                 held_by: if open { views::held_in_conversation(live.state, conv) } else { Vec::new() },
                 ..told
             },
-            IncidentOn::Latch(Latched::Place(Place::Room(_))) | IncidentOn::Agent(_) => told,
+            IncidentOn::Latch(Latched::Place(Place::Room(room))) => {
+                Explanation { held_by: views::held_in_room(live.state, room, known).into_iter().collect(), ..told }
+            }
+            // It blocks nothing.
+            IncidentOn::Agent(_) => told,
         };
         Some(told)
     };

@@ -1,8 +1,8 @@
 //! What holds the work on a request until a human acts, and the step that lifts each hold (R3, H6).
 
 use lastword_proto::fact::Latched;
-use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, TaskId};
-use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, IncidentOn};
+use lastword_proto::ids::{ApprovalId, ConvId, EscalationId, GrantId, RoomId, TaskId};
+use lastword_proto::state::{ApprovalState, Asker, Escalation, EscalationState, Incident, IncidentOn};
 use lastword_proto::wire::quote::word;
 use lastword_proto::wire::{HeldBy, Hold, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Refusal, State};
@@ -39,6 +39,13 @@ pub(crate) fn held_in_conversation(state: &State, id: ConvId) -> Vec<HeldBy> {
         .extend(state.at_work_in(conv).map(|grant| ExplainContext { grant: Some(grant), ..ExplainContext::default() }));
     let tasks: Vec<TaskId> = conv.open_tasks.iter().copied().collect();
     of_tasks(state, &wider, &tasks)
+}
+
+/// Returns the hold of a latched room.
+pub(crate) fn held_in_room(state: &State, id: RoomId, incident: &Incident) -> Option<HeldBy> {
+    let room = state.rooms.get(&id).filter(|room| room.latched && incident.lifted.is_none())?;
+    let text = format!("room {} is latched: {} (limit {})", room.name, incident.code.title(), incident.limit);
+    Some(HeldBy { text, lift: LiftStep::of_room(room.name.as_str()) })
 }
 
 /// Returns the holds of these contexts, and of these tasks with their questions and calls, each once.
