@@ -29,7 +29,7 @@ fn faint(text: &str) -> StyledLine {
 
 /// Formats a name and its value.
 fn row(name: &str, value: &str) -> StyledLine {
-    vec![(Tone::Faint, format!("{name:<11}")), (Tone::Plain, escape_line(value))]
+    vec![(Tone::Faint, format!("{name:<12}")), (Tone::Plain, escape_line(value))]
 }
 
 /// Adds the lines of an escaped text, indented.
@@ -129,13 +129,13 @@ fn agent(view: &AgentView) -> Vec<StyledLine> {
             (Tone::Plain, format!("  {}  ", render::word(&view.kind))),
             (tone, state),
         ],
-        row("connected", if view.connected { "yes" } else { "no: it polls" }),
+        row("connected", if view.connected { "yes" } else { "no" }),
         row("turns", &format!("{} (at most {} at once)", list(&view.turns), view.turns_max)),
         row("inbox", &format!("{} waiting, {} notices", view.queued, view.notices)),
         row("actions", &list(&view.actions)),
         row("groups", &list(&view.groups)),
         row("tokens", &format!("{} today{}", view.tokens_today, tree::estimated(view.tokens_estimated))),
-        row("joined", &format!("{} times", view.incarnation)),
+        row("incarnation", &view.incarnation.to_string()),
     ];
     if !view.windows.is_empty() {
         lines.push(faint("windows"));

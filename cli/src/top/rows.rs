@@ -125,7 +125,7 @@ fn agent(view: &AgentView) -> Vec<Cell> {
     let (link, look) = match (human, view.connected) {
         (true, _) => ("human", Tone::Faint),
         (false, true) => ("connected", Tone::Good),
-        (false, false) => ("polling", Tone::Plain),
+        (false, false) => ("disconnected", Tone::Plain),
     };
     let turn = match view.turns.as_slice() {
         [] => ("-".to_owned(), Tone::Faint),

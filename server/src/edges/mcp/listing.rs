@@ -28,7 +28,7 @@ const CORE_NAME: &str = "core";
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
     all: bool,
-    /// Neither `core` nor anything else; the default is `core`, so this is set only by names alone.
+    /// Whether the core tools are left out: the client named tools, and `core` isn't among them.
     without_core: bool,
     named: BTreeSet<&'static str>,
 }
