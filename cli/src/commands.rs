@@ -7,6 +7,7 @@ mod approve;
 mod ask;
 mod attend;
 mod audit;
+mod backup;
 mod bound;
 mod channels;
 mod claude;
@@ -44,6 +45,7 @@ mod prompt;
 mod reindex;
 mod reject;
 mod replay;
+mod restore;
 mod resume;
 mod run;
 mod schedule;
@@ -154,6 +156,10 @@ pub(crate) enum Command {
     Replay(replay::Args),
     /// Rebuild the read model from the log
     Reindex(reindex::Args),
+    /// Copy the log into one file, while a server runs or not
+    Backup(backup::Args),
+    /// Go back to a backup, which begins a new epoch
+    Restore(restore::Args),
     /// Verify the log's hash chain and recount it
     Verify(verify::Args),
     /// Test notification channels
@@ -220,6 +226,8 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Bound(args) => bound::run(&args, cx),
         Command::Replay(args) => replay::run(&args, cx),
         Command::Reindex(args) => reindex::run(&args, cx),
+        Command::Backup(args) => wait(backup::run(args, cx)),
+        Command::Restore(args) => restore::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
         Command::Notify(args) => wait(notify::run(args, cx)),
         Command::Doctor(args) => wait(doctor::run(args, cx)),

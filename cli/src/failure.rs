@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use lastword_client::ClientError;
 use lastword_proto::wire::Problem;
-use lastword_store::{AppendError, IndexError, OpenError, ReadError, VerifyError};
+use lastword_server::backup::RestoreError;
+use lastword_store::{AppendError, BackupError, IndexError, OpenError, ReadError, VerifyError};
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +126,27 @@ impl From<VerifyError> for Failure {
             VerifyError::Open(error) => error.into(),
             VerifyError::Broken(broken) => Self::refused(format!("the log is broken at {broken}"))
                 .hint("keep the files unchanged, and restore lastword.db from a backup"),
+        }
+    }
+}
+
+impl From<BackupError> for Failure {
+    fn from(error: BackupError) -> Self {
+        match error {
+            BackupError::Open(error) => error.into(),
+            BackupError::Damaged(_) | BackupError::Unproven(_) => {
+                Self::refused(error).hint("take another backup; the data directory is as before")
+            }
+            BackupError::Database(_) | BackupError::File(_) => Self::unavailable(error),
+        }
+    }
+}
+
+impl From<RestoreError> for Failure {
+    fn from(error: RestoreError) -> Self {
+        match error {
+            RestoreError::Backup(error) => error.into(),
+            RestoreError::Boot(_) | RestoreError::File { .. } => Self::unavailable(error),
         }
     }
 }

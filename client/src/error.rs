@@ -1,5 +1,6 @@
 //! Errors of a call, by what the caller can do about them.
 
+use lastword_proto::Code;
 use lastword_proto::wire::Problem;
 
 /// Why a call failed.
@@ -32,6 +33,13 @@ pub enum ClientError {
 }
 
 impl ClientError {
+    /// Returns the last position that the log shares with the history of a position that it doesn't have, because a
+    /// restore went back to before it (L8). Events go on behind it.
+    #[must_use]
+    pub fn shared_position(&self) -> Option<u64> {
+        self.problem().filter(|problem| problem.code == Code::EpochOver)?.limit
+    }
+
     /// Returns the broker's refusal, if the error is one.
     #[must_use]
     pub fn problem(&self) -> Option<&Problem> {

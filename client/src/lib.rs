@@ -3,6 +3,7 @@
 //! A [`Client`] has the server's address and one principal's token; each method is one call. A refusal by the broker is
 //! returned as [`ClientError::Refused`] with the server's problem.
 
+mod backup;
 mod calls;
 mod error;
 mod event_sink;

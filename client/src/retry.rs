@@ -300,7 +300,7 @@ impl RetryingClient {
 /// Returns whether a finish came after its turn had ended.
 #[must_use]
 pub fn is_late(problem: &Problem) -> bool {
-    matches!(problem.code, Code::LeaseLost | Code::AlreadySettled)
+    matches!(problem.code, Code::LeaseLost | Code::AlreadySettled | Code::EpochOver)
 }
 
 /// Returns whether the same call may succeed later: the server is away, or busy.

@@ -40,6 +40,8 @@ pub(crate) async fn follow(shared: Arc<BridgeContext>) -> ClientError {
     let mut after = None;
     loop {
         match listen(&shared, &mut after, &mut backoff).await {
+            // A restore went back to before the cursor: what followed there never happened.
+            Err(error) if error.shared_position().is_some() => after = error.shared_position(),
             Err(error @ (ClientError::Refused(_) | ClientError::Unusable(_))) => return error,
             Ok(()) => {}
             Err(error) => shared.broker.fails(&error),

@@ -19,6 +19,7 @@ mod attendance;
 mod claims;
 mod clock;
 mod control;
+mod epochs;
 mod escalations;
 mod finish;
 mod lifts;
@@ -143,7 +144,8 @@ impl Core {
         let now = now.max(self.state.at);
         let mut step = Step { core: self, now, out };
         // A period in which the broker didn't run is counted from the last fact, so nothing may be recorded before it.
-        if !matches!(input, Input::Attach(..) | Input::Idled(..)) {
+        // The fact that begins an epoch is the first of its append.
+        if !matches!(input, Input::Attach(..) | Input::Idled(..) | Input::BeginEpoch(_)) {
             step.forget();
             step.record_sums();
         }
@@ -162,6 +164,9 @@ struct Step<'a> {
 impl Step<'_> {
     fn input(&mut self, input: Input) -> Option<Reply> {
         let before = self.out.entries.len();
+        if let Err(refusal) = self.check_epoch(&input) {
+            return Some(Reply::Refused { refusal, record: None, about: None });
+        }
         let reply = match input {
             Input::Tick => {
                 self.tick();
@@ -193,6 +198,7 @@ impl Step<'_> {
             Input::SetRole(by, human, role) => self.set_role(by, human, role),
             Input::Act(by) => self.act(by),
             Input::Upgrade(edition) => self.upgrade(edition),
+            Input::BeginEpoch(first) => self.begin_epoch(first),
             Input::SetSchedule(by, schedule, next_at) => self.set_schedule(by, schedule, next_at),
             Input::RemoveSchedule(by, name) => self.remove_schedule(by, &name),
             Input::RunSchedule(by, name, reference) => self.run_schedule(by, &name, reference),

@@ -713,4 +713,10 @@ pub enum Fact {
         /// The fingerprint of the finish, to recognise a retry of it (F6).
         said: u64,
     },
+    /// A restore went back to the position before this fact, and a new epoch begins (L8). Positions and minted numbers
+    /// jump, so that none of them was ever issued in the abandoned facts.
+    EpochBegan {
+        /// The position of this fact.
+        first: Seq,
+    },
 }

@@ -92,6 +92,8 @@ pub enum Input {
     RunSchedule(Principal, Label, Ref),
     /// Makes the tick of a schedule that is due. From the shell.
     TickSchedule(Box<ScheduleTick>),
+    /// Begins a new epoch at this position, behind a restore (L8). From the shell, before it serves.
+    BeginEpoch(Seq),
     /// Reports that the broker didn't run for this number of ms, which end now (L6). From the shell; with a principal,
     /// a human accepts the jump.
     Idled(Option<Principal>, u64),

@@ -265,6 +265,8 @@ codes! {
         "Finish an open turn first, then take this request.";
     DiskLow "disk_low" 503 "G2" "The broker's disk is nearly full"
         "Retry after retry_after_ms; a human has to free space on the broker's disk.";
+    EpochOver "epoch_over" 409 "L8" "A restore went back to before this was issued"
+        "Drop what you know of it and take the next message.";
 }
 
 #[cfg(test)]

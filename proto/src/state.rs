@@ -24,6 +24,7 @@ mod claims;
 mod clock;
 mod control;
 mod conversations;
+mod epochs;
 mod escalations;
 mod fold;
 mod forget;
@@ -51,6 +52,7 @@ pub use approvals::{Approval, ApprovalState};
 pub use attendance::Attendance;
 pub use claims::Claim;
 pub use conversations::{Conversation, RootLine};
+pub use epochs::{Epochs, Numbered};
 pub use escalations::{Escalation, EscalationState, Lifts};
 pub(crate) use grant_clock::GrantDue;
 pub use grants::Grant;
@@ -152,6 +154,8 @@ pub struct State {
     pub(crate) closed: VecDeque<(Time, Closed)>,
     /// The last number minted of each kind.
     pub(crate) minted: Minted,
+    /// The epochs that ended with a restore.
+    pub epochs: Epochs,
 }
 
 /// The last number minted of each kind.
@@ -240,6 +244,7 @@ impl Default for State {
             prefixes: BTreeMap::new(),
             closed: VecDeque::new(),
             minted: Minted::default(),
+            epochs: Epochs::default(),
         }
     }
 }

@@ -327,7 +327,7 @@ async fn report_progress(
 ) {
     let progress = Progress { note, eta_ms: None, usage };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
-        Ok(Err(ClientError::Refused(problem))) if problem.code == Code::LeaseLost => {
+        Ok(Err(ClientError::Refused(problem))) if matches!(problem.code, Code::LeaseLost | Code::EpochOver) => {
             // The event stream says why the lease is gone; without that event the turn counts as lost.
             if timeout(CATCH_UP, ended_by_broker(&mut control.listen())).await.is_err() {
                 control.stop(Stop::Lost);

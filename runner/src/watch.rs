@@ -159,7 +159,14 @@ impl Watch {
         ready: &watch::Sender<bool>,
         backoff: &mut Backoff,
     ) -> Result<(), ClientError> {
-        let mut events = broker.client().events(*after).await?;
+        let mut events = match broker.client().events(*after).await {
+            // A restore went back to before the last event: start anew, with a look at each turn.
+            Err(error) if error.shared_position().is_some() => {
+                *after = None;
+                broker.client().events(None).await?
+            }
+            events => events?,
+        };
         // Deliveries are taken only from here on, so that no end of a turn is missed.
         ready.send_replace(true);
         // The first connection starts at the log's end; a reconnect continues behind the last event seen and so misses

@@ -28,7 +28,7 @@ use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Input, Out, Reply};
 
 pub(crate) use self::boot::boot_by;
-pub use self::boot::{BootError, Repaired, boot, repair};
+pub use self::boot::{BootError, Repaired, begin_epoch, boot, repair};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};

@@ -13,6 +13,7 @@ pub(crate) mod clock;
 pub(crate) mod control;
 pub(crate) mod conversations;
 pub(crate) mod decisions;
+pub(crate) mod epochs;
 pub(crate) mod escalations;
 pub(crate) mod explanations;
 pub(crate) mod figures;
@@ -32,6 +33,7 @@ pub(crate) mod tree;
 pub(crate) mod turns;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -75,6 +77,8 @@ pub struct Context {
     pub(crate) scheduled: Arc<Notify>,
     /// The held calls that were shown in full, by reader.
     pub(crate) shown: Arc<shown::ShownCalls>,
+    /// The data directory.
+    pub(crate) data_dir: Arc<Path>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
 }

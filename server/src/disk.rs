@@ -61,6 +61,7 @@ pub(crate) const fn admits(space: DiskSpace, input: &Input) -> bool {
         | Input::SetRole(..)
         | Input::Act(_)
         | Input::Upgrade(_)
+        | Input::BeginEpoch(_)
         | Input::SetSchedule(..)
         | Input::RemoveSchedule(..)
         | Input::RunSchedule(..)

@@ -18,6 +18,7 @@ use sha2::{Digest as _, Sha256};
 mod session;
 
 use self::session::Ended;
+pub(crate) use self::session::FILE_SIGNED_OUT;
 pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
 
 /// The file in the data directory that holds the first human's token.

@@ -4,6 +4,7 @@
 //! input to the one thread that owns the core; its reply is durable. Reads that need the state run as closures on that
 //! thread; the texts of messages come from the log.
 
+pub mod backup;
 pub mod clock;
 pub mod edges;
 pub mod identity;
@@ -20,7 +21,7 @@ mod priority;
 mod server;
 mod views;
 
-pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, boot, repair};
+pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;

@@ -234,6 +234,7 @@ impl Server {
             set_at: Arc::new(set_at),
             scheduled: Arc::default(),
             shown: Arc::default(),
+            data_dir: data_dir.as_path().into(),
             sign_in: Arc::default(),
         };
         let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;

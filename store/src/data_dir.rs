@@ -122,20 +122,37 @@ impl Head {
         bytes[8..].copy_from_slice(hash);
         self.0.write_all_at(&bytes, 0)
     }
+}
 
-    pub(crate) fn read(&self) -> Option<(Seq, Hash)> {
-        let mut bytes = [0; HEAD_BYTES];
-        self.0.read_exact_at(&mut bytes, 0).ok()?;
-        parse_head(&bytes)
+/// What `lastword.head` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeadFound {
+    /// The last acknowledged position and its hash.
+    Noted(Seq, Hash),
+    /// There is no such file, or it is empty.
+    Missing,
+    /// The file has another length than a head.
+    Damaged,
+}
+
+/// Reads `lastword.head` in `dir`.
+pub(crate) fn head_of(dir: &Path) -> io::Result<HeadFound> {
+    let bytes = match fs::read(dir.join(FILE_HEAD)) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(HeadFound::Missing),
+        Err(error) => return Err(error),
+    };
+    if bytes.is_empty() {
+        return Ok(HeadFound::Missing);
     }
+    let parse = || {
+        let (seq, hash) = bytes.split_first_chunk::<8>()?;
+        Some(HeadFound::Noted(Seq(u64::from_le_bytes(*seq)), hash.try_into().ok()?))
+    };
+    Ok(parse().unwrap_or(HeadFound::Damaged))
 }
 
-/// Reads `lastword.head` in `dir`, if there is one.
-pub(crate) fn head_of(dir: &Path) -> Option<(Seq, Hash)> {
-    parse_head(&fs::read(dir.join(FILE_HEAD)).ok()?)
-}
-
-fn parse_head(bytes: &[u8]) -> Option<(Seq, Hash)> {
-    let (seq, hash) = bytes.split_first_chunk::<8>()?;
-    Some((Seq(u64::from_le_bytes(*seq)), hash.try_into().ok()?))
+/// Returns the name of a file in `dir` that only a log of some length has beside it.
+pub(crate) fn derived(dir: &Path) -> Option<&'static str> {
+    [FILE_HEAD, FILE_INDEX, FILE_SNAPSHOT].into_iter().find(|name| dir.join(name).exists())
 }

@@ -8,6 +8,7 @@
 //! time. [`Store::verify`] proves that nothing in the log was altered or removed, and the [`witness`] recounts what
 //! the facts amount to.
 
+mod backup;
 mod data_dir;
 mod log;
 mod pool;
@@ -15,6 +16,7 @@ mod read_model;
 mod store;
 pub mod witness;
 
+pub use crate::backup::{BackedUp, BackupError, KeptFile};
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Problem, Verified, VerifyError};
 pub use crate::log::{AppendError, Log, LogReader, OpenError, ReadError, SnapshotError, Snapshots};

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! What a store guarantees, and the conformance suite checks:
-//! - Positions start at 1 and have no gaps. An acknowledged entry never changes and survives a power cut.
+//! - Positions start at 1 and have no gaps, except before an entry that begins an epoch of the history (L8). An
+//!   acknowledged entry never changes and survives a power cut.
 //! - An append is all or nothing. After [`AppendError::Ambiguous`] the tail tells which.
 //! - Of two leaders only the one with the newest epoch can append; `expect` makes a leader notice what it missed.
 //! - A snapshot is a cache. Losing it costs time; one that is ahead of the log is ignored.
@@ -27,7 +28,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_proto::{Entry, Fact, Seq};
 
 /// An append-only list of entries with one writer, the leader.
 pub trait Log: Send {
@@ -70,6 +71,15 @@ pub trait LogReader: Send + Sync {
     /// # Errors
     /// The store can't be read, or is damaged there.
     fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError>;
+}
+
+/// Returns the position of the first of these entries behind `last`. An entry that begins an epoch of the history is at
+/// the position that it names (L8); it must be the first of its append.
+pub(crate) fn first_of(last: Seq, entries: &[Arc<Entry>]) -> Seq {
+    match entries.first().map(|entry| &entry.fact) {
+        Some(Fact::EpochBegan { first }) if *first > last => *first,
+        Some(_) | None => Seq(last.0 + 1),
+    }
 }
 
 /// The newest snapshot of a log's fold. One thread saves at a time.
@@ -202,8 +212,8 @@ pub enum OpenError {
     },
     /// Acknowledged entries are missing.
     #[error(
-        "{place} ends at {}, but {} was acknowledged: restore lastword.db together with lastword.db-wal; only to accept \
-         that loss, delete lastword.head",
+        "{place} ends at {}, but {by} knows position {}: put lastword.db and lastword.db-wal back, or restore a backup; \
+         only to accept the loss, run `lastword doctor --accept-loss`",
         ends.0, acknowledged.0
     )]
     Lost {
@@ -211,8 +221,44 @@ pub enum OpenError {
         place: String,
         /// The last entry in it.
         ends: Seq,
+        /// The file that knows of a later entry.
+        by: &'static str,
         /// The last entry that was acknowledged.
         acknowledged: Seq,
+    },
+    /// The log is gone, and files that were derived from it are still there.
+    #[error(
+        "{place} is missing, but {left} is there: put lastword.db back, or restore a backup; to start anew, use another \
+         directory"
+    )]
+    Gone {
+        /// The log file that is missing.
+        place: String,
+        /// A file that is derived from it.
+        left: &'static str,
+    },
+    /// The record of the last acknowledged position is missing or damaged.
+    #[error(
+        "{place} is {problem}, so nothing says whether the log lost its end: put the file back, or restore a backup; to \
+         accept the log as it is, run `lastword doctor --accept-loss`"
+    )]
+    NoHead {
+        /// The file.
+        place: String,
+        /// Whether it is missing or damaged.
+        problem: &'static str,
+    },
+    /// The end of the log isn't what was written.
+    #[error(
+        "{place} is damaged at its end, in the row at {}: keep the files, and restore a backup; `lastword verify` shows \
+         what is damaged",
+        at.0
+    )]
+    DamagedEnd {
+        /// The log file.
+        place: String,
+        /// The first position of the damaged row.
+        at: Seq,
     },
     /// There is no log yet.
     #[error("there is no Lastword log at {place}: `lastword serve --data DIR` makes one")]

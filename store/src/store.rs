@@ -1,10 +1,12 @@
 //! The stores there are, and how to open each.
 
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lastword_proto::{Entry, Seq};
 
+use crate::backup::{self, BackedUp, BackupError, KeptFile};
 use crate::data_dir::DirLock;
 use crate::log::sqlite::SqliteLog;
 use crate::log::sqlite_reader::SqliteReader;
@@ -44,6 +46,16 @@ impl Store {
         }
     }
 
+    /// Opens a log that may have lost its end, as it is. What followed its end is lost for good; begin an epoch (L8).
+    ///
+    /// # Errors
+    /// As for [`Store::open`], but for a lost end.
+    pub fn open_as_it_is(&self) -> Result<Box<dyn Log>, OpenError> {
+        match self {
+            Self::Sqlite { dir } => Ok(Box::new(SqliteLog::open_as_it_is(dir)?)),
+        }
+    }
+
     /// Opens the log for reading. A server may be running on it.
     ///
     /// # Errors
@@ -61,6 +73,37 @@ impl Store {
     pub fn lock(&self) -> Result<StoreLock, OpenError> {
         match self {
             Self::Sqlite { dir } => Ok(StoreLock { _lock: DirLock::take(dir)? }),
+        }
+    }
+
+    /// Writes a backup: the log up to its present end, and those of the small `files` of the data directory that exist.
+    /// A server may be running on it. `progress` receives the position reached and the last one.
+    ///
+    /// # Errors
+    /// The log can't be read, or `to` can't be written.
+    pub fn back_up(
+        &self,
+        files: &[&str],
+        to: &mut dyn Write,
+        progress: &mut dyn FnMut(Seq, Seq),
+    ) -> Result<BackedUp, BackupError> {
+        match self {
+            Self::Sqlite { dir } => backup::back_up(dir, files, to, progress),
+        }
+    }
+
+    /// Makes this store from a backup, and returns what it held. There must be no log yet. `progress` receives the
+    /// position reached. The log ends where the backup does; begin an epoch before anything else is appended (L8).
+    ///
+    /// # Errors
+    /// The backup is damaged, or the store can't be written; what was made is of no use then.
+    pub fn restore(
+        &self,
+        from: &mut dyn Read,
+        progress: &mut dyn FnMut(Seq),
+    ) -> Result<(BackedUp, Vec<KeptFile>), BackupError> {
+        match self {
+            Self::Sqlite { dir } => backup::restore(from, dir, progress),
         }
     }
 

@@ -9,19 +9,27 @@ use lastword_client::{Client, ClientError, Token};
 use lastword_proto::fact::Kind;
 use lastword_store::{OpenError, Store};
 use serde::Serialize;
+use serde_json::json;
 
 use super::init_clients::Program;
+use super::restore::now;
 use super::{Context, bound, channels, versions};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::{Out, Tone, escape_line};
-use crate::session::FILE_OPERATOR;
+use crate::session::{FILE_OPERATOR, confirmed};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Repair a first-edition log so that it can be read, and list the records concerned. Needs a stopped server.
     #[arg(long)]
     repair: bool,
+    /// Accept a log that lost its end: begin a new epoch behind what is left. Needs a stopped server.
+    #[arg(long, conflicts_with = "repair")]
+    accept_loss: bool,
+    /// Confirm without a terminal, in a script.
+    #[arg(long, requires = "accept_loss")]
+    yes: bool,
 }
 
 /// The result of a check.
@@ -47,6 +55,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     if args.repair {
         return repair(cx);
     }
+    if args.accept_loss {
+        return accept_loss(args.yes, cx);
+    }
     let dir = &cx.settings.data;
     let mut checks = vec![limits(cx), directory(dir)];
     if dir.is_dir() {
@@ -66,6 +77,17 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             Err(Failure::refused(format!("{failed} of {} checks failed", checks.len())).hint("see the findings above"))
         }
     }
+}
+
+fn accept_loss(yes: bool, cx: &Context) -> Result<(), Failure> {
+    let dir = &cx.settings.data;
+    if !confirmed(&format!("Go on with the log in {} as it is? What it lost is gone for good", dir.display()), yes)? {
+        return Err(Failure::refused("nothing was changed"));
+    }
+    let (ends, first) = lastword_server::backup::accept_loss(dir, now())?;
+    cx.out.show(&json!({ "ends": ends.0, "epoch_first": first.0 }), |_, _| {
+        format!("the log ends at {}; a new epoch begins at {}", ends.0, first.0)
+    })
 }
 
 fn repair(cx: &Context) -> Result<(), Failure> {

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
-    ("Verify and debug", &["explain", "verify", "reindex", "replay", "demo"]),
+    ("Verify and debug", &["explain", "verify", "backup", "restore", "reindex", "replay", "demo"]),
 ];
 
 /// Examples by command, at least two each. A command with verbs also shows the first example of each verb.
@@ -168,11 +168,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("clock accept", &["lastword clock accept", "lastword clock accept --yes"]),
     ("bound", &["lastword bound", "lastword bound --config team.toml"]),
     ("replay", &["lastword replay recorded.jsonl", "lastword replay --depth task --list monday.jsonl tuesday.jsonl"]),
-    ("reindex", &["lastword reindex", "lastword --data backup reindex"]),
-    ("verify", &["lastword verify", "lastword --data backup verify"]),
+    ("reindex", &["lastword reindex", "lastword --data copy reindex"]),
+    ("verify", &["lastword verify", "lastword --data copy verify"]),
+    ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
+    ("restore", &["lastword restore monday.lastword", "lastword --data copy restore monday.lastword"]),
     ("notify", &["lastword notify test pager"]),
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
-    ("doctor", &["lastword doctor", "lastword --data backup doctor --repair"]),
+    ("doctor", &["lastword doctor", "lastword --data copy doctor --repair"]),
     ("explain", &["lastword explain refused-12", "lastword explain depth_cap", "lastword explain apr-1"]),
     ("hook", &["lastword --token-file coder.token hook", "lastword --token-file coder.token hook wait"]),
     ("claude", &["lastword claude", "lastword claude --as reviewer --continue"]),

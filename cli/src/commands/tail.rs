@@ -93,9 +93,17 @@ async fn last(client: &Client, filter: &Filter, lines: usize) -> Result<(VecDequ
     let position = client.events(None).await?.position();
     let mut back = LOOK_BACK;
     loop {
-        let begin = position.saturating_sub(back);
+        let mut begin = position.saturating_sub(back);
         let mut found = VecDeque::new();
-        let mut events = client.events_until(Some(begin), Some(position)).await?;
+        let mut events = match client.events_until(Some(begin), Some(position)).await {
+            // Positions jump where an epoch begins (L8): look back from before the jump.
+            Err(error) if error.shared_position().is_some_and(|shared| shared < begin) => {
+                begin = error.shared_position().unwrap_or_default();
+                back = position - begin;
+                client.events_until(Some(begin), Some(position)).await?
+            }
+            events => events?,
+        };
         while let Some(event) = events.next().await? {
             if filter.admits(&event) {
                 found.push_back(event);
@@ -143,20 +151,20 @@ async fn reopened(cx: &Context, after: &mut u64) -> Result<Events, Failure> {
     writeln!(stderr().lock(), "the server is gone; reconnecting")?;
     loop {
         tokio::time::sleep(REOPEN).await;
-        match open(cx, *after).await {
-            Ok(events) if events.position() < *after => {
-                let text = format!("this log ends at {}, before {after}: it is another one", events.position());
-                return Err(Failure::refused(text).hint("start `lastword tail` again"));
-            }
+        let client = match cx.client(Authority::Read) {
+            Err(failure) if failure.exit == Exit::Unavailable => continue,
+            client => client?,
+        };
+        match client.events(Some(*after)).await.map_err(|error| (error.shared_position(), Failure::from(error))) {
             Ok(events) => return Ok(events),
-            Err(failure) if failure.exit == Exit::Unavailable => {}
-            Err(failure) => return Err(failure),
+            Err((Some(shared), _)) => {
+                writeln!(stderr().lock(), "the log went back to {shared}: events after it never happened")?;
+                *after = shared;
+            }
+            Err((None, failure)) if failure.exit == Exit::Unavailable => {}
+            Err((None, failure)) => return Err(failure),
         }
     }
-}
-
-async fn open(cx: &Context, after: u64) -> Result<Events, Failure> {
-    Ok(cx.client(Authority::Read)?.events(Some(after)).await?)
 }
 
 impl Filter {

@@ -333,6 +333,18 @@ pub(crate) fn escalate(url: &str, token: &str, message: &str) -> serde_json::Val
     post(url, token, "/v1/escalations", &serde_json::json!({ "message": message }).to_string())
 }
 
+/// Makes a call and returns the head of its response, with as much of the body as came at once.
+pub(crate) fn get(url: &str, token: &str, path: &str) -> String {
+    let address = url.strip_prefix("http://").unwrap();
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    response
+}
+
 pub(crate) fn post(url: &str, token: &str, path: &str, body: &str) -> serde_json::Value {
     let address = url.strip_prefix("http://").unwrap();
     let mut stream = std::net::TcpStream::connect(address).unwrap();

@@ -128,6 +128,7 @@ impl State {
             Fact::Idled { ms, .. } => self.idled(*ms),
             Fact::Forgot { items } => self.forget(at, *items),
             Fact::Upgraded { edition } => self.edition = *edition,
+            Fact::EpochBegan { first } => self.epoch_began(*first),
         }
     }
 
@@ -191,6 +192,7 @@ impl State {
             | Fact::Idled { .. }
             | Fact::Forgot { .. }
             | Fact::Upgraded { .. }
+            | Fact::EpochBegan { .. }
             | Fact::AgentLimited { .. }
             | Fact::AgentGranted { .. }
             | Fact::AgentRested { .. }

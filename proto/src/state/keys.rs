@@ -57,7 +57,8 @@ impl RequestNumber {
     }
 
     /// Returns the number of an id in exactly the form that the core mints; `None` for any other.
-    fn of(id: &str) -> Option<Self> {
+    #[must_use]
+    pub fn of(id: &str) -> Option<Self> {
         let digits = id.strip_prefix(MINTED)?;
         // `req-7` and `req-00007` are keys of a client and must not be taken for `req-0007`.
         let canonical = digits.len() >= 4 && digits.bytes().all(|b| b.is_ascii_digit());

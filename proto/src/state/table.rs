@@ -2,10 +2,12 @@
 //!
 //! Numbers only grow, and old records are forgotten roughly in order. Small pages suit that. The records are in the
 //! pages themselves: one step finds the page and the next one the record. A few old records that stay cost one page
-//! each, and 16 bytes for every page after them.
+//! each, and 16 bytes for every page after them. Where the numbers jump, as at the begin of an epoch (L8), a new run of
+//! pages begins instead.
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, Index, RangeBounds};
@@ -26,23 +28,37 @@ pub trait Number: Copy + Ord {
     fn value(self) -> u64;
 }
 
+/// The most empty pages between two records of one run. A wider gap begins a new run.
+const GAP_PAGES_MAX: usize = 1 << 14;
+
 /// Records by minted number, in order.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub struct Table<K, T> {
-    /// The number of the first page.
-    first: usize,
-    /// The pages from the first one in use to the last one.
-    pages: VecDeque<Page<T>>,
+    /// The run with the greatest numbers.
+    run: Run<T>,
+    /// The runs with smaller numbers, in order; none of them is empty.
+    older: Vec<Run<T>>,
     len: usize,
     key: PhantomData<K>,
 }
 
-/// Places for [`Table::PER_PAGE`] records; empty if none of them is in use.
+/// Pages with consecutive numbers.
+#[derive(Clone)]
+struct Run<T> {
+    /// The number of the first page.
+    first: usize,
+    /// The pages from the first one in use to the last one.
+    pages: VecDeque<Page<T>>,
+}
+
+/// Places for [`Run::PER_PAGE`] records; empty if none of them is in use.
 type Page<T> = Box<[Option<T>]>;
 
-impl<K: Number, T> Table<K, T> {
+impl<T> Run<T> {
     /// The number of places on a page.
     const PER_PAGE: usize = if size_of::<Option<T>>() < PAGE_BYTES { PAGE_BYTES / size_of::<Option<T>>() } else { 1 };
+
+    const EMPTY: Self = Self { first: 0, pages: VecDeque::new() };
 
     /// Returns the page of a number, and its place on the page.
     const fn place(value: u64) -> (usize, usize) {
@@ -50,64 +66,35 @@ impl<K: Number, T> Table<K, T> {
         (value / Self::PER_PAGE, value % Self::PER_PAGE)
     }
 
-    /// Returns an empty table.
-    #[must_use]
-    pub const fn new() -> Self {
-        Self { first: 0, pages: VecDeque::new(), len: 0, key: PhantomData }
-    }
-
-    /// Returns the number of records.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether the table has no records.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// Returns the record with this number.
-    #[must_use]
-    pub fn get(&self, key: &K) -> Option<&T> {
-        let (page, slot) = Self::place(key.value());
+    fn get(&self, value: u64) -> Option<&T> {
+        let (page, slot) = Self::place(value);
         self.pages.get(page.checked_sub(self.first)?)?.get(slot)?.as_ref()
     }
 
-    /// Returns the record with this number for changes.
-    pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
-        let (page, slot) = Self::place(key.value());
+    fn get_mut(&mut self, value: u64) -> Option<&mut T> {
+        let (page, slot) = Self::place(value);
         self.pages.get_mut(page.checked_sub(self.first)?)?.get_mut(slot)?.as_mut()
     }
 
-    /// Whether there is a record with this number.
-    #[must_use]
-    pub fn contains_key(&self, key: &K) -> bool {
-        self.get(key).is_some()
-    }
-
-    /// Inserts a record, or replaces the one with its number.
-    #[inline]
-    pub fn insert(&mut self, key: K, record: T) {
-        let (page, slot) = Self::place(key.value());
-        let place = &mut self.page(page)[slot];
-        let added = usize::from(place.is_none());
-        *place = Some(record);
-        self.len += added;
-    }
-
-    /// Removes and returns a record.
-    pub fn remove(&mut self, key: &K) -> Option<T> {
-        let (at, slot) = Self::place(key.value());
+    fn remove(&mut self, value: u64) -> Option<T> {
+        let (at, slot) = Self::place(value);
         let page = self.pages.get_mut(at.checked_sub(self.first)?)?;
         let old = page.get_mut(slot)?.take()?;
-        self.len -= 1;
         if page.iter().all(Option::is_none) {
             *page = Page::default();
             self.trim();
         }
         Some(old)
+    }
+
+    /// Whether a page with this number would leave a wide gap behind this run.
+    fn ends_far_before(&self, page: usize) -> bool {
+        !self.pages.is_empty() && page > self.first + self.pages.len() + GAP_PAGES_MAX
+    }
+
+    /// Whether a page with this number would leave a wide gap before this run.
+    fn begins_far_after(&self, page: usize) -> bool {
+        !self.pages.is_empty() && page + GAP_PAGES_MAX < self.first
     }
 
     /// Returns the page with this number; makes it if it doesn't exist.
@@ -140,10 +127,104 @@ impl<K: Number, T> Table<K, T> {
         while self.pages.back().is_some_and(|page| page.is_empty()) {
             self.pages.pop_back();
         }
-        if self.pages.is_empty() {
-            // An emptied table equals a new one.
-            self.first = 0;
+    }
+
+    /// Returns the records with numbers from `first` to before `end`.
+    fn range(&self, first: u64, end: u64) -> impl DoubleEndedIterator<Item = (u64, &T)> {
+        let count = self.pages.len();
+        let from = Self::place(first).0.saturating_sub(self.first).min(count);
+        let upto = Self::place(end).0.saturating_add(1).saturating_sub(self.first).clamp(from, count);
+        let base = self.first + from;
+        let records = self.pages.range(from..upto).enumerate().flat_map(move |(n, page)| {
+            let begin = (base + n) * Self::PER_PAGE;
+            let numbered = page.iter().enumerate();
+            numbered.filter_map(move |(i, record)| Some(((begin + i) as u64, record.as_ref()?)))
+        });
+        records.filter(move |(value, _)| (first..end).contains(value))
+    }
+}
+
+impl<K: Number, T> Table<K, T> {
+    /// Returns an empty table.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { run: Run::EMPTY, older: Vec::new(), len: 0, key: PhantomData }
+    }
+
+    /// Returns the number of records.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether the table has no records.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Returns the record with this number.
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<&T> {
+        let value = key.value();
+        let found = self.run.get(value);
+        if found.is_some() || self.older.is_empty() {
+            return found;
         }
+        self.older.iter().find_map(|run| run.get(value))
+    }
+
+    /// Returns the record with this number for changes.
+    pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
+        let value = key.value();
+        let Self { run, older, .. } = self;
+        if older.is_empty() {
+            return run.get_mut(value);
+        }
+        run.get_mut(value).or_else(|| older.iter_mut().find_map(|run| run.get_mut(value)))
+    }
+
+    /// Whether there is a record with this number.
+    #[must_use]
+    pub fn contains_key(&self, key: &K) -> bool {
+        self.get(key).is_some()
+    }
+
+    /// Inserts a record, or replaces the one with its number.
+    #[inline]
+    pub fn insert(&mut self, key: K, record: T) {
+        let (page, slot) = Run::<T>::place(key.value());
+        if self.run.ends_far_before(page) {
+            self.older.push(core::mem::replace(&mut self.run, Run::EMPTY));
+        }
+        let run = if self.run.begins_far_after(page) { self.older_run(page) } else { &mut self.run };
+        let place = &mut run.page(page)[slot];
+        let added = usize::from(place.is_none());
+        *place = Some(record);
+        self.len += added;
+    }
+
+    /// Returns the run before the newest one for a page with this number; makes it if it doesn't exist.
+    fn older_run(&mut self, page: usize) -> &mut Run<T> {
+        let at = self.older.iter().position(|run| !run.ends_far_before(page)).unwrap_or(self.older.len());
+        if self.older.get(at).is_none_or(|run| run.begins_far_after(page)) {
+            self.older.insert(at, Run::EMPTY);
+        }
+        &mut self.older[at]
+    }
+
+    /// Removes and returns a record.
+    pub fn remove(&mut self, key: &K) -> Option<T> {
+        let value = key.value();
+        let old = self.run.remove(value).or_else(|| self.older.iter_mut().find_map(|run| run.remove(value)))?;
+        self.len -= 1;
+        if !self.older.is_empty() {
+            self.older.retain(|run| !run.pages.is_empty());
+            if self.run.pages.is_empty() {
+                self.run = self.older.pop().unwrap_or(Run::EMPTY);
+            }
+        }
+        Some(old)
     }
 
     /// Returns the records, in the order of their numbers.
@@ -163,17 +244,8 @@ impl<K: Number, T> Table<K, T> {
             Bound::Excluded(key) => key.value(),
             Bound::Unbounded => u64::MAX,
         };
-        let count = self.pages.len();
-        let from = Self::place(first).0.saturating_sub(self.first).min(count);
-        let upto = Self::place(end).0.saturating_add(1).saturating_sub(self.first).clamp(from, count);
-        let base = self.first + from;
-        let records = self.pages.range(from..upto).enumerate().flat_map(move |(n, page)| {
-            let begin = (base + n) * Self::PER_PAGE;
-            let numbered = page.iter().enumerate();
-            numbered.filter_map(move |(i, record)| Some(((begin + i) as u64, record.as_ref()?)))
-        });
-        let inside = records.filter(move |(value, _)| (first..end).contains(value));
-        inside.map(|(value, record)| (K::from_value(value), record))
+        let runs = self.older.iter().chain(core::iter::once(&self.run));
+        runs.flat_map(move |run| run.range(first, end)).map(|(value, record)| (K::from_value(value), record))
     }
 
     /// Returns the records without their numbers.
@@ -186,6 +258,15 @@ impl<K: Number, T> Table<K, T> {
         self.iter().map(|(key, _)| key)
     }
 }
+
+impl<K: Number + PartialEq, T: PartialEq> PartialEq for Table<K, T> {
+    fn eq(&self, other: &Self) -> bool {
+        // The same records may lie in different runs.
+        self.len == other.len && self.iter().eq(other.iter())
+    }
+}
+
+impl<K: Number + Eq, T: Eq> Eq for Table<K, T> {}
 
 impl<K: Number, T> Default for Table<K, T> {
     fn default() -> Self {
@@ -282,7 +363,6 @@ impl Number for ConvId {
 mod tests {
     use super::*;
     use alloc::collections::BTreeMap;
-    use alloc::vec::Vec;
     use proptest::prelude::*;
 
     /// Large enough that the numbers below fill some pages.
@@ -295,11 +375,17 @@ mod tests {
         Range(u64, u64),
     }
 
+    /// A number near 0, or one of an epoch that began far behind it.
+    fn number() -> impl Strategy<Value = u64> {
+        (prop::sample::select(&[0, 0, 0, 59_000_000_000_000, 60_000_000_000_000][..]), 0..400_u64)
+            .prop_map(|(base, number)| base + number)
+    }
+
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            (0..400_u64, any::<u8>()).prop_map(|(key, mark)| Step::Insert(key, [mark.into(); 4])),
-            (0..400_u64).prop_map(Step::Remove),
-            (0..400_u64, 0..400_u64).prop_map(|(a, b)| Step::Range(a, b)),
+            (number(), any::<u8>()).prop_map(|(key, mark)| Step::Insert(key, [mark.into(); 4])),
+            number().prop_map(Step::Remove),
+            (number(), number()).prop_map(|(a, b)| Step::Range(a, b)),
         ]
     }
 
@@ -332,7 +418,8 @@ mod tests {
                 }
                 prop_assert_eq!(table.len(), map.len());
                 prop_assert!(table.iter().map(|(k, v)| (k, *v)).eq(map.iter().map(|(k, v)| (*k, *v))));
-                prop_assert_eq!(table.pages.is_empty(), map.is_empty());
+                prop_assert_eq!(table.run.pages.is_empty() && table.older.is_empty(), map.is_empty());
+                prop_assert!(table.older.len() <= 4 && table.older.iter().all(|run| !run.pages.is_empty()));
             }
             let bytes = postcard::to_allocvec(&table).unwrap();
             prop_assert_eq!(&bytes, &postcard::to_allocvec(&map).unwrap(), "it is written like a map");

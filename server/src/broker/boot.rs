@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 
 use lastword_proto::fact::EDITION;
-use lastword_proto::{Core, Fact, Input, Limits, Out, Principal, Seq, State};
+use lastword_proto::{Core, Fact, Input, Limits, Out, Principal, Seq, State, Time};
 use lastword_store::{AppendError, Log, LogReader, ReadError};
 use tokio::sync::watch;
 
@@ -209,6 +209,29 @@ pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
     core.handle(core.state().at, Input::Upgrade(EDITION), &mut out);
     append((log, &Disk::default()), (epoch, expect), out)?;
     Ok(Repaired { entries, continued, recorded: Some(Seq(expect.0 + 1)) })
+}
+
+/// The moment from which the first numbers of epochs are counted: 2025-01-01 00:00 UTC, in seconds since the Unix epoch.
+const EPOCHS_SINCE_S: u64 = 1_735_689_600;
+/// Numbers per second between two epochs: more than a broker can issue.
+const EPOCH_NUMBERS_PER_S: u64 = 1_000_000;
+
+/// Begins a new epoch in a restored log (L8) and returns its first position. Positions and ids go on behind all that the
+/// broker can have issued after the backup, here or in an earlier restore of it: `now` is the wall clock.
+///
+/// # Errors
+/// The log can't be read or written.
+pub fn begin_epoch(log: &mut dyn Log, now: Time) -> Result<Seq, BootError> {
+    let mut core = replay(None, log.reader().as_ref())?;
+    let expect = core.state().seq;
+    let by_clock = (now.0 / 1_000).saturating_sub(EPOCHS_SINCE_S).saturating_mul(EPOCH_NUMBERS_PER_S);
+    // A clock that was set back must not repeat numbers.
+    let by_log = core.state().last_number().saturating_add(EPOCH_NUMBERS_PER_S);
+    let first = Seq(by_clock.max(by_log) + 1);
+    let (epoch, mut out) = (log.begin_epoch()?, Out::default());
+    core.handle(core.state().at, Input::BeginEpoch(first), &mut out);
+    append((log, &Disk::default()), (epoch, expect), out)?;
+    Ok(first)
 }
 
 /// Records that an older log follows the rules of this edition from here on. Existing entries keep the rules of their

@@ -10,7 +10,7 @@ use lastword_proto::{Code, Input, Principal, Reply, input};
 use serde_json::Value;
 
 use super::canonical::{canonical, digest, subjects};
-use super::{Caller, Context, admitted, check_sizes, wait_for};
+use super::{Caller, Context, admitted, check_sizes, epochs, wait_for};
 use crate::broker::Live;
 use crate::clock::Stopwatch;
 use crate::error::ApiError;
@@ -73,7 +73,7 @@ pub(crate) async fn show(
             let seen = sees(live, known, who) || takes_part(live, known.task, who);
             views::approval(live.state, id).filter(|_| seen)
         };
-        let view = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+        let view = epochs::found(ctx, &id.to_string(), ctx.handle.query(look).await?).await?;
         let left = wait.saturating_sub(stopwatch.elapsed());
         if view.state != ApprovalState::Pending || left.is_zero() || !wait_for(ctx, ring, left).await {
             return Ok(view);
@@ -183,7 +183,7 @@ async fn edit(
     arguments: Value,
 ) -> Result<(lastword_proto::envelope::JsonText, Digest), ApiError> {
     let call = ctx.handle.query(move |live| held(live, id)).await?;
-    let (tool, agent, task) = call.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let (tool, agent, task) = epochs::found(ctx, &id.to_string(), call).await?;
     Ok((canonical(&arguments).into(), digest(&tool, &arguments, &agent, task.as_deref())))
 }
 
@@ -201,7 +201,7 @@ pub(crate) async fn spend(
     call: UseApproval,
 ) -> Result<ApprovalView, ApiError> {
     let known = ctx.handle.query(move |live| held(live, id)).await?;
-    let (_, agent, task) = known.ok_or_else(|| ApiError::unknown(&id.to_string()))?;
+    let (_, agent, task) = epochs::found(ctx, &id.to_string(), known).await?;
     let digest = digest(&call.tool, &call.arguments, &agent, task.as_deref());
     admitted(ctx.handle.submit(Input::Use(caller.principal, id, digest)).await)?;
     show(ctx, caller, id, Duration::ZERO).await

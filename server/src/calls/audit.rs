@@ -8,7 +8,7 @@ use lastword_store::{Cursor, Filter};
 use serde::Deserialize;
 
 use super::read_model::{ask, ask_fresh};
-use super::{Caller, Context};
+use super::{Caller, Context, epochs};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
@@ -120,11 +120,10 @@ fn incarnations(live: &Live<'_>, name: Option<&str>) -> Vec<Option<AgentId>> {
 
 /// Returns one message that `caller` may read.
 pub(crate) async fn message(ctx: &Context, caller: Caller, id: &str) -> Result<StoredMessage, ApiError> {
-    let unknown = || ApiError::unknown(id);
-    let seq = Seq::parse(id).ok_or_else(unknown)?;
+    let seq = Seq::parse(id).ok_or_else(|| ApiError::unknown(id))?;
     let shown = views::show(&ctx.handle, vec![seq]).await?;
     let shown = readable(ctx, caller.principal, shown).await?;
-    shown.into_iter().next().and_then(Shown::stored).ok_or_else(unknown)
+    epochs::found(ctx, id, shown.into_iter().next().and_then(Shown::stored)).await
 }
 
 /// Keeps those messages that `who` may read.

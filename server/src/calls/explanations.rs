@@ -5,9 +5,9 @@ use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, In
 use lastword_proto::limits::Approvers;
 use lastword_proto::state::IncidentOn;
 use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
-use lastword_proto::{Entry, Fact, Message, Seq};
+use lastword_proto::{Code, Entry, Fact, Message, Seq};
 
-use super::{Caller, Context, approvals, conversations, escalations, incidents};
+use super::{Caller, Context, approvals, conversations, epochs, escalations, incidents};
 use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
@@ -18,6 +18,13 @@ const CHAIN_MAX: usize = 64;
 /// Explains a message (`msg-12`), a recorded refusal (`refused-12`), an approval, an escalation, an incident, a grant
 /// or a conversation.
 pub(crate) async fn explain(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
+    match told(ctx, caller, id).await {
+        Err(error) if error.0.code == Code::UnknownRequest => Err(epochs::unknown(ctx, id).await),
+        told => told,
+    }
+}
+
+async fn told(ctx: &Context, caller: Caller, id: &str) -> Result<Explanation, ApiError> {
     if let Some(approval) = ApprovalId::parse(id) {
         return of_approval(ctx, caller, approval).await;
     }

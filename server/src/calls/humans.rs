@@ -2,10 +2,10 @@
 
 use lastword_proto::fact::{Credential, Kind, Role};
 use lastword_proto::wire::{AgentView, Page};
-use lastword_proto::{Input, Principal};
+use lastword_proto::{Code, Input, Principal};
 
 use super::{Caller, Context, admitted, agents};
-use crate::broker::Unserved;
+use crate::broker::{Live, Unserved};
 use crate::error::ApiError;
 
 /// Lists the registered humans.
@@ -26,6 +26,21 @@ pub(crate) async fn act(ctx: &Context, human: Principal) -> Result<(), ApiError>
     match ctx.handle.submit(Input::Act(human)).await {
         Ok(_) | Err(Unserved::DiskLow { .. }) => Ok(()),
         Err(unserved) => Err(unserved.into()),
+    }
+}
+
+/// Refuses a caller that isn't a human with at least this role (H7).
+pub(crate) async fn require(ctx: &Context, caller: Caller, role: Role) -> Result<(), ApiError> {
+    caller.human()?;
+    let who = caller.principal.agent();
+    let own = ctx.handle.query(move |live: &Live<'_>| live.state.agent(who).map(|human| human.role)).await?;
+    match own {
+        // Roles are ordered from owner to viewer, so a smaller one may do more.
+        Some(own) if own <= role => Ok(()),
+        own => {
+            let own = own.map(|own| format!(", not {own}")).unwrap_or_default();
+            Err(ApiError::new(Code::Forbidden, format!("That is for a human with the role {role}{own}")))
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use lastword_proto::names::RequestId;
 use lastword_proto::wire::RequestView;
 use lastword_proto::{Input, Seq};
 
-use super::{Caller, Context, admitted, messages};
+use super::{Caller, Context, admitted, epochs, messages};
 use crate::broker::Live;
 use crate::error::ApiError;
 use crate::views;
@@ -22,7 +22,7 @@ pub(crate) async fn show(ctx: &Context, caller: Caller, id: &str) -> Result<Requ
         let view = views::request(live.state, task_id, task).filter(|_| concerned)?;
         Some((view, task.request.as_ref().and_then(|r| r.answer.get())))
     };
-    let (mut view, answer) = ctx.handle.query(look).await?.ok_or_else(|| ApiError::unknown(id))?;
+    let (mut view, answer) = epochs::found(ctx, id, ctx.handle.query(look).await?).await?;
     if let Some(answer) = answer {
         let response = messages::one(ctx, answer).await?;
         if let Some(settled) = view.history.iter_mut().find(|item| item.event == "settled") {

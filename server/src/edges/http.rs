@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod backup;
 mod call_table;
 mod claims;
 mod clock;
@@ -58,7 +59,8 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/events", get(events::events))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
-        .route("/limits", get(limits::show));
+        .route("/limits", get(limits::show))
+        .route("/backup", post(backup::make));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

@@ -20,7 +20,7 @@ pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
 /// The file in the data directory that lists the sessions that were ended before they expired.
-const FILE_SIGNED_OUT: &str = "signed-out";
+pub(crate) const FILE_SIGNED_OUT: &str = "signed-out";
 
 impl TurnSigner {
     /// Returns the value of a session's cookie, `AGENT.EXPIRY.MAC`. The MAC binds it to the human's current token, so a

@@ -10,10 +10,9 @@ use lastword_proto::ids::{ApprovalId, EscalationId, IncidentId};
 use lastword_proto::{Seq, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::backup::FILE_NOTIFY;
 use crate::identity::write_private;
 
-/// The name of the file in the data directory.
-const FILE_NOTIFY: &str = "notify.json";
 const VERSION: u32 = 1;
 
 /// One thing that humans are notified of.

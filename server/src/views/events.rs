@@ -346,6 +346,7 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
         Fact::RoleSet { human, role } => About::new("role_set").agent(*human).with("role", role.word()),
         Fact::Keyed { agent, key, .. } => About::new("keyed").agent(*agent).with("key", key.id.as_str()),
         Fact::Forgot { items } => About::new("forgot").with("items", *items),
+        Fact::EpochBegan { .. } => About::new("epoch_began").with("epoch", state.epochs.current() as u64),
         Fact::Upgraded { edition } => About::new("upgraded").with("edition", *edition),
         _ => return None,
     })
@@ -437,9 +438,8 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::ScheduleRemoved { .. }
         | Fact::ScheduleTicked { .. }
         | Fact::ScheduleSkipped { .. } => Subject::Settings,
-        Fact::Configured { .. } | Fact::PolicyConfigured { .. } | Fact::Upgraded { .. } | Fact::Forgot { .. } => {
-            Subject::Settings
-        }
+        Fact::Configured { .. } | Fact::PolicyConfigured { .. } => Subject::Settings,
+        Fact::Upgraded { .. } | Fact::EpochBegan { .. } | Fact::Forgot { .. } => Subject::Settings,
         Fact::Registered { .. }
         | Fact::Amended { .. }
         | Fact::Rekeyed { .. }

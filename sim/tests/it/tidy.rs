@@ -267,7 +267,7 @@ const SERVER_LAYERS: &[&[&str]] = &[
     &["clock", "cron", "disk", "identity", "metrics", "origins", "priority"],
     &["broker"],
     &["error"],
-    &["views"],
+    &["views", "backup"],
     &["calls"],
     &["edges", "notify"],
     &["server"],

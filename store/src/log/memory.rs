@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_proto::{Entry, Seq};
 
-use crate::log::{AppendError, Log, LogReader, ReadError, SnapshotError, Snapshots};
+use crate::log::{AppendError, Log, LogReader, ReadError, SnapshotError, Snapshots, first_of};
 
 /// A fault of the next append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,8 @@ pub struct MemoryLog(Arc<Mutex<MemoryEntries>>);
 /// The log that the handles share.
 #[derive(Default)]
 struct MemoryEntries {
-    entries: Vec<Arc<Entry>>,
+    /// In the order of their positions.
+    entries: Vec<(Seq, Arc<Entry>)>,
     epoch: u64,
     snapshot: Option<(Seq, Vec<u8>)>,
     faults: VecDeque<InjectedFault>,
@@ -54,17 +55,22 @@ impl MemoryLog {
 
 impl MemoryEntries {
     fn last(&self) -> Seq {
-        Seq(self.entries.len() as u64)
+        self.entries.last().map_or(Seq(0), |(seq, _)| *seq)
     }
 
     fn entry(&self, seq: Seq) -> Option<&Entry> {
-        self.entries.get(usize::try_from(seq.0.checked_sub(1)?).ok()?).map(Arc::as_ref)
+        let at = self.entries.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
+        self.entries.get(at).map(|(_, entry)| entry.as_ref())
     }
 
     fn read(&self, from: Seq, max: usize) -> Vec<(Seq, Entry)> {
-        let from = from.0.max(1);
-        let skipped = usize::try_from(from - 1).unwrap_or(usize::MAX);
-        (from..).map(Seq).zip(self.entries.iter().skip(skipped).map(|entry| Entry::clone(entry))).take(max).collect()
+        let skipped = self.entries.partition_point(|(seq, _)| *seq < from);
+        self.entries.iter().skip(skipped).map(|(seq, entry)| (*seq, Entry::clone(entry))).take(max).collect()
+    }
+
+    fn extend(&mut self, entries: &[Arc<Entry>]) {
+        let first = first_of(self.last(), entries);
+        self.entries.extend((first.0..).map(Seq).zip(entries.iter().cloned()));
     }
 }
 
@@ -91,11 +97,11 @@ impl Log for MemoryLog {
             Some(InjectedFault::Full) => return Err(AppendError::Full { reason: reason() }),
             Some(InjectedFault::Fatal) => return Err(AppendError::Fatal { reason: reason() }),
             Some(InjectedFault::AmbiguousWritten) => {
-                shared.entries.extend_from_slice(entries);
+                shared.extend(entries);
                 return Err(AppendError::Ambiguous { reason: reason() });
             }
         }
-        shared.entries.extend_from_slice(entries);
+        shared.extend(entries);
         Ok(shared.last())
     }
 

@@ -3,7 +3,7 @@
 //! It is a file beside the database, so that saving a large state never delays an append.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use lastword_proto::Seq;
@@ -13,7 +13,7 @@ use crate::data_dir::{self, FILE_SNAPSHOT};
 use crate::log::sqlite_reader::SqliteReader;
 use crate::log::{LogReader as _, SnapshotError, Snapshots};
 
-const MAGIC: &[u8; 8] = b"LWsnap07";
+const MAGIC: &[u8; 8] = b"LWsnap08";
 
 /// The snapshot file of a data directory.
 pub(crate) struct SnapshotFile {
@@ -55,6 +55,14 @@ impl Snapshots for SnapshotFile {
             Ok(()) | Err(_) => Ok(()),
         }
     }
+}
+
+/// Returns the position of the snapshot in `dir`, if there is one of this format.
+pub(crate) fn position(dir: &Path) -> Option<Seq> {
+    let mut head = [0; MAGIC.len() + 8];
+    fs::File::open(dir.join(FILE_SNAPSHOT)).ok()?.read_exact(&mut head).ok()?;
+    let position = head.strip_prefix(MAGIC)?.first_chunk::<8>()?;
+    Some(Seq(u64::from_le_bytes(*position)))
 }
 
 fn parse(bytes: &[u8]) -> Option<(Seq, Vec<u8>)> {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 
-use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, LOG_VERSION};
+use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, HeadFound, LOG_VERSION};
 use crate::log::chain::{GENESIS, Hash, Row};
-use crate::log::snapshot::SnapshotFile;
+use crate::log::snapshot::{self, SnapshotFile};
 use crate::log::sqlite_reader::SqliteReader;
-use crate::log::{AppendError, Log, LogReader, OpenError, Snapshots, frame};
+use crate::log::{AppendError, Log, LogReader, OpenError, Snapshots, first_of, frame};
 use crate::pool::{BUSY, Pool};
 
 /// A batch is split into rows of about this size, which bounds the cost of reading a single entry. An append of several
@@ -54,10 +54,24 @@ pub(crate) struct SqliteLog {
 }
 
 impl SqliteLog {
-    /// Opens the log of `dir`, and creates it if it is missing.
+    /// Opens the log of `dir`, and creates it if it is missing. Refuses a log that lost its end, or whose end is damaged.
     pub(crate) fn open(dir: &Path) -> Result<Self, OpenError> {
+        Self::open_by(dir, Trust::Checked)
+    }
+
+    /// Opens a log although it may have lost its end.
+    pub(crate) fn open_as_it_is(dir: &Path) -> Result<Self, OpenError> {
+        Self::open_by(dir, Trust::AsItIs)
+    }
+
+    fn open_by(dir: &Path, trust: Trust) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir)?;
         let path = dir.join(FILE_DATABASE);
+        if !path.exists()
+            && let Some(left) = data_dir::derived(dir)
+        {
+            return Err(OpenError::Gone { place: path.display().to_string(), left });
+        }
         let failed = |source| OpenError::io(&path, &source);
         // SQLite would create the file with the umask's mode; created here, it and its WAL are private from the start.
         data_dir::open_private(&path).and_then(|_| data_dir::sync_dir(dir)).map_err(failed)?;
@@ -67,8 +81,14 @@ impl SqliteLog {
         configure(&db).map_err(unopened)?;
         let (last, hash) = tail(&db).map_err(unopened)?;
         let epoch = epoch_of(&db).map_err(unopened)?;
+        check_end(&db, &path)?;
+        if trust == Trust::Checked {
+            check_head(dir, last, &hash, &path)?;
+            check_derived(dir, last, &path)?;
+        }
         let head = Head::open(dir).map_err(failed)?;
-        check_head(&head, last, &hash, &path)?;
+        // It may be behind, after a crash between the two writes.
+        head.note(last, &hash).map_err(|source| OpenError::io(&dir.join(data_dir::FILE_HEAD), &source))?;
         let readers = Pool::new(path);
         let wal_bytes = CHECKPOINT_BYTES;
         Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_bytes, failed: None })
@@ -91,12 +111,13 @@ impl SqliteLog {
     fn write(&mut self, epoch: u64, entries: &[Arc<Entry>]) -> Result<(Seq, Hash), Failure> {
         self.buffer.clear();
         let mut rest = self.fill(entries)?;
+        let behind = Seq(first_of(self.last, entries).0 - 1);
         if rest.is_empty() {
             // A single statement is its own transaction and needs no BEGIN and COMMIT.
-            return self.insert(epoch, self.last, &self.hash, entries.len());
+            return self.insert(epoch, behind, &self.hash, entries.len());
         }
         self.db.execute_batch("BEGIN IMMEDIATE")?;
-        let mut end = (self.last, self.hash);
+        let mut end = (behind, self.hash);
         let mut count = entries.len() - rest.len();
         loop {
             end = self.insert(epoch, end.0, &end.1, count)?;
@@ -127,16 +148,7 @@ impl SqliteLog {
         let count = count as u64;
         let row = Row { first: Seq(behind.0 + 1), count, epoch, blob: &self.buffer };
         let hash = row.hash(previous);
-        let mut statement = self
-            .db
-            .prepare_cached("INSERT INTO log (first_seq, count, epoch, blob, hash) VALUES (?1, ?2, ?3, ?4, ?5)")?;
-        statement.execute((
-            row.first.0.cast_signed(),
-            count.cast_signed(),
-            epoch.cast_signed(),
-            row.blob,
-            hash.as_slice(),
-        ))?;
+        insert(&self.db, row, &hash)?;
         Ok((Seq(behind.0 + count), hash))
     }
 
@@ -246,7 +258,15 @@ fn explain(error: &rusqlite::Error) -> String {
     format!("{error} ({advice})")
 }
 
-fn open_database(path: &Path) -> rusqlite::Result<Connection> {
+/// Inserts a row with its hash.
+pub(crate) fn insert(db: &Connection, row: Row<'_>, hash: &Hash) -> rusqlite::Result<()> {
+    let mut statement =
+        db.prepare_cached("INSERT INTO log (first_seq, count, epoch, blob, hash) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    let numbers = [row.first.0, row.count, row.epoch].map(u64::cast_signed);
+    statement.execute((numbers[0], numbers[1], numbers[2], row.blob, hash.as_slice())).map(|_| ())
+}
+
+pub(crate) fn open_database(path: &Path) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;
     db.busy_timeout(BUSY)?;
@@ -314,7 +334,7 @@ fn format_of(db: &Connection) -> rusqlite::Result<(i64, i64)> {
     Ok((id, version))
 }
 
-fn tail(db: &Connection) -> rusqlite::Result<(Seq, Hash)> {
+pub(crate) fn tail(db: &Connection) -> rusqlite::Result<(Seq, Hash)> {
     let row = db
         .query_row("SELECT first_seq + count - 1, hash FROM log ORDER BY first_seq DESC LIMIT 1", [], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Hash>(1)?))
@@ -323,18 +343,84 @@ fn tail(db: &Connection) -> rusqlite::Result<(Seq, Hash)> {
     Ok(row.map_or((Seq(0), GENESIS), |(last, hash)| (Seq(last.cast_unsigned()), hash)))
 }
 
-fn epoch_of(db: &Connection) -> rusqlite::Result<u64> {
+pub(crate) fn epoch_of(db: &Connection) -> rusqlite::Result<u64> {
     db.query_row("SELECT epoch FROM leader WHERE id = 1", [], |row| row.get(0)).map(i64::cast_unsigned)
 }
 
-/// Compares the log's end with the noted head; updates a head that is behind, as after a crash between the two writes.
-fn check_head(head: &Head, last: Seq, hash: &Hash, path: &Path) -> Result<(), OpenError> {
-    if let Some((acknowledged, noted)) = head.read()
-        && (acknowledged > last || (acknowledged == last && noted != *hash))
-    {
-        return Err(OpenError::Lost { place: path.display().to_string(), ends: last, acknowledged });
+/// Whether a log is opened only if it is whole, as far as the files beside it tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trust {
+    Checked,
+    AsItIs,
+}
+
+/// Rows at the end of the log whose hashes are checked when it is opened.
+const ROWS_CHECKED: i64 = 32;
+
+/// Checks the hashes of the last rows: a crash or a bad disk damages those first.
+fn check_end(db: &Connection, path: &Path) -> Result<(), OpenError> {
+    let unopened = |error: rusqlite::Error| unopened(path, &error);
+    // One row more, for the hash before the first one that is checked.
+    let sql = "SELECT first_seq, count, epoch, blob, hash FROM log ORDER BY first_seq DESC LIMIT ?1";
+    let mut statement = db.prepare(sql).map_err(unopened)?;
+    let mut rows = statement.query([ROWS_CHECKED + 1]).map_err(unopened)?;
+    let mut later: Option<(Seq, u64, u64, Vec<u8>, Hash)> = None;
+    let damaged = |at: Seq| OpenError::DamagedEnd { place: path.display().to_string(), at };
+    let mut seen = 0;
+    loop {
+        let row = rows.next().map_err(unopened)?;
+        let Some(row) = row else { break };
+        seen += 1;
+        let read = || -> rusqlite::Result<_> {
+            let [first, count, epoch] = [row.get::<_, i64>(0)?, row.get(1)?, row.get(2)?].map(i64::cast_unsigned);
+            Ok((Seq(first), count, epoch, row.get::<_, Vec<u8>>(3)?, row.get::<_, Hash>(4)?))
+        };
+        let found = read().map_err(|_| damaged(later.as_ref().map_or(Seq(0), |(first, ..)| *first)))?;
+        if let Some((first, count, epoch, blob, hash)) = later.take()
+            && (Row { first, count, epoch, blob: &blob }).hash(&found.4) != hash
+        {
+            return Err(damaged(first));
+        }
+        later = Some(found);
     }
-    head.note(last, hash).map_err(|source| OpenError::io(&path.with_file_name(data_dir::FILE_HEAD), &source))
+    // The first row of the log follows nothing.
+    match later {
+        Some((first, count, epoch, blob, hash)) if seen <= ROWS_CHECKED => {
+            let whole = (Row { first, count, epoch, blob: &blob }).hash(&GENESIS) == hash;
+            if whole { Ok(()) } else { Err(damaged(first)) }
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// Compares the log's end with the noted head.
+fn check_head(dir: &Path, last: Seq, hash: &Hash, path: &Path) -> Result<(), OpenError> {
+    let place = || dir.join(data_dir::FILE_HEAD).display().to_string();
+    match data_dir::head_of(dir).map_err(|source| OpenError::io(&dir.join(data_dir::FILE_HEAD), &source))? {
+        HeadFound::Noted(acknowledged, noted) if acknowledged > last || (acknowledged == last && noted != *hash) => {
+            let (place, by) = (path.display().to_string(), data_dir::FILE_HEAD);
+            Err(OpenError::Lost { place, ends: last, by, acknowledged })
+        }
+        HeadFound::Noted(..) => Ok(()),
+        // A log that was just made has none yet.
+        HeadFound::Missing if last == Seq(0) => Ok(()),
+        HeadFound::Missing => Err(OpenError::NoHead { place: place(), problem: "missing" }),
+        HeadFound::Damaged => Err(OpenError::NoHead { place: place(), problem: "damaged" }),
+    }
+}
+
+/// Refuses a log that ends before what was derived from it.
+fn check_derived(dir: &Path, last: Seq, path: &Path) -> Result<(), OpenError> {
+    let known = [
+        (data_dir::FILE_SNAPSHOT, snapshot::position(dir)),
+        (data_dir::FILE_INDEX, crate::read_model::index::position(dir)),
+    ];
+    for (by, position) in known {
+        if let Some(acknowledged) = position.filter(|position| *position > last) {
+            return Err(OpenError::Lost { place: path.display().to_string(), ends: last, by, acknowledged });
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lastword_proto::{Entry, Seq};
+use lastword_proto::{Entry, Fact, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
-use crate::data_dir::{FILE_DATABASE, head_of};
+use crate::data_dir::{FILE_DATABASE, FILE_HEAD, HeadFound, head_of};
 use crate::log::OpenError;
 use crate::log::chain::{GENESIS, Hash, Row};
 use crate::log::frame::{self, FrameError};
@@ -116,7 +116,10 @@ pub(crate) fn verify(
         return Err(OpenError::Missing { place: path.display().to_string() }.into());
     }
     // Read before the walk, so that appends of a running server during the walk don't count.
-    let head = head_of(dir).map(|(at, hash)| Anchor { at, hash });
+    let head = match head_of(dir).map_err(|source| OpenError::io(&dir.join(FILE_HEAD), &source))? {
+        HeadFound::Noted(at, hash) => Some(Anchor { at, hash }),
+        HeadFound::Missing | HeadFound::Damaged => None,
+    };
     let pool = Pool::new(path.clone());
     pool.with(|db| {
         sqlite::check_format(db, &path)?;
@@ -178,7 +181,7 @@ impl Walk<'_> {
 
     fn row(&mut self, row: Row<'_>, hash: Hash) -> Result<(), Broken> {
         let next = Seq(self.state.end.at.0 + 1);
-        if row.first != next {
+        if row.first != next && !begins_epoch(row, next) {
             return Err(self.broken(Problem::Gap { found: row.first }));
         }
         if row.hash(&self.state.end.hash) != hash {
@@ -192,7 +195,7 @@ impl Walk<'_> {
         if found != row.count || found == 0 {
             return Err(self.broken(Problem::Count { found, stated: row.count }));
         }
-        let end = Anchor { at: Seq(self.state.end.at.0 + found), hash };
+        let end = Anchor { at: Seq(row.first.0 + found - 1), hash };
         self.anchored(row.first, end)?;
         self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
         Ok(())
@@ -244,6 +247,13 @@ impl From<rusqlite::Error> for Stop {
     fn from(error: rusqlite::Error) -> Self {
         Self::File(error)
     }
+}
+
+/// Whether positions may jump from `next` to this row: only an entry that begins an epoch may say so (L8).
+fn begins_epoch(mut row: Row<'_>, next: Seq) -> bool {
+    let entry = frame::next(&mut row.blob).and_then(Result::ok).map(frame::decode);
+    let began = |entry: &Entry| matches!(entry.fact, Fact::EpochBegan { first } if first == row.first);
+    row.first > next && matches!(&entry, Some(Ok(entry)) if began(entry))
 }
 
 fn last(db: &Connection) -> rusqlite::Result<Seq> {

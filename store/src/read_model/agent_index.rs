@@ -65,8 +65,15 @@ impl MessageList {
 pub(crate) fn list(db: &Connection, reached: i64) -> rusqlite::Result<()> {
     let mut last: i64 = db.prepare_cached("SELECT last FROM listed")?.query_row([], |row| row.get(0))?;
     while reached - last >= SPAN {
-        add(db, last, last + SPAN)?;
-        last += SPAN;
+        // Positions jump where an epoch begins (L8): nothing is between the ends of the gap.
+        let next = "SELECT ifnull(min(seq) - 1, ?2) FROM messages WHERE seq > ?1 AND seq <= ?2";
+        let behind: i64 = db.prepare_cached(next)?.query_row([last, reached], |row| row.get(0))?;
+        if behind - last >= SPAN {
+            last = behind;
+        } else {
+            add(db, last, last + SPAN)?;
+            last += SPAN;
+        }
         db.prepare_cached("UPDATE listed SET last = ?1")?.execute([last])?;
     }
     Ok(())

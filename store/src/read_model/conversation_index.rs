@@ -269,6 +269,7 @@ const fn is_no_history(fact: &Fact) -> bool {
             | Fact::PostKeyed { .. }
             | Fact::Forgot { .. }
             | Fact::Upgraded { .. }
+            | Fact::EpochBegan { .. }
             | Fact::AgentLimited { .. }
             | Fact::AgentGranted { .. }
             | Fact::AgentRested { .. }

@@ -251,6 +251,16 @@ impl Index {
     }
 }
 
+/// Returns the position up to which the read model of `dir` has followed the log; `None` if it isn't usable.
+pub(crate) fn position(dir: &Path) -> Option<Seq> {
+    let path = dir.join(FILE_INDEX);
+    // Opening it would make an empty file.
+    if !path.exists() {
+        return None;
+    }
+    open_existing(&path).ok().map(|(_, last)| last)
+}
+
 fn open_existing(path: &Path) -> rusqlite::Result<(Connection, Seq)> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db = Connection::open_with_flags(path, flags)?;

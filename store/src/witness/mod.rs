@@ -196,6 +196,7 @@ impl Witness {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
             Fact::Upgraded { edition } => self.edition = *edition,
+            Fact::EpochBegan { first } => self.begin_epoch(first.0),
             Fact::Registered { .. }
             | Fact::Amended { .. }
             | Fact::Removed { .. }
@@ -250,6 +251,13 @@ impl Witness {
             // The other facts change nothing that is recounted.
             _ => {}
         }
+    }
+
+    /// Jumps to the position at which a restore began an epoch (L8).
+    fn begin_epoch(&mut self, first: u64) {
+        let seq = self.seq;
+        self.expect(first >= seq, "positions only grow", || format!("{first} behind {seq}"));
+        self.seq = first;
     }
 
     fn configured(&mut self, limits: &Limits) {

@@ -196,7 +196,26 @@ fn a_truncated_log_is_noticed_and_no_server_starts_on_it() {
     let error = Store::sqlite(dir.path()).open().err().unwrap();
     assert!(matches!(error, OpenError::Lost { ends: Seq(7), acknowledged: Seq(9), .. }), "{error}");
     fs::remove_file(dir.path().join(FILE_HEAD)).unwrap();
+    let error = Store::sqlite(dir.path()).open().err().unwrap();
+    assert!(matches!(error, OpenError::NoHead { problem: "missing", .. }), "{error}");
+    let accepted = Store::sqlite(dir.path()).open_as_it_is().unwrap();
+    assert_eq!(accepted.reader().last().unwrap(), Seq(7));
+    drop(accepted);
     assert_eq!(Store::sqlite(dir.path()).open().unwrap().reader().last().unwrap(), Seq(7), "the loss was accepted");
+}
+
+#[test]
+fn no_server_starts_on_a_log_whose_end_is_damaged() {
+    for (damage, at) in [
+        ("UPDATE log SET blob = x'00' WHERE first_seq = (SELECT max(first_seq) FROM log)", "at 8"),
+        ("UPDATE log SET epoch = epoch + 1 WHERE first_seq = 5", "at 5"),
+        ("UPDATE log SET blob = x'' WHERE first_seq = 1", "at 1"),
+    ] {
+        let dir = written();
+        sql(dir.path(), damage);
+        let refused = Store::sqlite(dir.path()).open().err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(refused.contains("is damaged at its end") && refused.contains(at), "{damage}: {refused}");
+    }
 }
 
 #[test]

@@ -132,7 +132,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(lifts())
         .chain(attendance())
         .chain(schedules())
-        .chain(usage());
+        .chain(usage())
+        .chain(epochs());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -330,6 +331,10 @@ fn usage() -> [(&'static str, Fact); 2] {
         ("Spent", Fact::Spent { turn, spend }),
         ("TurnCharged", Fact::TurnCharged { turn, status, spend, estimated: true, said: 7 }),
     ]
+}
+
+fn epochs() -> [(&'static str, Fact); 1] {
+    [("EpochBegan", Fact::EpochBegan { first: Seq(59_760_451_000_001) })]
 }
 
 fn edition() -> [(&'static str, Fact); 3] {

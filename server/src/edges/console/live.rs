@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use super::session::Viewer;
 use crate::broker::Live;
-use crate::calls::{Context, decisions};
+use crate::calls::{Context, decisions, epochs};
 use crate::edges::tail::LogTail;
 use crate::views::{self, Subject};
 
@@ -82,7 +82,7 @@ pub(super) async fn hints(
     let now = tail.committed();
     let mut ready = VecDeque::new();
     // The page comes from another log or from before a restore, so its position is meaningless here.
-    if tail.last() > now {
+    if epochs::check_position(tail.ctx(), tail.last()).await.is_err() {
         ready.push_back(Topic::All);
         tail.skip_to(now);
     }

@@ -79,6 +79,7 @@ pub(super) const CALLS: &[Row] = &[
     ("post", "/schedules/{id}/run", "Run a schedule now", "", "", 200, "ScheduleView"),
     ("get", "/events", "Stream events as server-sent events", "after until", "", 200, "Event"),
     ("get", "/limits", "List the limits in force", "", "", 200, "LimitsView"),
+    ("post", "/backup", "Make a backup of the log, for an owner", "", "", 200, "Backup"),
     ("get", "/clock", "Get the broker's time and the wall clock's", "", "", 200, "ClockView"),
     ("post", "/clock/accept", "Accept the wall clock", "", "", 200, "ClockView"),
 ];

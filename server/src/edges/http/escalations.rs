@@ -7,7 +7,7 @@ use lastword_proto::ids::EscalationId;
 use lastword_proto::wire::{EscalationAnswer, EscalationView, NewEscalation, Page};
 
 use super::extract::{Json, Key, id};
-use crate::calls::{Caller, Context, escalations};
+use crate::calls::{Caller, Context, epochs, escalations};
 use crate::error::ApiError;
 
 pub(super) async fn list(State(ctx): State<Context>, caller: Caller) -> Result<Out<Page<EscalationView>>, ApiError> {
@@ -32,7 +32,7 @@ pub(super) async fn show(
     let id = id(&text, EscalationId::parse)?;
     // Searches the list that the caller may see, so another agent's escalation looks unknown.
     let all = escalations::list(&ctx, caller).await?.items;
-    all.into_iter().find(|e| e.id == id.to_string()).map(Out).ok_or_else(|| ApiError::unknown(&text))
+    epochs::found(&ctx, &text, all.into_iter().find(|e| e.id == id.to_string())).await.map(Out)
 }
 
 pub(super) async fn answer(

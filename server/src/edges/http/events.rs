@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::connections::{Peer, StreamPermit};
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
-use crate::calls::{Caller, Context};
+use crate::calls::{Caller, Context, epochs};
 use crate::edges::tail::LogTail;
 use crate::error::ApiError;
 use crate::views::{self, EventDraft};
@@ -54,6 +54,9 @@ pub(super) async fn events(
         None => params.after,
     };
     let position = *ctx.handle.committed().borrow();
+    if let Some(after) = after {
+        epochs::check_position(&ctx, Seq(after)).await?;
+    }
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     subscription.attach();
     let tail = LogTail::new(ctx, caller, Some(after.map_or(position, Seq)));

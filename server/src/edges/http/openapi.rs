@@ -122,7 +122,9 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
 /// The answer of a call that was done.
 fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
     let mut done = json!({ "description": summary });
-    if !response.is_empty() {
+    if response == "Backup" {
+        done["content"] = json!({ "application/octet-stream": {} });
+    } else if !response.is_empty() {
         let media = if path == "/events" { "text/event-stream" } else { "application/json" };
         let schema = if id == "post_messages" { sent() } else { schema(response) };
         done["content"] = json!({ media: { "schema": schema } });

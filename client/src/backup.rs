@@ -1,0 +1,22 @@
+//! `POST /v1/backup`: a backup of the log, as a stream of bytes.
+
+use futures_util::{Stream, StreamExt as _};
+use reqwest::Method;
+
+use crate::error::ClientError;
+use crate::http::Client;
+
+impl Client {
+    /// Makes a backup of the log and returns its bytes as they come. Only an owner may.
+    ///
+    /// # Errors
+    /// The server refuses or does not answer; within the stream, the connection broke.
+    pub async fn backup(
+        &self,
+    ) -> Result<impl Stream<Item = Result<Vec<u8>, ClientError>> + Unpin + use<>, ClientError> {
+        let response = self.answer(self.request(Method::POST, "/v1/backup")).await?;
+        let client = self.clone();
+        let whole = move |chunk: reqwest::Result<_>| chunk.map_err(|error| client.unreachable(&error));
+        Ok(response.bytes_stream().map(|chunk| chunk.map(|bytes| bytes.to_vec())).map(whole))
+    }
+}
