@@ -48,6 +48,7 @@ use crate::broker::{Handle, Unserved};
 use crate::error::ApiError;
 use crate::identity::{Session, SignInCode, credential};
 use crate::origins::Origins;
+use crate::tls::Transport;
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -67,6 +68,8 @@ pub struct Context {
     pub(crate) stopping: watch::Receiver<bool>,
     /// The hosts and origins that may call.
     pub(crate) origins: Arc<Origins>,
+    /// How callers reach the server.
+    pub(crate) transport: Transport,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.

@@ -71,7 +71,7 @@ pub(super) async fn sign_in(
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
-    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&headers, &value)), (LOCATION, next)]).into_response())
+    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&ctx, &headers, &value)), (LOCATION, next)]).into_response())
 }
 
 type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
@@ -130,7 +130,7 @@ pub(super) async fn sign_out(State(ctx): State<Context>, headers: HeaderMap, for
             tracing::warn!(%error, "a session ended, which a restart would not know");
         }
     }
-    let cookie = [(SET_COOKIE, set_cookie(&headers, ""))];
+    let cookie = [(SET_COOKIE, set_cookie(&ctx, &headers, ""))];
     if form.viewer.partial {
         return (cookie, [("hx-redirect", "/sign-in")]).into_response();
     }
