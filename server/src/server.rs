@@ -436,7 +436,7 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
     }
     let token = Secret::token().map_err(failed)?;
     let input = match operator {
-        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential()),
+        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential().into()),
         None => Input::Bootstrap(Registration {
             name: AgentName::new(&name).map_err(|e| failed(io::Error::other(e.to_string())))?,
             kind: Kind::Human,
