@@ -53,7 +53,7 @@ impl From<ClientError> for Failure {
     fn from(error: ClientError) -> Self {
         match error {
             ClientError::Refused(_) => Self::refused(error),
-            ClientError::Unreachable { .. } => Self::unavailable(error),
+            ClientError::Unreachable { .. } | ClientError::Untrusted { .. } => Self::unavailable(error),
             ClientError::Unusable(_) => Self::usage(error),
             ClientError::Unexpected { .. } => Self::bug(error),
         }

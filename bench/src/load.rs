@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::{Duration, Instant};
 
-use lastword_client::{Client, SendTerms, Token};
+use lastword_client::{Client, Endpoint, SendTerms, Token};
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::input::Finish;
 use lastword_proto::names::{AgentName, Ref};
@@ -195,7 +195,7 @@ async fn agents(server: &Server, count: usize) -> Result<Vec<(String, String)>, 
 
 pub(super) fn human(server: &Server) -> Result<Client, Failure> {
     let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
-    Ok(Client::new(&format!("http://{}", server.addr()), Some(Token::new(&token)?))?)
+    Ok(Client::new(&Endpoint::new(&server.url()), Some(Token::new(&token)?))?)
 }
 
 /// Over HTTP: sends only, each worker on its own connection. Nothing takes the messages.
@@ -219,10 +219,10 @@ pub(crate) async fn send_http(server: &Server, load: Load) -> Result<Measured, F
 /// Over HTTP: the whole exchange, from the send until the requester has the answer.
 pub(crate) async fn exchange_http(server: &Server, load: Load) -> Result<Measured, Failure> {
     let agents = agents(server, load.in_flight).await?;
-    let url = format!("http://{}", server.addr());
+    let endpoint = Endpoint::new(&server.url());
     let mut clients = Vec::new();
     for (name, token) in &agents {
-        clients.push((name.clone(), Client::new(&url, Some(Token::new(token)?))?));
+        clients.push((name.clone(), Client::new(&endpoint, Some(Token::new(token)?))?));
     }
     let human = human(server)?;
     let mut servers = JoinSet::new();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use lastword_client::{Client, Token};
+use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::wire::NewAgent;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
@@ -60,7 +60,7 @@ impl Program {
         let url = started["listening"].as_str().ok_or_else(|| Failure::bug("the server doesn't report its address"))?;
         let file = started["operator_token_file"].as_str().unwrap_or_default();
         let token = std::fs::read_to_string(file).map_err(Failure::unavailable)?.trim().to_owned();
-        let human = Client::new(url, Some(Token::new(&token)?))?;
+        let human = Client::new(&Endpoint::new(url), Some(Token::new(&token)?))?;
         Ok(Served { child, addr: url.trim_start_matches("http://").to_owned(), human, token })
     }
 }

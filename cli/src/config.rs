@@ -6,12 +6,13 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use lastword_client::{Pin, Trust};
 use lastword_proto::Limits;
 use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::ConfiguredSchedule;
+use lastword_server::{ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -67,6 +68,15 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "URL", env = "LASTWORD_URL", hide_env_values = true)]
     #[arg(help_heading = "Global options")]
     pub(crate) url: Option<String>,
+    /// Fingerprint of the server's certificate, sha256:HEX, or a file that lists some [default: that of the server running
+    /// on the data directory].
+    #[arg(long, global = true, value_name = "PIN", env = "LASTWORD_TLS_PIN", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) tls_pin: Option<String>,
+    /// Certificates in PEM that verify the server's, in place of the system's.
+    #[arg(long, global = true, value_name = "FILE", env = "LASTWORD_TLS_CA", hide_env_values = true)]
+    #[arg(help_heading = "Global options")]
+    pub(crate) tls_ca: Option<PathBuf>,
     /// File with the token to authenticate with [env: LASTWORD_TOKEN=the token, LASTWORD_TOKEN_FILE].
     #[arg(long, global = true, value_name = "FILE", help_heading = "Global options")]
     pub(crate) token_file: Option<PathBuf>,
@@ -119,6 +129,13 @@ struct File {
     /// Host names that clients may use for the server.
     hosts: Vec<String>,
     url: Option<String>,
+    /// The server's certificate: `auto`, or its files.
+    tls: Option<TlsMode>,
+    tls_cert: Option<PathBuf>,
+    tls_key: Option<PathBuf>,
+    /// How clients verify the server's certificate.
+    tls_pin: Option<String>,
+    tls_ca: Option<PathBuf>,
     token_file: Option<PathBuf>,
     /// Limits that differ from their defaults, by name.
     limits: BTreeMap<String, Spanned<u64>>,
@@ -144,6 +161,14 @@ struct File {
     discord: Option<toml::Table>,
 }
 
+/// A certificate that needs no files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TlsMode {
+    /// Signed by itself, and made once in the data directory.
+    Auto,
+}
+
 /// The source of the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenSource {
@@ -166,6 +191,10 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     /// The server's address, if one is named.
     pub(crate) url: Option<String>,
+    /// How clients verify the server's certificate, if that is named.
+    pub(crate) trust: Option<Trust>,
+    /// The certificate that the server of this configuration has.
+    pub(crate) tls: Option<Tls>,
     /// The source of the token.
     pub(crate) token: TokenSource,
     /// The configuration file, if there is one.
@@ -221,11 +250,23 @@ impl Settings {
         } else {
             file.token_file.map_or(TokenSource::Implicit, |path| TokenSource::File(relative(path)))
         };
+        let tls = certificate(file.tls, file.tls_cert.map(relative), file.tls_key.map(relative))
+            .map_err(|failure| Failure { message: format!("{}: {}", path.display(), failure.message), ..failure })?;
+        let pin_in_place =
+            |pin: String| if pin.contains(':') { pin } else { relative(pin.into()).display().to_string() };
+        let trust = match trust(global.tls_pin.clone(), global.tls_ca.clone())? {
+            Some(named) => Some(named),
+            // The file's are those of the file's address.
+            None if global.url.is_some() && global.url != file.url => None,
+            None => trust(file.tls_pin.map(pin_in_place), file.tls_ca.map(relative))?,
+        };
         Ok(Self {
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
             url: global.url.clone().or(file.url),
+            trust,
+            tls,
             token,
             file: text.map(|_| path.to_owned()),
             set_at,
@@ -238,6 +279,37 @@ impl Settings {
             schedules,
             discord: file.discord,
         })
+    }
+}
+
+/// Returns the server's certificate from what a command line or a configuration says of it.
+pub(crate) fn certificate(
+    mode: Option<TlsMode>,
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<Tls>, Failure> {
+    match (mode, cert, key) {
+        (None, None, None) => Ok(None),
+        (Some(TlsMode::Auto), None, None) => Ok(Some(Tls::Auto)),
+        (None, Some(cert), Some(key)) => Ok(Some(Tls::Files { cert, key })),
+        (Some(TlsMode::Auto), ..) => Err(Failure::usage("TLS is auto, and a certificate is named as well")
+            .hint("leave out either tls = \"auto\" (--tls auto) or tls_cert and tls_key")),
+        (None, cert, _) => {
+            let missing = if cert.is_some() { "tls_key" } else { "tls_cert" };
+            Err(Failure::usage(format!("a certificate needs its key: {missing} is missing"))
+                .hint("name both, tls_cert and tls_key (--tls-cert and --tls-key)"))
+        }
+    }
+}
+
+/// Returns how a server's certificate is verified from what a command line or a configuration says of it.
+fn trust(pin: Option<String>, authority: Option<PathBuf>) -> Result<Option<Trust>, Failure> {
+    match (pin.filter(|pin| !pin.is_empty()), authority.filter(|path| !path.as_os_str().is_empty())) {
+        (None, None) => Ok(None),
+        (Some(pin), None) => Ok(Some(Trust::Pinned(Pin::parse(&pin)?))),
+        (None, Some(path)) => Ok(Some(Trust::Authority(std::path::absolute(path)?))),
+        (Some(_), Some(_)) => Err(Failure::usage("both a pin and an authority are named for the server's certificate")
+            .hint("leave out either --tls-pin (LASTWORD_TLS_PIN, tls_pin) or --tls-ca (LASTWORD_TLS_CA, tls_ca)")),
     }
 }
 

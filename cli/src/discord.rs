@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use lastword_client::Endpoint;
 use lastword_discord::{Bot, BotPolicy, DiscordBridgeError, HeaderStyle, Identity, Secret, Settings};
 use lastword_proto::names::AgentName;
 use serde::{Deserialize, Deserializer};
@@ -93,7 +94,7 @@ pub(crate) fn settings(
     table: &toml::Table,
     base: &Path,
     data: &Path,
-    (url, token): (String, String),
+    (broker_at, token): (Endpoint, String),
 ) -> Result<Settings, Failure> {
     let failed = |what: String| Failure::usage(format!("[discord]: {what}"));
     let table: Table = table.clone().try_into().map_err(|error| failed(error.to_string()))?;
@@ -101,7 +102,7 @@ pub(crate) fn settings(
     let broker = table.broker.secret(base).map_err(|what| failed(format!("broker: {what}")))?;
     let bots: Result<Vec<Bot>, Failure> = table.bot.iter().map(|bot| bot.bot(base).map_err(failed)).collect();
     let settings = Settings {
-        url,
+        broker_at,
         token: Secret::new(&token),
         api: table.api,
         gateway: table.gateway,
@@ -195,7 +196,8 @@ mod tests {
         fs::write(&token, "canary\n").unwrap();
         fs::set_permissions(&token, fs::Permissions::from_mode(0o600)).unwrap();
         let table: toml::Table = text.parse().unwrap();
-        let settings = settings(&table, dir.path(), dir.path(), ("http://127.0.0.1:9".into(), "lw_canary".into()));
+        let settings =
+            settings(&table, dir.path(), dir.path(), (Endpoint::new("http://127.0.0.1:9"), "lw_canary".into()));
         (dir, settings)
     }
 

@@ -89,6 +89,10 @@ impl From<ClientError> for Failure {
             }
             ClientError::Unreachable { .. } => Self::unavailable(message)
                 .hint("start a server with `lastword serve`, or name a running one with --url"),
+            ClientError::Untrusted { .. } => Self::refused(message).hint(
+                "if its certificate was changed on purpose, name the fingerprint that `lastword serve` prints with \
+                 --tls-pin (LASTWORD_TLS_PIN); otherwise something else answers at this address",
+            ),
             ClientError::Unusable(_) => Self::usage(message),
             ClientError::Unexpected { .. } => Self::bug(message),
         }

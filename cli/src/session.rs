@@ -4,9 +4,10 @@ use std::fs;
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout};
 use std::path::Path;
 
-use lastword_client::{Client, Token};
+use lastword_client::{Client, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
+use lastword_server::FILE_PIN;
 use serde::Deserialize;
 
 use crate::commands::Context;
@@ -50,12 +51,12 @@ pub(crate) struct Running {
 impl Context {
     /// Returns a client of the server with this run's token.
     pub(crate) fn client(&self, authority: Authority) -> Result<Client, Failure> {
-        let (url, token) = self.access(authority)?;
-        Ok(Client::new(&url, Some(Token::new(&token)?))?)
+        let (endpoint, token) = self.access(authority)?;
+        Ok(Client::new(&endpoint, Some(Token::new(&token)?))?)
     }
 
-    /// Returns the server's address and this run's token.
-    pub(crate) fn access(&self, authority: Authority) -> Result<(String, String), Failure> {
+    /// Returns the server and this run's token.
+    pub(crate) fn access(&self, authority: Authority) -> Result<(Endpoint, String), Failure> {
         let server = self.server();
         let token = match &self.settings.token {
             TokenSource::Text(text) if text.trim().is_empty() => {
@@ -65,7 +66,7 @@ impl Context {
             TokenSource::File(path) => read_token(path)?,
             TokenSource::Implicit => self.operator_token(authority, server.as_deref())?,
         };
-        Ok((server.unwrap_or_else(usual), token))
+        Ok((self.endpoint(), token))
     }
 
     /// Returns the operator's own token, if this run may use it.
@@ -130,8 +131,33 @@ impl Context {
         self.server().unwrap_or_else(usual)
     }
 
+    /// Returns the server, and how its certificate is verified: as named, else by the fingerprint in the data directory
+    /// if the server runs there, else by the system's authorities.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        let url = self.server_url();
+        let endpoint = Endpoint::new(&url);
+        let trust = match &self.settings.trust {
+            Some(named) => named.clone(),
+            None => kept_trust(&self.settings.data, &endpoint),
+        };
+        endpoint.trusting(trust)
+    }
+
     fn server(&self) -> Option<String> {
         self.settings.url.clone().or_else(|| running(&self.settings.data).map(|server| server.url))
+    }
+}
+
+/// Returns how the certificate of the server on this data directory is verified, if it is this one.
+pub(crate) fn kept_trust(data: &Path, endpoint: &Endpoint) -> Trust {
+    let port = |url: &str| url.rsplit(':').next().map(str::to_owned);
+    let ours = running(data).is_some_and(|server| {
+        let here = is_loopback(&server.url) && is_loopback(endpoint.url());
+        server.url == endpoint.url() || (here && port(&server.url) == port(endpoint.url()))
+    });
+    match std::path::absolute(data.join(FILE_PIN)) {
+        Ok(pin) if ours && endpoint.url().starts_with("https://") => Trust::Pinned(Pin::File(pin)),
+        Ok(_) | Err(_) => Trust::System,
     }
 }
 

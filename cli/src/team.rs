@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lastword_client::wire::{AgentPatch, NewAgent};
-use lastword_client::{Client, ClientError, Token};
+use lastword_client::{Client, ClientError, Endpoint, Token};
 use lastword_proto::Code;
 use lastword_proto::fact::Kind;
 use lastword_proto::names::AgentName;
@@ -264,7 +264,7 @@ impl Member {
         }
         // A new token would end every other client of the agent, so one that still works is kept.
         if let Some(token) = at_hand
-            && Client::new(human.url(), Some(Token::new(&token)?))?.limits().await.is_ok()
+            && Client::new(human.endpoint(), Some(Token::new(&token)?))?.limits().await.is_ok()
         {
             return Ok(token);
         }
@@ -329,20 +329,20 @@ impl Team {
     /// Registers every agent and starts its runner. An agent that can't be run is reported, and the others run.
     pub(crate) async fn start(
         (members, prices): (&[Member], &Prices),
-        url: &str,
+        endpoint: &Endpoint,
         operator: &str,
         data: &Path,
         out: Out,
     ) -> Result<Self, Failure> {
-        let human = Client::new(url, Some(Token::new(operator)?))?;
+        let human = Client::new(endpoint, Some(Token::new(operator)?))?;
         let (mut runners, stopping) = (JoinSet::new(), Stopping::default());
         for member in members {
             let token = kept_token(data, member, &human).await?;
             let (name, settings) = (member.name.clone(), member.settings(prices)?);
-            let (url, stopping) = (url.to_owned(), stopping.clone());
+            let (endpoint, stopping) = (endpoint.clone(), stopping.clone());
             runners.spawn(async move {
                 let report = report(out, Some(name.clone()));
-                let ended = match Runner::start(settings, &url, &token, &stopping, report).await {
+                let ended = match Runner::start(settings, &endpoint, &token, &stopping, report).await {
                     Ok(runner) => runner.run().await,
                     Err(error) => Err(error),
                 };

@@ -7,7 +7,7 @@ use lastword_proto::wire::{
     ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend,
     Finish, Finished, HeldCall, HumanPatch, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewHuman,
     NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView,
-    StoredMessage, UseApproval,
+    StoredMessage, TokenTerms, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -301,12 +301,20 @@ impl Client {
         self.answer(self.request(Method::DELETE, &path)).await.map(drop)
     }
 
-    /// Replaces an agent's or human's token.
+    /// Replaces an agent's or human's token by one that doesn't expire; the old one is revoked at once.
     ///
     /// # Errors
     /// See [`ClientError`].
     pub async fn rekey(&self, name: &str) -> Result<AgentToken, ClientError> {
-        self.post(&format!("/v1/agents/{}/token", segment(name)), &json!({})).await
+        self.rotate(name, TokenTerms::default()).await
+    }
+
+    /// Replaces an agent's or human's token on these terms.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn rotate(&self, name: &str, terms: TokenTerms) -> Result<AgentToken, ClientError> {
+        self.post(&format!("/v1/agents/{}/token", segment(name)), &terms).await
     }
 
     /// Returns the state of a request.

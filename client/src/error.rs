@@ -17,7 +17,15 @@ pub enum ClientError {
         /// The error of the connection, such as "Connection refused".
         reason: String,
     },
-    /// The address or the token is malformed.
+    /// The server's certificate isn't accepted; nothing was sent to it.
+    #[error("{url} isn't the server that is expected: {reason}")]
+    Untrusted {
+        /// The server's address.
+        url: String,
+        /// What is wrong with the certificate; for a pin, both fingerprints.
+        reason: String,
+    },
+    /// The address, the token, or a certificate's pin or authority is malformed.
     #[error("{0}")]
     Unusable(String),
     /// The response isn't from a Lastword server of this version.
@@ -45,7 +53,7 @@ impl ClientError {
     pub fn problem(&self) -> Option<&Problem> {
         match self {
             Self::Refused(problem) => Some(problem),
-            Self::Unreachable { .. } | Self::Unusable(_) | Self::Unexpected { .. } => None,
+            Self::Unreachable { .. } | Self::Untrusted { .. } | Self::Unusable(_) | Self::Unexpected { .. } => None,
         }
     }
 }

@@ -1,7 +1,6 @@
 //! The connection: address, token, and the function that makes every call.
 
 use std::fmt;
-use std::time::Duration;
 
 use lastword_proto::wire::Problem;
 use reqwest::header::{AUTHORIZATION, HeaderValue};
@@ -9,10 +8,9 @@ use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::endpoint::{Endpoint, TlsFault, tls_fault};
 use crate::error::ClientError;
 
-/// Time to connect. Calls have no time limit, because some wait for a message.
-const CONNECT: Duration = Duration::from_secs(5);
 /// Characters shown of an unexpected response.
 const EXCERPT_CHARS: usize = 200;
 
@@ -56,28 +54,18 @@ impl fmt::Debug for Token {
 #[derive(Clone, Debug)]
 pub struct Client {
     http: reqwest::Client,
-    base: Box<str>,
+    endpoint: Endpoint,
     token: Option<Token>,
     turn: Option<Box<str>>,
 }
 
 impl Client {
-    /// Returns a client of the server at `url` (`http://127.0.0.1:7171`).
+    /// Returns a client of this server.
     ///
     /// # Errors
-    /// The address has no `http://` or `https://`, or the HTTP client can't be built.
-    pub fn new(url: &str, token: Option<Token>) -> Result<Self, ClientError> {
-        let base = url.trim_end_matches('/');
-        if !base.starts_with("http://") && !base.starts_with("https://") {
-            return Err(ClientError::Unusable(format!("{url:?} isn't an address such as http://127.0.0.1:7171")));
-        }
-        let http = reqwest::Client::builder()
-            .connect_timeout(CONNECT)
-            .tcp_nodelay(true)
-            .no_proxy()
-            .build()
-            .map_err(|error| ClientError::Unusable(error.to_string()))?;
-        Ok(Self { http, base: base.into(), token, turn: None })
+    /// The address or what verifies the certificate is unusable: see [`Endpoint::http`].
+    pub fn new(endpoint: &Endpoint, token: Option<Token>) -> Result<Self, ClientError> {
+        Ok(Self { http: endpoint.http()?, endpoint: endpoint.clone(), token, turn: None })
     }
 
     /// Returns the same client, acting in the turn with this token.
@@ -95,12 +83,18 @@ impl Client {
     /// Returns the server's address, without a trailing slash.
     #[must_use]
     pub fn url(&self) -> &str {
-        &self.base
+        self.endpoint.url()
+    }
+
+    /// Returns the server's address, and how its certificate is verified.
+    #[must_use]
+    pub const fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Builds a call of `path`, whose variable segments must already be encoded.
     pub(crate) fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let mut request = self.http.request(method, format!("{}{path}", self.base));
+        let mut request = self.http.request(method, format!("{}{path}", self.endpoint.url()));
         if let Some(Token(value)) = &self.token {
             request = request.header(AUTHORIZATION, value.clone());
         }
@@ -166,12 +160,18 @@ impl Client {
     }
 
     pub(crate) fn unreachable(&self, error: &reqwest::Error) -> ClientError {
+        let url = self.endpoint.url().to_owned();
+        match tls_fault(error) {
+            Some(TlsFault::Untrusted(reason)) => return ClientError::Untrusted { url, reason },
+            Some(TlsFault::Broken(reason)) => return ClientError::Unreachable { url, reason },
+            None => {}
+        }
         // The innermost cause is the plainest: "Connection refused".
         let mut cause: &dyn std::error::Error = error;
         while let Some(inner) = cause.source() {
             cause = inner;
         }
-        ClientError::Unreachable { url: self.base.to_string(), reason: cause.to_string() }
+        ClientError::Unreachable { url, reason: cause.to_string() }
     }
 }
 
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn a_token_is_never_printed() {
         let token = Token::new(" lw_secret\n").unwrap();
-        let client = Client::new("http://127.0.0.1:1/", Some(token)).unwrap();
+        let client = Client::new(&Endpoint::new("http://127.0.0.1:1/"), Some(token)).unwrap();
         assert!(!format!("{client:?}").contains("secret"));
         assert!(Token::new("").is_err());
         assert!(Token::new("two words").is_err());
@@ -219,6 +219,6 @@ mod tests {
 
     #[test]
     fn an_address_without_a_scheme_is_told_apart_from_a_dead_server() {
-        assert!(matches!(Client::new("127.0.0.1:7171", None), Err(ClientError::Unusable(_))));
+        assert!(matches!(Client::new(&Endpoint::new("127.0.0.1:7171"), None), Err(ClientError::Unusable(_))));
     }
 }

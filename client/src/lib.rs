@@ -1,10 +1,11 @@
 //! A typed async client of Lastword's HTTP edge (`/v1`).
 //!
-//! A [`Client`] has the server's address and one principal's token; each method is one call. A refusal by the broker is
+//! A [`Client`] has the server's [`Endpoint`] and one principal's token; each method is one call. A refusal by the broker is
 //! returned as [`ClientError::Refused`] with the server's problem.
 
 mod backup;
 mod calls;
+mod endpoint;
 mod error;
 mod event_sink;
 mod events;
@@ -15,6 +16,7 @@ mod retry;
 pub use lastword_proto::wire;
 
 pub use crate::calls::{Registered, SendTerms, Sent, Target};
+pub use crate::endpoint::{Endpoint, Fingerprint, Pin, Trust, plain_http};
 pub use crate::error::ClientError;
 pub use crate::event_sink::EventSink;
 pub use crate::events::Events;

@@ -9,6 +9,7 @@ use lastword_proto::wire::{AgentView, Delivery, Finish, Finished, Problem, TurnV
 use lastword_proto::{Code, MessageType};
 use tokio::time::{sleep, timeout};
 
+use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::http::{Client, Token};
 
@@ -100,17 +101,17 @@ impl fmt::Debug for RetryingClient {
 }
 
 impl RetryingClient {
-    /// Connects to `url` with `token`; `on_change` is called when the connection fails and when it recovers.
+    /// Connects to the server with `token`; `on_change` is called when the connection fails and when it recovers.
     ///
     /// # Errors
     /// The address or the token is malformed.
     pub fn new(
-        url: &str,
+        endpoint: &Endpoint,
         token: &str,
         on_change: impl Fn(Connection) + Send + Sync + 'static,
     ) -> Result<Self, ClientError> {
         let token = Token::new(token)?;
-        let client = Client::new(url, Some(token.clone()))?;
+        let client = Client::new(endpoint, Some(token.clone()))?;
         Ok(Self { client, token, on_change: Box::new(on_change), failing: Mutex::default() })
     }
 
@@ -312,7 +313,8 @@ pub fn is_transient(error: &ClientError) -> bool {
 fn retry_decision(error: &ClientError) -> RetryDecision {
     match error {
         ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => RetryDecision::Retry(None),
-        ClientError::Unusable(_) => RetryDecision::GiveUp,
+        // A retry would meet the same certificate; a person has to say which one is right.
+        ClientError::Untrusted { .. } | ClientError::Unusable(_) => RetryDecision::GiveUp,
         ClientError::Refused(problem) => match problem.retry_after_ms {
             Some(ms) => RetryDecision::Retry(Some(Duration::from_millis(ms))),
             None if problem.status >= 500 || problem.code == Code::Stopped => RetryDecision::Retry(Some(PAUSE_MAX)),
@@ -334,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_token_is_never_printed() {
-        let broker = RetryingClient::new("http://127.0.0.1:9", "lw_canary", drop).unwrap();
+        let broker = RetryingClient::new(&Endpoint::new("http://127.0.0.1:9"), "lw_canary", drop).unwrap();
         assert!(!format!("{broker:?}").contains("canary"));
     }
 }

@@ -336,7 +336,7 @@ fn keep_listening(
 
 fn client(settings: &Settings, token: &Secret, report: &EventSink) -> Result<RetryingClient, ClientError> {
     let events = report.clone();
-    RetryingClient::new(&settings.url, token.reveal(), move |change| events.emit(&change.into()))
+    RetryingClient::new(&settings.broker_at, token.reveal(), move |change| events.emit(&change.into()))
 }
 
 /// Returns a client for each human with a token of their own.

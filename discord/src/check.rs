@@ -172,7 +172,7 @@ async fn lastword(settings: &Settings, report: &mut Report) {
             return report.bad(ABOUT, error.to_string(), "start it with `lastword serve`, or name it with --url");
         }
     };
-    report.good(ABOUT, format!("{}, as {me}", settings.url));
+    report.good(ABOUT, format!("{}, as {me}", settings.broker_at.url()));
     for bot in &settings.bots {
         match &bot.identity {
             Identity::Ours { .. } => {
@@ -205,12 +205,12 @@ async fn lastword(settings: &Settings, report: &mut Report) {
 
 /// Returns the name and kind of a token's owner.
 async fn named(settings: &Settings, token: &Secret) -> Result<(String, Kind), ClientError> {
-    let client = Client::new(&settings.url, Some(Token::new(token.reveal())?))?;
+    let client = Client::new(&settings.broker_at, Some(Token::new(token.reveal())?))?;
     client.agent(OWN_NAME).await.map(|me| (me.name, me.kind))
 }
 
 async fn agent(settings: &Settings, name: &str) -> Result<(), ClientError> {
-    let client = Client::new(&settings.url, Some(Token::new(settings.token.reveal())?))?;
+    let client = Client::new(&settings.broker_at, Some(Token::new(settings.token.reveal())?))?;
     client.agent(name).await.map(|_| ())
 }
 

@@ -163,7 +163,7 @@ mod tests {
             line.write_all(format!("{head}{body}").as_bytes()).await.unwrap();
             String::from_utf8(request).unwrap()
         };
-        let taker = Taker::new(RetryingClient::new(&url, "lw_test", drop).unwrap());
+        let taker = Taker::new(RetryingClient::new(&lastword_client::Endpoint::new(&url), "lw_test", drop).unwrap());
         tokio::join!(taker.finish("turn-1", "done"), serve)
     }
 

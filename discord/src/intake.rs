@@ -509,7 +509,7 @@ where
         let again = match &error {
             ClientError::Refused(problem) => problem.code == Code::Saturated && tries < SATURATED_TRIES_MAX,
             ClientError::Unusable(_) => false,
-            ClientError::Unreachable { .. } | ClientError::Unexpected { .. } => true,
+            ClientError::Unreachable { .. } | ClientError::Untrusted { .. } | ClientError::Unexpected { .. } => true,
         };
         if !again {
             return Err(error);

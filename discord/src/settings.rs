@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::PathBuf;
 
+use lastword_client::Endpoint;
 use serde::Deserialize;
 
 /// A token; its `Debug` form hides it.
@@ -82,8 +83,8 @@ pub enum HeaderStyle {
 /// The settings of a bridge.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The broker's address.
-    pub url: String,
+    /// The broker's address, and how its certificate is verified.
+    pub broker_at: Endpoint,
     /// A human's token: the bridge reads the workspace with it and acts for humans without their own token.
     pub token: Secret,
     /// Discord's REST address; `None` for the default.
@@ -151,7 +152,7 @@ pub(crate) mod tests {
 
     pub(crate) fn settings() -> Settings {
         Settings {
-            url: "http://127.0.0.1:9".into(),
+            broker_at: Endpoint::new("http://127.0.0.1:9"),
             token: Secret::new("lw_canary"),
             api: None,
             gateway: None,

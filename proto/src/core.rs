@@ -181,7 +181,7 @@ impl Step<'_> {
             Input::Bootstrap(registration) => self.bootstrap(registration),
             Input::Register(by, registration) => self.register(by, registration),
             Input::Amend(by, agent, profile) => self.amend(by, agent, profile),
-            Input::Rekey(by, agent, credential) => self.rekey(by, agent, credential),
+            Input::Rekey(by, agent, token) => self.rekey(by, agent, token),
             Input::Remove(by, agent) => self.remove(by, agent),
             Input::Send(by, draft) => self.send(by, *draft),
             Input::Take(by, turn) => self.take(by, turn),

@@ -719,4 +719,15 @@ pub enum Fact {
         /// The position of this fact.
         first: Seq,
     },
+    /// The token of an agent or human was replaced by one that expires, or the one before it stays valid for a while.
+    TokenRotated {
+        /// The agent or human that the token authenticates.
+        agent: AgentId,
+        /// The hash of the new token.
+        credential: Credential,
+        /// The time from which the new token is refused; `None` if it doesn't expire.
+        expires_at: Option<Time>,
+        /// The time from which the token before it is refused; `None` if that ended at once.
+        former_until: Option<Time>,
+    },
 }

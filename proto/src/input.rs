@@ -29,7 +29,7 @@ pub enum Input {
     /// Replaces an agent's profile.
     Amend(Principal, AgentId, Profile),
     /// Replaces the token of an agent or human.
-    Rekey(Principal, AgentId, Credential),
+    Rekey(Principal, AgentId, NewToken),
     /// Removes an agent or human.
     Remove(Principal, AgentId),
     /// Sends a message.
@@ -114,6 +114,24 @@ pub struct Registration {
     pub role: Option<Role>,
     /// The idempotency key (Q1).
     pub key: Option<RequestId>,
+}
+
+/// A new token, and how long it and the one before it are valid.
+#[derive(Clone, Copy, Debug)]
+pub struct NewToken {
+    /// The hash of the token.
+    pub credential: Credential,
+    /// How long it is valid, in ms; `None` if it doesn't expire.
+    pub expires_in_ms: Option<u64>,
+    /// How long the token before it stays valid, in ms; 0 ends it at once.
+    pub overlap_ms: u64,
+}
+
+impl From<Credential> for NewToken {
+    /// Returns a token that doesn't expire and ends the one before it at once.
+    fn from(credential: Credential) -> Self {
+        Self { credential, expires_in_ms: None, overlap_ms: 0 }
+    }
 }
 
 /// The end of a turn, as its agent reports it (F2).

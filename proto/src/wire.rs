@@ -29,7 +29,7 @@ mod schedules;
 mod time;
 mod turns;
 
-pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent};
+pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
 pub use claims::{ClaimView, NewClaim};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};

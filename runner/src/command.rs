@@ -152,7 +152,7 @@ async fn earlier(client: &Client, delivery: &Delivery) -> Vec<StoredMessage> {
 
 /// Passes on the agent's own token and the delivery's facts, for tools that the command calls.
 fn identify(command: &mut Command, shared: &RunnerContext, run: &Run) {
-    command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
+    process::equip(command, &shared.broker);
     command.envs(wording::variables(&run.delivery));
 }
 

@@ -10,6 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
+use lastword_client::RetryingClient;
+
 use crate::settings::{OWN_VARIABLES, Settings};
 
 /// Most bytes kept of an agent's standard error: its end.
@@ -41,6 +43,17 @@ pub(crate) fn command(settings: &Settings) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Passes on the agent's own token and the address of its broker, for tools that the agent calls.
+pub(crate) fn equip(command: &mut Command, broker: &RetryingClient) {
+    for (name, value) in broker.client().endpoint().variables() {
+        // Those that are unset are none of the agent's either: `command` has removed them.
+        if let Some(value) = value {
+            command.env(name, value);
+        }
+    }
+    command.env("LASTWORD_TOKEN", broker.token().reveal());
 }
 
 /// The process group of a child started with [`command`]. Dropping it kills the rest of the group.

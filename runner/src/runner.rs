@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use lastword_client::ClientError;
 use lastword_client::wire::Delivery;
 use lastword_proto::fact::Kind;
 use tokio::sync::watch;
@@ -20,7 +19,7 @@ use crate::program;
 use crate::run::{DriverHost, RunnerContext, reached, serve};
 use crate::settings::{Driver, Settings, SettingsError};
 use crate::watch::Watch;
-use lastword_client::RetryingClient;
+use lastword_client::{ClientError, Endpoint, RetryingClient};
 
 /// Time beyond the grace in which a stopping runner delivers its last answers.
 const LAST_WORDS: Duration = Duration::from_secs(10);
@@ -88,18 +87,18 @@ impl Runner {
     /// The settings are invalid, the token is a human's, or the broker or the agent doesn't answer.
     pub fn start<'a>(
         settings: Settings,
-        url: &'a str,
+        endpoint: &'a Endpoint,
         token: &'a str,
         stopping: &'a Stopping,
         report: EventSink,
     ) -> BoxFuture<'a, Result<Self, RunnerError>> {
         // Boxed, so that this crate compiles what runs under it, and not each program again.
-        Box::pin(Self::connect(settings, url, token, stopping, report))
+        Box::pin(Self::connect(settings, endpoint, token, stopping, report))
     }
 
     async fn connect(
         mut settings: Settings,
-        url: &str,
+        endpoint: &Endpoint,
         token: &str,
         stopping: &Stopping,
         report: EventSink,
@@ -112,7 +111,7 @@ impl Runner {
             report.emit(&Event::Warning { message });
         }
         let events = report.clone();
-        let broker = RetryingClient::new(url, token, move |change| events.emit(&change.into()))?;
+        let broker = RetryingClient::new(endpoint, token, move |change| events.emit(&change.into()))?;
         let limits = broker.limits().await?;
         let me = broker.me().await?;
         if me.kind == Kind::Human {

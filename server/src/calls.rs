@@ -41,15 +41,16 @@ use lastword_proto::envelope::nesting;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::{AgentName, NameError, Ref};
-use lastword_proto::wire::{FieldError, LiftStep, RefusedAt};
+use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, rfc3339};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
 use crate::broker::{Handle, Unserved};
 use crate::error::ApiError;
-use crate::identity::{Session, SignInCode, credential};
+use crate::identity::{Proof, Session, SignInCode, credential};
 use crate::origins::Origins;
+use crate::tls::Transport;
 
 /// The longest wait of any call; longer waits are shortened to it.
 pub(crate) const WAIT_MAX: Duration = Duration::from_mins(5);
@@ -69,6 +70,8 @@ pub struct Context {
     pub(crate) stopping: watch::Receiver<bool>,
     /// The hosts and origins that may call.
     pub(crate) origins: Arc<Origins>,
+    /// How callers reach the server.
+    pub(crate) transport: Transport,
     /// The agents whose own MCP client has a human in front of it, each with that human's name.
     pub(crate) seats: Arc<BTreeMap<String, String>>,
     /// The place where each limit and guard was set, by name.
@@ -94,9 +97,8 @@ pub(crate) struct Caller {
 impl Caller {
     /// Authenticates a bearer token and the turn token sent with it.
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, ApiError> {
-        let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
-        let principal = handle.prove(token).ok_or_else(unauthenticated)?;
-        let caller = Self { principal, credential: credential(token), turn: None };
+        let credential = credential(token);
+        let caller = Self { principal: proven(handle.known_by(&credential))?, credential, turn: None };
         match turn {
             Some(turn) => caller.within(handle, turn),
             None => Ok(caller),
@@ -117,12 +119,27 @@ impl Caller {
 
     /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
     pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
-        let unauthenticated = || ApiError::from(Refusal::new(Code::Unauthenticated));
-        handle.known_by(&self.credential).filter(|p| *p == self.principal).map(|_| ()).ok_or_else(unauthenticated)
+        let principal = proven(handle.known_by(&self.credential))?;
+        if principal == self.principal { Ok(()) } else { Err(Refusal::new(Code::Unauthenticated).into()) }
     }
 
     pub(crate) fn human(&self) -> Result<(), ApiError> {
         if self.principal.is_human() { Ok(()) } else { Err(ApiError::humans_only()) }
+    }
+}
+
+/// Returns the principal that a token proves, or says why it proves none.
+pub(crate) fn proven(proof: Proof) -> Result<Principal, ApiError> {
+    match proof {
+        Proof::Valid(principal) => Ok(principal),
+        Proof::Expired(at) => Err(ApiError::new(
+            Code::Unauthenticated,
+            format!(
+                "This token expired at {}: a human with the role owner makes a new one with `lastword agent token NAME`",
+                rfc3339(at)
+            ),
+        )),
+        Proof::Unknown => Err(Refusal::new(Code::Unauthenticated).into()),
     }
 }
 

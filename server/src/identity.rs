@@ -1,6 +1,6 @@
 //! Identity: bearer tokens, which are stored only as hashes, and turn tokens, which are signed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
@@ -9,7 +9,8 @@ use std::sync::{PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lastword_proto::fact::Credential;
-use lastword_proto::ids::{AgentId, EscalationId, TurnId};
+use lastword_proto::ids::{AgentId, EscalationId, Time, TurnId};
+use lastword_proto::state::Agent;
 use lastword_proto::{Fact, Principal, State};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
@@ -103,66 +104,92 @@ pub fn unhex<const N: usize>(text: &str) -> Option<[u8; N]> {
 /// lookup compares hashes of tokens, so its timing reveals nothing about a token.
 #[derive(Debug, Default)]
 pub struct Directory {
-    known: RwLock<BTreeMap<Credential, Principal>>,
+    known: RwLock<BTreeMap<Credential, Known>>,
+}
+
+/// The owner of a token, and how long it is valid.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    principal: Principal,
+    /// The time from which it is refused; `None` if it doesn't expire.
+    until: Option<Time>,
+    /// Whether it is the owner's current token, and not the one before it.
+    current: bool,
+}
+
+/// What a token proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Proof {
+    /// It is this principal's.
+    Valid(Principal),
+    /// It was valid up to this time.
+    Expired(Time),
+    /// It is unknown or revoked.
+    Unknown,
 }
 
 impl Directory {
     /// Collects the valid credentials of all agents and humans in `state`.
     #[must_use]
     pub fn of(state: &State) -> Self {
-        let prove = |c: &Credential| state.prove(c).map(|p| (*c, p));
-        Self { known: RwLock::new(state.credentials.keys().filter_map(prove).collect()) }
+        let owners: BTreeSet<AgentId> = state.credentials.values().copied().collect();
+        Self { known: RwLock::new(owners.into_iter().flat_map(|owner| tokens(state, owner)).collect()) }
     }
 
-    /// Returns the principal that `token` proves; `None` for an unknown or revoked token.
-    #[must_use]
-    pub fn prove(&self, token: &str) -> Option<Principal> {
-        self.known_by(&credential(token))
+    /// Returns what the token with this hash proves. `now` is asked only of a token that expires.
+    pub(crate) fn prove(&self, credential: &Credential, now: impl FnOnce() -> Time) -> Proof {
+        let found = self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied();
+        match found {
+            None => Proof::Unknown,
+            Some(Known { until: Some(until), .. }) if now() >= until => Proof::Expired(until),
+            Some(Known { principal, .. }) => Proof::Valid(principal),
+        }
     }
 
-    /// Returns the principal whose token has this hash.
-    pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).get(credential).copied()
-    }
-
-    /// Returns the hash of `agent`'s current token, and the principal that it proves.
-    pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
+    /// Returns the hash of `agent`'s current token, and the principal that it proves, unless it has expired.
+    pub(crate) fn proof_of(&self, agent: AgentId, now: Time) -> Option<(Credential, Principal)> {
         let known = self.known.read().unwrap_or_else(PoisonError::into_inner);
-        known.iter().find(|(_, principal)| principal.agent() == agent).map(|(token, principal)| (*token, *principal))
+        let (token, found) = known.iter().find(|(_, found)| found.current && found.principal.agent() == agent)?;
+        found.until.is_none_or(|until| now < until).then_some((*token, found.principal))
     }
 
     /// Returns the number of agents and humans with a valid token.
     pub(crate) fn len(&self) -> usize {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).len()
+        self.known.read().unwrap_or_else(PoisonError::into_inner).values().filter(|known| known.current).count()
     }
 
     /// Applies a change that has become durable.
-    pub(crate) fn make(&self, Change { agent, proof }: Change) {
-        // Remove before insert: the old and the new token must never be valid at the same time.
-        self.forget(agent);
-        if let Some((credential, principal)) = proof {
-            self.known.write().unwrap_or_else(PoisonError::into_inner).insert(credential, principal);
-        }
-    }
-
-    fn forget(&self, agent: AgentId) {
-        self.known.write().unwrap_or_else(PoisonError::into_inner).retain(|_, p| p.agent() != agent);
+    pub(crate) fn make(&self, Change { agent, tokens }: Change) {
+        // In one step: an old and a new token are valid at the same time only if a human said so, and never neither.
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, found| found.principal.agent() != agent);
+        known.extend(tokens);
     }
 }
 
-/// The token that an agent or human has from some fact on, or none.
+/// Returns the tokens of a live agent or human.
+fn tokens(state: &State, owner: AgentId) -> Vec<(Credential, Known)> {
+    let all = state.agent(owner).into_iter().flat_map(Agent::tokens).enumerate();
+    let known = all.filter_map(|(n, (credential, until))| {
+        let principal = state.prove(&credential)?;
+        Some((credential, Known { principal, until, current: n == 0 }))
+    });
+    known.collect()
+}
+
+/// The tokens that an agent or human has from some fact on.
 pub(crate) struct Change {
     agent: AgentId,
-    proof: Option<(Credential, Principal)>,
+    tokens: Vec<(Credential, Known)>,
 }
 
 impl Change {
     /// Returns the change that `fact` makes to the directory, if any; `state` is the state after the fact.
     pub(crate) fn of(fact: &Fact, state: &State) -> Option<Self> {
-        if let Fact::Registered { agent, credential, .. } | Fact::Rekeyed { agent, credential } = fact {
-            Some(Self { agent: *agent, proof: state.prove(credential).map(|principal| (*credential, principal)) })
+        if let Fact::Registered { agent, .. } | Fact::Rekeyed { agent, .. } | Fact::TokenRotated { agent, .. } = fact {
+            Some(Self { agent: *agent, tokens: tokens(state, *agent) })
         } else if let Fact::Removed { agent } = fact {
-            Some(Self { agent: *agent, proof: None })
+            Some(Self { agent: *agent, tokens: Vec::new() })
         } else {
             None
         }

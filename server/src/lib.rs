@@ -19,10 +19,12 @@ mod error;
 mod origins;
 mod priority;
 mod server;
+mod tls;
 mod views;
 
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
-pub use crate::server::{Config, OPERATOR, Server, StartError, reachable};
+pub use crate::server::{Config, OPERATOR, Server, StartError};
+pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};

@@ -6,18 +6,35 @@ use std::net::IpAddr;
 use axum::http::HeaderMap;
 use axum::http::header::{HOST, ORIGIN};
 
+use crate::tls::Transport;
+
 /// The host names under which the server may be called. Literal addresses and `localhost` are always allowed, because
 /// DNS can't rebind them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Origins {
     hosts: Vec<String>,
+    transport: Transport,
 }
 
 impl Origins {
     /// Allows these host names in addition.
     #[must_use]
-    pub(crate) fn new(hosts: &[String]) -> Self {
-        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect() }
+    pub(crate) fn new(hosts: &[String], transport: Transport) -> Self {
+        Self { hosts: hosts.iter().map(|host| host.to_ascii_lowercase()).collect(), transport }
+    }
+
+    /// Returns the first of the additional host names.
+    pub(crate) fn first_host(&self) -> Option<&str> {
+        self.hosts.first().map(String::as_str)
+    }
+
+    /// Returns whether browsers should from now on reach the host of this request over TLS alone: a name that was
+    /// configured, with a certificate that was given. On another name, such as `localhost`, that would lock out other
+    /// programs.
+    pub(crate) fn is_strict(&self, headers: &HeaderMap) -> bool {
+        let Ok(Some(host)) = only(headers, &HOST) else { return false };
+        let name = without_port(host).to_ascii_lowercase();
+        self.transport == Transport::Certified && self.hosts.contains(&name) && name != "localhost"
     }
 
     /// Admits a request with these headers, or returns why not.
@@ -29,9 +46,20 @@ impl Origins {
         // Only browsers send an Origin; a program has none to check.
         match only(headers, &ORIGIN)? {
             None => Ok(()),
-            Some(origin) if same_host(origin, host) => Ok(()),
+            Some(origin) if self.same_host(origin, host) => Ok(()),
             Some(_) => Err("the Origin header names another site"),
         }
+    }
+
+    fn same_host(&self, origin: &str, host: &str) -> bool {
+        let plain = match self.transport {
+            // A proxy in front of it may speak TLS.
+            Transport::Plain => origin.strip_prefix("http://"),
+            // A page from the same host without TLS could be another's.
+            Transport::SelfSigned | Transport::Certified => None,
+        };
+        let rest = plain.or_else(|| origin.strip_prefix("https://"));
+        rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
     }
 
     fn knows(&self, host: &str) -> bool {
@@ -42,11 +70,6 @@ impl Origins {
             || name.ends_with(".localhost")
             || self.hosts.contains(&name)
     }
-}
-
-fn same_host(origin: &str, host: &str) -> bool {
-    let rest = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
-    rest.is_some_and(|rest| rest.eq_ignore_ascii_case(host))
 }
 
 fn without_port(host: &str) -> &str {
@@ -77,7 +100,7 @@ mod tests {
 
     #[test]
     fn foreign_hosts_and_origins_are_refused() {
-        let origins = Origins::new(&["broker.example".to_owned()]);
+        let origins = Origins::new(&["broker.example".to_owned()], Transport::Plain);
         for good in [
             &[("host", "127.0.0.1:7171")][..],
             &[("host", "[::1]:7171")],
@@ -98,5 +121,25 @@ mod tests {
         ] {
             assert!(origins.admits(&headers(bad)).is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn over_tls_a_page_without_it_is_another_site() {
+        for transport in [Transport::SelfSigned, Transport::Certified] {
+            let origins = Origins::new(&[], transport);
+            let from = |origin| origins.admits(&headers(&[("host", "localhost:1"), ("origin", origin)]));
+            assert_eq!(from("https://localhost:1"), Ok(()));
+            assert!(from("http://localhost:1").is_err());
+        }
+    }
+
+    #[test]
+    fn only_a_configured_name_with_a_given_certificate_is_bound_to_tls() {
+        let strict = |transport, host| {
+            Origins::new(&["broker.example".to_owned()], transport).is_strict(&headers(&[("host", host)]))
+        };
+        assert!(strict(Transport::Certified, "broker.example:7171"));
+        assert!(!strict(Transport::Certified, "localhost:7171") && !strict(Transport::Certified, "127.0.0.1:7171"));
+        assert!(!strict(Transport::SelfSigned, "broker.example") && !strict(Transport::Plain, "broker.example"));
     }
 }

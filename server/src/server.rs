@@ -32,6 +32,7 @@ use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
 use crate::origins::Origins;
 use crate::priority;
+use crate::tls::{Certificate, Tls, TlsError, Transport};
 
 /// The usual name of a workspace's first human.
 pub const OPERATOR: &str = "operator";
@@ -50,6 +51,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// The address to listen on; port 0 picks a free port.
     pub listen: SocketAddr,
+    /// The certificate to serve with over TLS; `None` serves plain HTTP.
+    pub tls: Option<Tls>,
     /// The limits to put in force.
     pub limits: Limits,
     /// The policy that allows, denies or holds tool calls.
@@ -81,6 +84,7 @@ impl Config {
         Self {
             data_dir: data_dir.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
+            tls: None,
             limits: Limits::default(),
             policy: Policy::default(),
             hosts: Vec::new(),
@@ -121,6 +125,9 @@ pub enum StartError {
         /// The system's error.
         source: io::Error,
     },
+    /// The certificate or its key is unusable.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
     /// The anonymous MCP surface is for this machine only.
     #[error("the anonymous MCP surface is served on the loopback interface only, and {address} isn't on it")]
     AnonymousMcp {
@@ -164,6 +171,7 @@ impl From<UnsetSchedule> for StartError {
 pub struct Server {
     addr: SocketAddr,
     ctx: Context,
+    certificate: Option<Arc<Certificate>>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<io::Result<()>>,
     threads: Vec<thread::JoinHandle<()>>,
@@ -184,6 +192,7 @@ impl Server {
         let Config {
             data_dir,
             listen: address,
+            tls,
             limits,
             policy,
             hosts,
@@ -200,12 +209,12 @@ impl Server {
             for_this_machine(address)?;
         }
         let log = Store::sqlite(&data_dir).open()?;
+        // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
+        let certificate = tls.as_ref().map(|tls| Certificate::open(tls, &data_dir, &hosts)).transpose()?.map(Arc::new);
+        let transport = Transport::of(tls.as_ref());
         let (reader, snapshots) = (log.reader(), log.snapshots());
-        let file_failed = |name: &str| {
-            let path = data_dir.join(name);
-            move |source| StartError::File { path, source }
-        };
-        let signer = TurnSigner::open(&data_dir).map_err(file_failed(crate::identity::FILE_SECRET_KEY))?;
+        let unkeyed = |source| StartError::File { path: data_dir.join(crate::identity::FILE_SECRET_KEY), source };
+        let signer = TurnSigner::open(&data_dir).map_err(unkeyed)?;
         let mut index = Index::open(&data_dir)?;
         match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
             Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
@@ -229,7 +238,8 @@ impl Server {
             indexed,
             hurry: Arc::clone(&hurry),
             stopping,
-            origins: Arc::new(Origins::new(&hosts)),
+            origins: Arc::new(Origins::new(&hosts, transport)),
+            transport,
             seats: Arc::new(seats),
             set_at: Arc::new(set_at),
             scheduled: Arc::default(),
@@ -241,19 +251,44 @@ impl Server {
         let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
         let threads = vec![keeper, broker, follower];
         let mut tasks = JoinSet::new();
-        tasks.spawn(listen::serve(listener, ctx.clone(), anonymous_mcp));
+        tasks.spawn(listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp));
         tasks.spawn(schedules::tick(ctx.clone()));
         if !notify.is_empty() {
-            let console = format!("{}/", reachable(addr));
+            let console = format!("{}/", console_url(&ctx, addr));
             tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());
         }
-        Ok(Self { addr, ctx, stop, tasks, threads, operator_token_file })
+        Ok(Self { addr, ctx, certificate, stop, tasks, threads, operator_token_file })
     }
 
     /// Returns the address that it listens on, with the actual port.
     #[must_use]
     pub const fn addr(&self) -> SocketAddr {
         self.addr
+    }
+
+    /// Returns the URL of the address that it listens on.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("{}://{}", self.ctx.transport.scheme(), self.addr)
+    }
+
+    /// Returns the URL at which programs on this machine reach it.
+    #[must_use]
+    pub fn local_url(&self) -> String {
+        local_url(&self.ctx, self.addr)
+    }
+
+    /// Returns the URL of the console for a human's browser: under the first configured host name if the certificate is
+    /// one for names.
+    #[must_use]
+    pub fn console_url(&self) -> String {
+        console_url(&self.ctx, self.addr)
+    }
+
+    /// Returns the SHA-256 of its certificate, as `sha256:HEX`; `None` without TLS.
+    #[must_use]
+    pub fn fingerprint(&self) -> Option<String> {
+        self.certificate.as_ref().map(|certificate| certificate.fingerprint())
     }
 
     /// Watches the position up to which the read model has indexed the log.
@@ -334,15 +369,20 @@ impl Server {
     }
 }
 
-/// Returns the URL at which programs on this machine reach a server that listens on `addr`.
-#[must_use]
-pub fn reachable(addr: SocketAddr) -> String {
+fn console_url(ctx: &Context, addr: SocketAddr) -> String {
+    match (ctx.transport, ctx.origins.first_host()) {
+        (Transport::Certified, Some(host)) => format!("https://{host}:{}", addr.port()),
+        (Transport::Plain | Transport::SelfSigned | Transport::Certified, _) => local_url(ctx, addr),
+    }
+}
+
+fn local_url(ctx: &Context, addr: SocketAddr) -> String {
     let ip: IpAddr = match addr.ip() {
         ip if !ip.is_unspecified() => ip,
         IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
     };
-    format!("http://{}", SocketAddr::new(ip, addr.port()))
+    format!("{}://{}", ctx.transport.scheme(), SocketAddr::new(ip, addr.port()))
 }
 
 /// Listens with a long backlog: with a short one, a flood of connections drops a human's, which the system retries only
@@ -394,7 +434,7 @@ async fn bootstrap(handle: &Handle, dir: &Path, renew: bool) -> Result<PathBuf, 
     }
     let token = Secret::token().map_err(failed)?;
     let input = match operator {
-        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential()),
+        Some((principal, agent)) => Input::Rekey(principal, agent, token.credential().into()),
         None => Input::Bootstrap(Registration {
             name: AgentName::new(&name).map_err(|e| failed(io::Error::other(e.to_string())))?,
             kind: Kind::Human,

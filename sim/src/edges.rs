@@ -11,6 +11,16 @@ use tokio::sync::Mutex;
 
 use crate::rogue::{Call, Edge, Refused, Turn};
 
+/// Returns a client for `http://`.
+///
+/// # Panics
+/// The client can't be built.
+#[must_use]
+#[expect(clippy::expect_used, reason = "this crate is for tests alone")]
+pub fn http() -> Client {
+    lastword_client::plain_http().expect("a client without settings is built")
+}
+
 /// A client of the HTTP surface.
 pub struct Http {
     http: Client,
@@ -22,7 +32,7 @@ impl Http {
     /// Returns a client of the server at `url`, with the token of one agent.
     #[must_use]
     pub fn new(url: &str, token: &str) -> Self {
-        Self { http: Client::new(), url: url.to_owned(), token: token.to_owned() }
+        Self { http: http(), url: url.to_owned(), token: token.to_owned() }
     }
 
     async fn ask(
@@ -155,7 +165,7 @@ impl Mcp {
     /// Returns a client of the server at `url`, with the token of one agent.
     #[must_use]
     pub fn new(url: &str, token: &str) -> Self {
-        Self { http: Client::new(), url: format!("{url}/mcp"), token: token.to_owned() }
+        Self { http: http(), url: format!("{url}/mcp"), token: token.to_owned() }
     }
 }
 

@@ -182,7 +182,9 @@ async fn disk(monitor: &str, server: &str) -> Result<String, Failure> {
             .hint("start the server with `--http_port PORT`, and name it as http://HOST:PORT")
     };
     let url = format!("{}/varz", monitor.trim_end_matches('/'));
-    let response = reqwest::get(url).await.and_then(reqwest::Response::error_for_status).map_err(|e| unusable(&e))?;
+    let http = lastword_client::plain_http()?;
+    let response =
+        http.get(url).send().await.and_then(reqwest::Response::error_for_status).map_err(|e| unusable(&e))?;
     let varz: Varz = response.json().await.map_err(|error| unusable(&error))?;
     if varz.server_id != server {
         return Err(unusable(&"it is of another server than the one that --nats names"));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use lastword_client::Client;
-use lastword_client::wire::{AgentPatch, AgentView, NewAgent};
+use lastword_client::wire::{AgentPatch, AgentView, NewAgent, TokenTerms};
 use lastword_proto::fact::Kind;
 use serde_json::json;
 
@@ -70,6 +70,12 @@ enum Verb {
     Token {
         /// Name of the agent or human.
         name: String,
+        /// Time after which the new token expires, such as 30d [default: never].
+        #[arg(long, value_name = "DURATION", value_parser = duration)]
+        expires: Option<Duration>,
+        /// Time that the old token stays valid, such as 1h [default: none].
+        #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0s", hide_default_value = true)]
+        overlap: Duration,
     },
 }
 
@@ -165,8 +171,9 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
             cx.acting().await?.remove(&name).await?;
             cx.out.show(&json!({ "removed": name }), |_, _| format!("removed {name}"))
         }
-        Verb::Token { name } => {
-            let token = cx.acting().await?.rekey(&name).await?;
+        Verb::Token { name, expires, overlap } => {
+            let terms = TokenTerms { expires_in_ms: expires.map(milliseconds), overlap_ms: milliseconds(overlap) };
+            let token = cx.acting().await?.rotate(&name, terms).await?;
             cx.out.show(&token, |token, _| token.token.clone())
         }
     }

@@ -7,7 +7,7 @@ use lastword_server::edges::mcp::PRIMER;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::launch::Place;
+use super::launch::{Place, this_program};
 use crate::failure::Failure;
 
 /// Longest wait of a waking hook, in seconds: 23 days. Claude Code's timers end at 2^31 ms, nearly 25 days.
@@ -27,7 +27,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let place = Place::take("claude", args.name.as_deref(), cx).await?;
     let mut command = Command::new("claude");
     command.arg(format!("--append-system-prompt={PRIMER}"));
-    command.arg(format!("--mcp-config={}", servers(&place.url)));
+    command.arg(format!("--mcp-config={}", servers(&place)?));
     command.arg(format!("--settings={}", settings(&hook_command()?)));
     let chooses_mode = |arg: &String| arg.starts_with("--permission-mode") || arg == "--dangerously-skip-permissions";
     if !args.args.iter().any(chooses_mode) {
@@ -40,10 +40,15 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
 }
 
 /// Returns Lastword's tools, of which Claude Code defers none. It takes the token from the environment of this run.
-fn servers(url: &str) -> Value {
-    let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}" });
-    let server = json!({ "type": "http", "url": format!("{url}/mcp"), "headers": headers, "alwaysLoad": true });
-    json!({ "mcpServers": { "lastword": server } })
+fn servers(place: &Place) -> Result<Value, Failure> {
+    let server = match place.mcp_url() {
+        Some(url) => {
+            let headers = json!({ "Authorization": "Bearer ${LASTWORD_TOKEN}" });
+            json!({ "type": "http", "url": url, "headers": headers, "alwaysLoad": true })
+        }
+        None => json!({ "type": "stdio", "command": this_program()?, "args": ["mcp"], "alwaysLoad": true }),
+    };
+    Ok(json!({ "mcpServers": { "lastword": server } }))
 }
 
 /// Returns the settings of the run: messages enter the session by hooks, and no others do.
@@ -69,7 +74,5 @@ fn settings(hook: &str) -> Value {
 
 /// Returns the call of this program's hook, for a shell.
 fn hook_command() -> Result<String, Failure> {
-    let program = std::env::current_exe()?;
-    let program = program.to_str().ok_or_else(|| Failure::usage("the path of this program is not UTF-8"))?;
-    Ok(format!("'{}' hook", program.replace('\'', r"'\''")))
+    Ok(format!("'{}' hook", this_program()?.replace('\'', r"'\''")))
 }

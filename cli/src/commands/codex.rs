@@ -19,7 +19,7 @@ use tokio_tungstenite::{WebSocketStream, client_async};
 
 use super::Context;
 use super::attend::{Happened, Session, attend, connection};
-use super::launch::{Place, exit, not_started};
+use super::launch::{Place, exit, not_started, this_program};
 use crate::failure::Failure;
 
 /// Time limit of the app-server's start, and the pause between two checks.
@@ -130,9 +130,17 @@ fn app_server(place: &Place, socket: &Path, args: &[String]) -> Result<Child, Fa
     }
     command.args(settings(args));
     command.args(["--disable", "multi_agent", "-c", r#"mcp_servers.codex_tui={command="true",enabled=false}"#]);
-    let url = toml::Value::from(format!("{}/mcp", place.url));
+    let server = match place.mcp_url() {
+        Some(url) => format!("url={},bearer_token_env_var=\"LASTWORD_TOKEN\"", toml::Value::from(url)),
+        None => {
+            let args: Vec<String> = place.endpoint.flags().into_iter().chain(["mcp".to_owned()]).collect();
+            let (program, args) = (toml::Value::from(this_program()?), toml::Value::from(args));
+            // Codex passes no other variables to an MCP server.
+            format!("command={program},args={args},env_vars=[\"LASTWORD_AGENT\",\"LASTWORD_TOKEN\"]")
+        }
+    };
     command.arg("-c").arg(format!(
-        "mcp_servers.lastword={{url={url},bearer_token_env_var=\"LASTWORD_TOKEN\",\
+        "mcp_servers.lastword={{{server},\
          default_tools_approval_mode=\"approve\",tool_timeout_sec=330}}"
     ));
     place.equip(&mut command);

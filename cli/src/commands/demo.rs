@@ -102,9 +102,9 @@ async fn demo(args: &Args, data: &Path, cx: &Context) -> Result<Played, Failure>
 
 /// Keeps the stage until the user ends the program.
 async fn keep(stage: Stage, data: &Path, end: &mut End, cx: &Context) -> Result<(), Failure> {
-    let note = Note::write(&stage.server, data, &stage.url)?;
+    let note = Note::write(&stage.server, data, stage.endpoint.url())?;
     let token = data.join(FILE_OPERATOR);
-    let kept = json!({ "listening": stage.url, "operator_token_file": token, "data": data });
+    let kept = json!({ "listening": stage.endpoint.url(), "operator_token_file": token, "data": data });
     let console = stage.console()?;
     cx.out.show(&kept, |_, out| further(&console, data, out))?;
     end.asked().await;

@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use lastword_client::wire::{ClockView, DiskSpace};
-use lastword_client::{Client, ClientError, Token};
+use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
+use lastword_server::FILE_CERTIFICATE;
 use lastword_store::{OpenError, Store};
 use serde::Serialize;
 use serde_json::json;
@@ -62,6 +63,8 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut checks = vec![limits(cx), directory(dir)];
     if dir.is_dir() {
         checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
+        let key = dir.join(FILE_CERTIFICATE);
+        checks.extend(key.exists().then(|| mode("TLS key", &key, 0o600)));
     }
     checks.extend(notify(cx));
     checks.extend(server(cx).await);
@@ -196,8 +199,9 @@ fn lock(dir: &Path) -> Check {
 
 /// Checks whether a server answers, and then its clock.
 async fn server(cx: &Context) -> Vec<Check> {
-    let url = cx.server_url();
-    let ready = match Client::new(&url, None) {
+    let endpoint = cx.endpoint();
+    let url = endpoint.url();
+    let ready = match Client::new(&endpoint, None) {
         Ok(client) => client.ready().await,
         Err(error) => Err(error),
     };
@@ -251,10 +255,10 @@ async fn client(program: Program, cx: &Context) -> Check {
         return check(name, Grade::Ok, "set up with custom settings".to_owned());
     };
     let again = format!("create a new token with `lastword agent token NAME > {token}`");
-    let url = named("--url").cloned().unwrap_or_else(|| cx.server_url());
+    let endpoint = configured(named("--url"), named("--tls-pin"), named("--tls-ca"), cx);
     let client = fs::read_to_string(token).map_err(|error| error.to_string()).and_then(|text| {
         let token = Token::new(text.trim()).map_err(|error| error.to_string())?;
-        Client::new(&url, Some(token)).map_err(|error| error.to_string())
+        Client::new(&endpoint?, Some(token)).map_err(|error| error.to_string())
     });
     let me = match client {
         Ok(client) => client.agent("me").await,
@@ -271,11 +275,31 @@ async fn client(program: Program, cx: &Context) -> Check {
             Check { grade: Grade::Ok, .. } => check(name, Grade::Ok, format!("set up as {}", me.name)),
             open => check(name, Grade::Warning, format!("set up as {}; {}", me.name, open.finding)),
         },
-        Err(ClientError::Unreachable { .. }) => {
+        Err(ClientError::Unreachable { url, .. }) => {
             check(name, Grade::Warning, format!("set up, but no server at {url}; `lastword serve` starts one"))
+        }
+        Err(error @ ClientError::Untrusted { .. }) => {
+            let again = format!("`lastword --token-file {token} init {flag} --replace` writes the new fingerprint");
+            check(name, Grade::Failed, format!("{error}; {again}"))
         }
         Err(error) => check(name, Grade::Failed, format!("{token}: {error}; {again}")),
     }
+}
+
+/// Returns the server that a configured call names, else that of this run.
+fn configured(
+    url: Option<&String>,
+    pin: Option<&String>,
+    authority: Option<&String>,
+    cx: &Context,
+) -> Result<Endpoint, String> {
+    let Some(url) = url else { return Ok(cx.endpoint()) };
+    let trust = match (pin, authority) {
+        (Some(pin), _) => Trust::Pinned(Pin::parse(pin).map_err(|error| error.to_string())?),
+        (None, Some(path)) => Trust::Authority(path.into()),
+        (None, None) => Trust::System,
+    };
+    Ok(Endpoint::new(url).trusting(trust))
 }
 
 fn on_path(command: &str) -> bool {

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::channels::GEMINI_CHANNEL;
 use super::hook::state_folder;
-use super::launch::{Place, exit};
+use super::launch::{Place, exit, this_program};
 use crate::failure::Failure;
 
 /// The variable that names the file of system settings, and the file if it is unset.
@@ -99,9 +99,16 @@ fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> 
         settings = json!({});
     }
     let headers = json!({ "Authorization": format!("Bearer {}", place.token()) });
-    let server = json!({
-        "httpUrl": format!("{}/mcp", place.url), "headers": headers, "trust": true, "timeout": TOOL_MS,
-    });
+    let server = match place.mcp_url() {
+        Some(url) => json!({ "httpUrl": url, "headers": headers, "trust": true, "timeout": TOOL_MS }),
+        None => {
+            // Gemini CLI hides variables with TOKEN in their name from MCP servers.
+            let token = folder.join("token").display().to_string();
+            let token = ["--token-file".to_owned(), token, "mcp".to_owned()];
+            let args: Vec<String> = place.endpoint.flags().into_iter().chain(token).collect();
+            json!({ "command": this_program()?, "args": args, "trust": true, "timeout": TOOL_MS })
+        }
+    };
     object(&mut settings, "mcpServers").insert("lastword".to_owned(), server);
     append(object(&mut settings, "tools"), "exclude", json!(GEMINI_CHANNEL));
     let line = hook_line(place, folder)?;
@@ -117,18 +124,10 @@ fn settings(place: &Place, folder: &Path, wake: bool) -> Result<Value, Failure> 
 
 /// Returns the call of this program's hook, for a shell. Gemini CLI may hide a token in the environment from it.
 fn hook_line(place: &Place, folder: &Path) -> Result<String, Failure> {
-    let program = std::env::current_exe()?;
+    let (program, server) = (std::env::current_exe()?, place.endpoint.flags());
     let (token, state) = (folder.join("token"), folder);
-    let words = [
-        program.as_path(),
-        Path::new("--url"),
-        Path::new(&place.url),
-        Path::new("--token-file"),
-        &token,
-        Path::new("hook"),
-        Path::new("--state"),
-        state,
-    ];
+    let rest = [Path::new("--token-file"), &token, Path::new("hook"), Path::new("--state"), state];
+    let words = [program.as_path()].into_iter().chain(server.iter().map(Path::new)).chain(rest);
     let mut line = Vec::new();
     for word in words {
         let word = word.to_str().ok_or_else(|| Failure::usage(format!("{}: the path isn't UTF-8", word.display())))?;

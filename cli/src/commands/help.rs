@@ -60,7 +60,13 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("agent list", &["lastword agent list", "lastword agent list --json"]),
     ("agent show", &["lastword agent show coder", "lastword agent show coder --json"]),
     ("agent remove", &["lastword agent remove reviewer", "lastword --url http://127.0.0.1:8080 agent remove reviewer"]),
-    ("agent token", &["lastword agent token coder > coder.token", "lastword agent token anna > anna.token"]),
+    (
+        "agent token",
+        &[
+            "lastword agent token coder > coder.token",
+            "lastword agent token coder --expires 30d --overlap 1h > coder.token",
+        ],
+    ),
     ("human", &[]),
     (
         "human add",

@@ -192,7 +192,7 @@ async fn free(program: Program, call: &Call, owner: &str, cx: &Context) -> Resul
                 .hint(format!("`lastword init {flag} --replace` puts {owner} in their place")));
         }
         if known != call.identity {
-            let other = known.name(&cx.server_url()).await;
+            let other = known.name(&cx.endpoint()).await;
             return Err(Failure::refused(format!("{name} is already set up here as {other}, not as {owner}")).hint(
                 format!(
                     "`lastword init {flag} --replace` puts {owner} in place of {other}; for several agents in one \
@@ -249,6 +249,8 @@ fn template() -> String {
          # listen = \"{LISTEN}\"\n\
          # hosts = [\"lastword.example\"]         # names under which clients call it\n\
          # url = \"http://{LISTEN}\"        # for clients of a server elsewhere\n\
+         # tls = \"auto\"                          # TLS with a certificate that the server makes; or tls_cert and tls_key\n\
+         # tls_pin = \"server.pin\"                # for clients elsewhere: its fingerprint, or a file that holds it\n\
          # token_file = \"me.token\"               # for clients\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\

@@ -6,7 +6,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use jsonc_parser::{ParseOptions, parse_to_serde_value};
-use lastword_client::{Client, Token};
+use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::fact::Kind;
 use lastword_proto::names::OWN_NAME;
 use lastword_server::edges::mcp::Selection;
@@ -150,20 +150,20 @@ impl Identity {
     }
 
     /// Names the token's owner if the server knows the token, else names the file.
-    pub(super) async fn name(&self, url: &str) -> String {
+    pub(super) async fn name(&self, endpoint: &Endpoint) -> String {
         let file = match self {
             Self::Session => return "the token of each session".to_owned(),
             Self::Agent(file) | Self::Human(file) => file,
         };
-        match owner(Path::new(file), url).await {
+        match owner(Path::new(file), endpoint).await {
             Ok((name, _)) => name,
             Err(_) => format!("the owner of {file}"),
         }
     }
 }
 
-async fn owner(file: &Path, url: &str) -> Result<(String, Kind), Failure> {
-    let me = Client::new(url, Some(Token::new(&read_token(file)?)?))?.agent(OWN_NAME).await?;
+async fn owner(file: &Path, endpoint: &Endpoint) -> Result<(String, Kind), Failure> {
+    let me = Client::new(endpoint, Some(Token::new(&read_token(file)?)?))?.agent(OWN_NAME).await?;
     Ok((me.name, me.kind))
 }
 
@@ -171,7 +171,7 @@ async fn owner(file: &Path, url: &str) -> Result<(String, Kind), Failure> {
 #[derive(Clone, Debug)]
 pub(super) struct Call {
     pub(super) program: String,
-    pub(super) url: String,
+    pub(super) endpoint: Endpoint,
     pub(super) identity: Identity,
     /// The tools that are listed; `None` for the default.
     pub(super) tools: Option<Selection>,
@@ -190,7 +190,7 @@ impl Call {
             Failure::usage(format!("{}: {error}", file.display()))
                 .hint("`lastword agent add NAME > NAME.token` creates one")
         })?;
-        let (name, kind) = owner(&file, &cx.server_url()).await?;
+        let (name, kind) = owner(&file, &cx.endpoint()).await?;
         let file = text(&file)?;
         let identity = match (kind, as_human) {
             (Kind::Agent, false) => Identity::Agent(file),
@@ -206,7 +206,7 @@ impl Call {
 
     /// Builds a call with this identity.
     pub(super) fn with(identity: Identity, cx: &Context) -> Result<Self, Failure> {
-        Ok(Self { program: text(&std::env::current_exe()?)?, url: cx.server_url(), identity, tools: None })
+        Ok(Self { program: text(&std::env::current_exe()?)?, endpoint: cx.endpoint(), identity, tools: None })
     }
 
     /// Returns the arguments of `lastword mcp`.
@@ -226,7 +226,7 @@ impl Call {
     }
 
     fn before(&self) -> Vec<String> {
-        let mut words = vec!["--url".to_owned(), self.url.clone()];
+        let mut words = self.endpoint.flags();
         match &self.identity {
             Identity::Agent(file) | Identity::Human(file) => words.extend(["--token-file".to_owned(), file.clone()]),
             Identity::Session => {}

@@ -393,11 +393,18 @@ fn without_table(text: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use lastword_client::Endpoint;
+
     use super::*;
 
     fn call() -> Call {
         let identity = Identity::Agent("/x y/kilo.token".into());
-        Call { program: "/bin/lastword".into(), url: "http://127.0.0.1:7171".into(), identity, tools: None }
+        Call {
+            program: "/bin/lastword".into(),
+            endpoint: Endpoint::new("http://127.0.0.1:7171"),
+            identity,
+            tools: None,
+        }
     }
 
     fn claude(text: &str, step: Step<'_>) -> Result<String, String> {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use lastword_client::{Client, Token};
+use lastword_client::{Client, Endpoint, Token, Trust};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -29,7 +29,7 @@ const START_CHECK: Duration = Duration::from_millis(50);
 
 /// An agent's place in the workspace for one session of its program.
 pub(super) struct Place {
-    pub(super) url: String,
+    pub(super) endpoint: Endpoint,
     pub(super) name: String,
     token: String,
     /// Held while the program runs, so that no other session gets the name.
@@ -46,8 +46,8 @@ impl Place {
         if cx.settings.url.is_none() && running(&cx.settings.data).is_none() {
             start_broker(cx).await?;
         }
-        let (url, token) = cx.access(Authority::Act)?;
-        let human = Client::new(&url, Some(Token::new(&token)?))?;
+        let (endpoint, token) = cx.access(Authority::Act)?;
+        let human = Client::new(&endpoint, Some(Token::new(&token)?))?;
         let folder = cx.settings.data.join(FOLDER_SESSIONS);
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder)?;
         let (name, lock) = match named {
@@ -59,12 +59,12 @@ impl Place {
                 .hint("end that session, or choose another name with --as"));
         };
         let token = kept_token(&cx.settings.data, &Member::session(&name), &human).await?;
-        Ok(Self { url, name, token, _name: lock })
+        Ok(Self { endpoint, name, token, _name: lock })
     }
 
     /// Says under which name the program is known.
     pub(super) fn greet(&self) {
-        eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.url);
+        eprintln!("{} is an agent of the team at {}; watch it with `lastword top`", self.name, self.endpoint.url());
     }
 
     /// Returns the agent's token.
@@ -72,14 +72,26 @@ impl Place {
         &self.token
     }
 
+    /// Returns the broker's MCP endpoint, if the program's own client verifies the broker's certificate: it knows the
+    /// system's authorities alone. Otherwise the program runs `lastword mcp`, with the environment of [`Self::equip`].
+    pub(super) fn mcp_url(&self) -> Option<String> {
+        (*self.endpoint.trust() == Trust::System).then(|| format!("{}/mcp", self.endpoint.url()))
+    }
+
     /// Returns a client of the broker with the agent's token.
     pub(super) fn client(&self) -> Result<Client, Failure> {
-        Ok(Client::new(&self.url, Some(Token::new(&self.token)?))?)
+        Ok(Client::new(&self.endpoint, Some(Token::new(&self.token)?))?)
     }
 
     /// Gives a process the agent's token, and the address of its broker.
     pub(super) fn equip(&self, command: &mut Command) {
-        command.env("LASTWORD_URL", &self.url).env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
+        for (name, value) in self.endpoint.variables() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.env("LASTWORD_TOKEN", &self.token).env("LASTWORD_AGENT", &self.name);
         command.env_remove("LASTWORD_TOKEN_FILE");
     }
 
@@ -118,6 +130,12 @@ impl Place {
         }
         Ok(status)
     }
+}
+
+/// Returns the path of this program, for a configuration of another.
+pub(super) fn this_program() -> Result<String, Failure> {
+    let program = std::env::current_exe()?;
+    program.to_str().map(str::to_owned).ok_or_else(|| Failure::usage("the path of this program is not UTF-8"))
 }
 
 /// Asks the program to end.

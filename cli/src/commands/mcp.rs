@@ -23,10 +23,11 @@ pub(crate) struct Args {
 
 /// Standard output belongs to the protocol: everything else goes to standard error.
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    let (url, token) = cx.access(Authority::Act)?;
+    let (endpoint, token) = cx.access(Authority::Act)?;
     // A wrong address or token fails now, when a user configures it, and not at the model's first call.
-    let me = Client::new(&url, Some(Token::new(&token)?))?.agent(OWN_NAME).await?;
-    let remote = Remote::new(&url, Secret::new(token.trim().to_owned())).with_tools(args.tools);
+    let me = Client::new(&endpoint, Some(Token::new(&token)?))?.agent(OWN_NAME).await?;
+    let remote =
+        Remote::new(endpoint.http()?, endpoint.url(), Secret::new(token.trim().to_owned())).with_tools(args.tools);
     let served = if let Some(reason) = cx.other_agent(&me.name) {
         Out::note(&reason)?;
         serve_nothing(reason).await

@@ -10,6 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
+use lastword_client::plain_http;
 use lastword_runner::opencode_config;
 use lastword_server::edges::mcp::PRIMER;
 use reqwest::Method;
@@ -19,7 +20,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Context;
 use super::attend::{Happened, Session, attend, connection};
-use super::launch::{Place, exit};
+use super::launch::{Place, exit, this_program};
 use crate::failure::Failure;
 
 /// Pause between two attempts to reach the interface's server.
@@ -68,7 +69,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let folder = tempfile::Builder::new().prefix("lastword-").tempdir()?;
     let client = place.client()?;
     let (session, attendant) = connection();
-    let http = reqwest::Client::builder().no_proxy().build().map_err(Failure::unavailable)?;
+    let http = plain_http()?;
     let server = Server { http, port, password };
     let continues = |arg: &String| ["-c", "-s", "--continue", "--session", "--fork"].contains(&arg.as_str());
     let opened = args.args.iter().any(|arg| continues(arg) || arg.starts_with("--session="));
@@ -88,7 +89,10 @@ fn with_tools(config: &str, place: &Place) -> Result<String, Failure> {
     let mut config: Value = serde_json::from_str(config).map_err(Failure::usage)?;
     // Substitution of variables is for files; opencode has the token in its environment either way.
     let headers = json!({ "Authorization": format!("Bearer {}", place.token()) });
-    let server = json!({ "type": "remote", "url": format!("{}/mcp", place.url), "headers": headers, "oauth": false });
+    let server = match place.mcp_url() {
+        Some(url) => json!({ "type": "remote", "url": url, "headers": headers, "oauth": false }),
+        None => json!({ "type": "local", "command": [this_program()?, "mcp".to_owned()], "enabled": true }),
+    };
     if !config["mcp"].is_object() {
         config["mcp"] = json!({});
     }

@@ -98,16 +98,16 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let member = member(args)?;
     let settings = member.settings(&cx.settings.prices)?;
     settings.check().map_err(lastword_runner::RunnerError::from)?;
-    let (url, token) = cx.access(Authority::Act)?;
+    let (endpoint, token) = cx.access(Authority::Act)?;
     let token = match named {
-        Some(_) => member.enrol(&Client::new(&url, Some(Token::new(&token)?))?, None).await?,
+        Some(_) => member.enrol(&Client::new(&endpoint, Some(Token::new(&token)?))?, None).await?,
         None => token,
     };
     let stopping = Stopping::default();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut running = std::pin::pin!(async {
-        let runner = Runner::start(settings, &url, &token, &stopping, report(cx.out, None)).await?;
+        let runner = Runner::start(settings, &endpoint, &token, &stopping, report(cx.out, None)).await?;
         runner.run().await
     });
     loop {

@@ -5,8 +5,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use lastword_client::Endpoint;
 use lastword_server::clock::Source;
-use lastword_server::{BrokerFailure, Config, Server, StartError, reachable};
+use lastword_server::{BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -15,10 +16,11 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound};
+use crate::config::{TlsMode, certificate};
 use crate::failure::Failure;
 use crate::notify;
 use crate::out::Out;
-use crate::session::{FILE_SERVER, read_token};
+use crate::session::{FILE_SERVER, kept_trust, read_token};
 use crate::team::{Member, Team};
 
 #[derive(Debug, clap::Args)]
@@ -29,6 +31,16 @@ pub(crate) struct Args {
     /// Host name that clients may use besides IP addresses and localhost; repeatable.
     #[arg(long = "host", value_name = "NAME")]
     hosts: Vec<String>,
+    /// Certificate for TLS in PEM, followed by those that lead to its authority; read again when it changes.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "TLS")]
+    tls_cert: Option<PathBuf>,
+    /// Private key of the certificate in PEM, without a passphrase.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "TLS")]
+    tls_key: Option<PathBuf>,
+    /// TLS with a certificate that is made once in the data directory; clients on other machines name its fingerprint with
+    /// --tls-pin.
+    #[arg(long, value_name = "MODE", conflicts_with_all = ["tls_cert", "tls_key"], help_heading = "TLS")]
+    tls: Option<TlsMode>,
     /// Listen beyond this machine without TLS: tokens and messages can be read in transit.
     #[arg(long)]
     insecure_http: bool,
@@ -58,14 +70,17 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
     let listen: SocketAddr = text.parse().map_err(|_| {
         Failure::usage(format!("{text:?} isn't an address and port")).hint("for example 127.0.0.1:7171")
     })?;
-    if !listen.ip().is_loopback() && !args.insecure_http {
+    // The command line replaces what the configuration says of the certificate.
+    let tls = certificate(args.tls, args.tls_cert, args.tls_key)?.or_else(|| cx.settings.tls.clone());
+    if !listen.ip().is_loopback() && tls.is_none() && !args.insecure_http {
         return Err(Failure::usage(format!("{listen} is reachable from other machines, and has no TLS"))
-            .hint("put a TLS proxy in front of 127.0.0.1, or accept the risk with --insecure-http"));
+            .hint("serve with --tls auto or with a certificate (--tls-cert, --tls-key), or accept the risk with --insecure-http"));
     }
     let hosts = cx.settings.hosts.iter().cloned().chain(args.hosts).collect();
     Ok(Config {
         data_dir: cx.settings.data.clone(),
         listen,
+        tls,
         limits: cx.settings.limits.clone(),
         policy: cx.settings.policy.clone(),
         hosts,
@@ -95,21 +110,38 @@ pub(super) fn log_to_stderr(out: &Out) {
 
 async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), Failure> {
     let data = config.data_dir.clone();
+    let own = config.tls == Some(Tls::Auto);
     // Before the first line is printed: its reader may send a signal at once.
     let mut end = End::listen()?;
     let server = Server::start(config).await?;
-    let url = format!("http://{}", server.addr());
-    let note = Note::write(&server, &data, &url)?;
+    let url = server.url();
+    let note = Note::write(&server, &data, &server.local_url())?;
     let code = server.sign_in_code().map_err(Failure::unavailable)?;
-    let listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    let fingerprint = server.fingerprint();
+    let mut listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    if let Some(fingerprint) = &fingerprint {
+        listening["fingerprint"] = json!(fingerprint);
+    }
     cx.out.show(&listening, |_, _| {
         let file = server.operator_token_file().display();
-        let console = format!("{}/sign-in#{}", reachable(server.addr()), code.reveal());
-        format!("listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes)")
+        let console = format!("{}/sign-in#{}", server.console_url(), code.reveal());
+        // A certificate that an authority issued gets a new fingerprint when it is renewed.
+        let pin = match fingerprint {
+            None => String::new(),
+            Some(pin) if own => {
+                format!("\nclients on other machines: --url {} --tls-pin {pin}", elsewhere(server.addr()))
+            }
+            Some(pin) => format!("\ncertificate {pin}"),
+        };
+        format!(
+            "listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes){pin}"
+        )
     })?;
     let operator = read_token(server.operator_token_file())?;
+    let endpoint = Endpoint::new(&server.local_url());
+    let trust = kept_trust(&data, &endpoint);
     let mut team =
-        Team::start((members, &cx.settings.prices), &reachable(server.addr()), &operator, &data, cx.out).await?;
+        Team::start((members, &cx.settings.prices), &endpoint.trusting(trust), &operator, &data, cx.out).await?;
     let failed = tokio::select! {
         () = end.asked() => None,
         reason = server.failed() => Some(reason),
@@ -131,6 +163,11 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         None => Ok(()),
         Some(failed) => Err(stopped(&failed)),
     }
+}
+
+/// Returns the URL for clients on other machines.
+fn elsewhere(addr: SocketAddr) -> String {
+    if addr.ip().is_unspecified() { format!("https://HOST:{}", addr.port()) } else { format!("https://{addr}") }
 }
 
 /// Words the end of the broker that no signal asked for: a bug, or a log that couldn't be written.
@@ -194,6 +231,7 @@ impl From<StartError> for Failure {
                 .hint("another server may use the port; --listen 127.0.0.1:0 picks a free one"),
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
             StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
+            StartError::Tls(error) => Self::usage(message).hint(error.hint()),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {

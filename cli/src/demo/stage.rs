@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use lastword_client::{Client, Token};
+use lastword_client::{Client, Endpoint, Token};
 use lastword_proto::Limits;
 use lastword_proto::limits::Observed;
 use lastword_proto::wire::NewAgent;
@@ -49,7 +49,7 @@ impl Mode {
 pub(crate) struct Stage {
     pub(crate) mode: Mode,
     pub(crate) human: Client,
-    pub(crate) url: String,
+    pub(crate) endpoint: Endpoint,
     pub(crate) server: Server,
     agents: Vec<Child>,
     tokens: Vec<(&'static str, String)>,
@@ -64,25 +64,25 @@ impl Stage {
             limits.approval_ms = limits.grant_age_ms;
         }
         let server = Server::start(Config { limits, ..Config::local(data) }).await?;
-        let url = format!("http://{}", server.addr());
+        let endpoint = Endpoint::new(&server.url());
         let token = std::fs::read_to_string(server.operator_token_file()).map_err(Failure::unavailable)?;
-        let human = Client::new(&url, Some(Token::new(&token)?))?;
+        let human = Client::new(&endpoint, Some(Token::new(&token)?))?;
         let program = std::env::current_exe().map_err(Failure::unavailable)?;
         let (mut agents, mut tokens) = (Vec::new(), Vec::new());
         for name in AGENTS {
             let new = json!({ "name": name });
             let new: NewAgent = serde_json::from_value(new).map_err(Failure::bug)?;
             let token = human.register(&new).await?.token;
-            agents.push(agent(&program, &url, name, &token)?);
+            agents.push(agent(&program, endpoint.url(), name, &token)?);
             tokens.push((name, token));
         }
-        Ok(Self { mode, human, url, server, agents, tokens })
+        Ok(Self { mode, human, endpoint, server, agents, tokens })
     }
 
     /// Returns a client that acts as one of the agents.
     pub(crate) fn as_agent(&self, name: &str) -> Result<Client, Failure> {
         let token = self.tokens.iter().find(|(known, _)| *known == name).map(|(_, token)| token.as_str());
-        Ok(Client::new(&self.url, Some(Token::new(token.unwrap_or_default())?))?)
+        Ok(Client::new(&self.endpoint, Some(Token::new(token.unwrap_or_default())?))?)
     }
 
     /// Waits until every agent has an open connection.
@@ -100,7 +100,7 @@ impl Stage {
     /// Returns the console's address with a one-time sign-in code.
     pub(crate) fn console(&self) -> Result<String, Failure> {
         let code = self.server.sign_in_code().map_err(Failure::unavailable)?;
-        Ok(format!("{}/sign-in#{}", self.url, code.reveal()))
+        Ok(format!("{}/sign-in#{}", self.endpoint.url(), code.reveal()))
     }
 
     /// Ends the agents and the broker.
@@ -117,6 +117,8 @@ fn agent(program: &PathBuf, url: &str, name: &str, token: &str) -> Result<Child,
     Command::new(program)
         .args(["demo-agent", name])
         .env("LASTWORD_URL", url)
+        .env_remove("LASTWORD_TLS_PIN")
+        .env_remove("LASTWORD_TLS_CA")
         .env("LASTWORD_TOKEN", token)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

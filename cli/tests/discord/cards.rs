@@ -12,7 +12,7 @@ impl TestGuild {
         let url = format!("{}/v1{path}", self.server.first_line["listening"].as_str().unwrap());
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let call = reqwest::Client::new().post(url).bearer_auth(token.trim()).json(body);
+            let call = lastword_client::plain_http().unwrap().post(url).bearer_auth(token.trim()).json(body);
             call.send().await.unwrap().json().await.unwrap()
         })
     }

@@ -138,7 +138,15 @@ impl TestGuild {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let posted = runtime.block_on(async {
             let body = serde_json::json!({ "body": body });
-            reqwest::Client::new().post(url).bearer_auth(token.trim()).json(&body).send().await.unwrap().status()
+            lastword_client::plain_http()
+                .unwrap()
+                .post(url)
+                .bearer_auth(token.trim())
+                .json(&body)
+                .send()
+                .await
+                .unwrap()
+                .status()
         });
         assert_eq!(posted, 201);
     }
@@ -149,7 +157,8 @@ impl TestGuild {
         let token = self.server.operator(&["agent", "token", agent]).ok();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            let request = reqwest::Client::new().post(format!("{server}/v1/messages")).bearer_auth(token.trim());
+            let request =
+                lastword_client::plain_http().unwrap().post(format!("{server}/v1/messages")).bearer_auth(token.trim());
             let request = request.header("content-type", "text/plain").header("idempotency-key", key);
             request.body(text.to_owned()).send().await.unwrap()
         });

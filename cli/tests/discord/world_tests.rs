@@ -75,7 +75,7 @@ struct Rest {
 impl Rest {
     fn new(world: &TestDiscord, token: &str) -> Self {
         let base = format!("{}/api/v10", world.http());
-        Self { client: reqwest::Client::new(), base, token: format!("Bot {token}") }
+        Self { client: lastword_client::plain_http().unwrap(), base, token: format!("Bot {token}") }
     }
 
     async fn call(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lastword_client::{Client, SendTerms, Sent, Token};
+use lastword_client::{Client, Endpoint, SendTerms, Sent, Token};
 use lastword_proto::fact::{Fact, Part};
 use lastword_proto::wire::{Envelope, Finish, NewAgent};
 use lastword_proto::{Core, State};
@@ -81,7 +81,8 @@ pub(crate) async fn enrol() -> (TempDir, Vec<String>) {
 }
 
 fn client(server: &Server, token: &str) -> Client {
-    Client::new(server.first_line["listening"].as_str().unwrap(), Some(Token::new(token).unwrap())).unwrap()
+    let endpoint = Endpoint::new(server.first_line["listening"].as_str().unwrap());
+    Client::new(&endpoint, Some(Token::new(token).unwrap())).unwrap()
 }
 
 fn human(server: &Server) -> Client {

@@ -43,6 +43,8 @@ mod sessions;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]
+mod tls;
+#[cfg(test)]
 mod top;
 #[cfg(test)]
 mod verify;

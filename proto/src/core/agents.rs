@@ -2,12 +2,12 @@
 
 use super::admit::key;
 use super::{Outcome, Step};
-use crate::fact::{Credential, EndReason, Fact, GrantEnd, Kind, Profile, Role};
+use crate::fact::{EndReason, Fact, GrantEnd, Kind, Profile, Role};
 use crate::ids::AgentId;
-use crate::input::{Registration, Reply};
+use crate::input::{NewToken, Registration, Reply};
 use crate::refusal::{Code, Refusal};
 use crate::rules::Rule;
-use crate::state::Principal;
+use crate::state::{Agent, Principal};
 
 impl Step<'_> {
     /// Registers the first human, for the shell itself.
@@ -65,10 +65,20 @@ impl Step<'_> {
         Ok(Reply::Done)
     }
 
-    pub(super) fn rekey(&mut self, by: Principal, agent: AgentId, credential: Credential) -> Outcome {
+    pub(super) fn rekey(&mut self, by: Principal, agent: AgentId, token: NewToken) -> Outcome {
         self.human(by, Role::Owner)?;
         self.known(agent)?;
-        self.record(Fact::Rekeyed { agent, credential });
+        let NewToken { credential, expires_in_ms, overlap_ms } = token;
+        if expires_in_ms.is_none() && overlap_ms == 0 {
+            self.record(Fact::Rekeyed { agent, credential });
+            return Ok(Reply::Done);
+        }
+        let expires_at = expires_in_ms.map(|ms| self.now.plus(ms));
+        // An overlap shortens the life of a token that is to expire earlier by nothing, and extends none.
+        let ends = self.state().agent(agent).and_then(Agent::token_expires_at);
+        let overlap = (overlap_ms > 0).then(|| self.now.plus(overlap_ms));
+        let former_until = overlap.map(|until| ends.map_or(until, |end| end.min(until)));
+        self.record(Fact::TokenRotated { agent, credential, expires_at, former_until });
         Ok(Reply::Done)
     }
 

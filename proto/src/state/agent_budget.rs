@@ -4,7 +4,7 @@ use thin_vec::ThinVec;
 
 use super::agents::AgentRare;
 use super::{Agent, State, Timer};
-use crate::fact::{AgentLimits, Spend};
+use crate::fact::{AgentLimits, Credential, Spend};
 use crate::ids::{AgentId, HOUR_MS, Time};
 use crate::limits::Limits;
 use crate::refusal::Code;
@@ -76,6 +76,19 @@ impl Agent {
     #[must_use]
     pub fn rests_until(&self) -> Option<Time> {
         self.rare.as_ref().and_then(|rare| rare.rests_until.get())
+    }
+
+    /// Returns the time from which its token is refused; `None` if that doesn't expire.
+    #[must_use]
+    pub fn token_expires_at(&self) -> Option<Time> {
+        self.rare.as_ref().and_then(|rare| rare.token_expires_at.get())
+    }
+
+    /// Returns the hashes of its tokens, the current one first, each with the time from which it is refused.
+    pub fn tokens(&self) -> impl Iterator<Item = (Credential, Option<Time>)> {
+        let former = self.rare.as_ref().and_then(|rare| rare.former_token);
+        let former = former.map(|(credential, until)| (credential, Some(until)));
+        core::iter::once((*self.credential, self.token_expires_at())).chain(former)
     }
 
     /// Returns its refused writes in the window that ends at `now`, and the moment at which one more fits; `None` if

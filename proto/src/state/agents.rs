@@ -70,6 +70,10 @@ pub(crate) struct AgentRare {
     pub(crate) limits: AgentLimits,
     /// What humans granted for one day (B1).
     pub(crate) more: Option<(u64, Spend)>,
+    /// The time from which its token is refused; none if that doesn't expire.
+    pub(crate) token_expires_at: Opt<Time>,
+    /// The token before it while that is valid, too, and until when.
+    pub(crate) former_token: Option<(Credential, Time)>,
     /// The end of its rest; none while it doesn't rest (B1).
     pub(crate) rests_until: Opt<Time>,
     /// The times of its recently refused writes (G2).
@@ -287,7 +291,35 @@ impl State {
         let old = core::mem::replace(&mut *self.agents[id.0 as usize].credential, credential);
         // Remove first: a token that is replaced with the same token stays valid.
         self.credentials.remove(&old);
+        self.end_former(id);
         self.credentials.insert(credential, id);
+    }
+
+    pub(super) fn rotated(
+        &mut self,
+        id: AgentId,
+        credential: Credential,
+        expires_at: Option<Time>,
+        former_until: Option<Time>,
+    ) {
+        let former = *self.agents[id.0 as usize].credential;
+        self.rekeyed(id, credential);
+        let former = former_until.map(|until| (former, until)).filter(|(former, _)| *former != credential);
+        if let Some((former, _)) = former {
+            self.credentials.insert(former, id);
+        }
+        let rare = self.rare(id);
+        rare.former_token = former;
+        rare.token_expires_at = expires_at.into();
+    }
+
+    /// Ends the token before the current one, and with it what was known of both.
+    fn end_former(&mut self, id: AgentId) {
+        let Some(rare) = &mut self.agents[id.0 as usize].rare else { return };
+        rare.token_expires_at = None.into();
+        if let Some((former, _)) = rare.former_token.take() {
+            self.credentials.remove(&former);
+        }
     }
 
     pub(super) fn removed(&mut self, at: Time, id: AgentId) {
@@ -296,6 +328,7 @@ impl State {
         agent.notices.clear();
         let (old, profile) = (*agent.credential, agent.profile.clone());
         self.credentials.remove(&old);
+        self.end_former(id);
         self.index_profile(id, &profile, false);
         self.leave_nothing_behind(at, id);
         self.refresh_clock(at, id);

@@ -31,6 +31,9 @@ impl State {
             }
             Fact::Amended { agent, profile } => self.amended(at, *agent, profile),
             Fact::Rekeyed { agent, credential } => self.rekeyed(*agent, *credential),
+            Fact::TokenRotated { agent, credential, expires_at, former_until } => {
+                self.rotated(*agent, *credential, *expires_at, *former_until);
+            }
             Fact::Removed { agent } => self.removed(at, *agent),
             Fact::RoleSet { human, role } => self.agents[human.0 as usize].role = *role,
             Fact::Heard { place, agent_messages, .. } => self.heard(*place, *agent_messages),
@@ -170,6 +173,7 @@ impl State {
             | Fact::Registered { .. }
             | Fact::Amended { .. }
             | Fact::Rekeyed { .. }
+            | Fact::TokenRotated { .. }
             | Fact::Removed { .. }
             | Fact::Heard { .. }
             | Fact::Warned { .. }

@@ -71,6 +71,21 @@ pub struct AgentToken {
     pub token: String,
     /// The number of times the name was registered.
     pub incarnation: u32,
+    /// When it expires, RFC 3339 in UTC; omitted if it doesn't.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<String>,
+}
+
+/// How long a new token and the one before it are valid; `POST /v1/agents/{name}/token`.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(default, deny_unknown_fields)]
+pub struct TokenTerms {
+    /// How long the new token is valid, in ms, at most ten years; it doesn't expire if omitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_in_ms: Option<u64>,
+    /// How long the token before it stays valid, in ms, at most 30 days; it is revoked at once if omitted.
+    pub overlap_ms: u64,
 }
 
 /// An agent or human and its current state.

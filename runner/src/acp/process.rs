@@ -13,6 +13,7 @@ use agent_client_protocol::v1::schema::{
 use agent_client_protocol::v1::{ConnectionTo, Responder};
 use agent_client_protocol::{Agent, Client, Lines, on_receive_notification, on_receive_request};
 use futures_util::{Sink, Stream, sink, stream};
+use lastword_client::Trust;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, BufReader};
 use tokio::process::Child;
 use tokio::sync::{Notify, oneshot, watch};
@@ -90,7 +91,7 @@ impl Process {
         let settings = &shared.settings;
         let mut command = process::command(settings);
         command.args(&settings.args);
-        command.env("LASTWORD_URL", shared.broker.client().url()).env("LASTWORD_TOKEN", shared.broker.token().reveal());
+        process::equip(&mut command, &shared.broker);
         // Lets everything that the process starts know which agent is at work.
         command.env("LASTWORD_AGENT", &shared.agent);
         let program = settings.program.display().to_string();
@@ -190,13 +191,17 @@ impl Process {
 
     /// Returns Lastword's MCP server for a new session: over HTTP if the agent supports that, else `lastword mcp`.
     pub(super) fn mcp(&self, shared: &RunnerContext) -> McpServer {
-        let url = shared.broker.client().url();
+        let endpoint = shared.broker.client().endpoint();
         let token = shared.broker.token().reveal();
-        if self.link.as_ref().is_some_and(|link| link.capabilities.mcp_capabilities.http) {
+        let http = self.link.as_ref().is_some_and(|link| link.capabilities.mcp_capabilities.http);
+        // The agent's own client knows the system's authorities alone.
+        if http && *endpoint.trust() == Trust::System {
             let header = HttpHeader::new("Authorization", format!("Bearer {token}"));
-            return McpServer::Http(McpServerHttp::new(MCP_NAME, format!("{url}/mcp")).headers(vec![header]));
+            return McpServer::Http(
+                McpServerHttp::new(MCP_NAME, format!("{}/mcp", endpoint.url())).headers(vec![header]),
+            );
         }
-        let args = ["mcp", "--url", url].map(ToOwned::to_owned).to_vec();
+        let args = std::iter::once("mcp".to_owned()).chain(endpoint.flags()).collect();
         let env = vec![EnvVariable::new("LASTWORD_TOKEN", token)];
         McpServer::Stdio(McpServerStdio::new(MCP_NAME, &shared.settings.lastword).args(args).env(env))
     }

@@ -18,7 +18,7 @@ use super::wakes::Wakes;
 use super::{Command, Live, Release};
 use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
-use crate::identity::{Directory, Session, TurnSigner};
+use crate::identity::{Directory, Proof, Session, TurnSigner, credential};
 use crate::metrics::Metrics;
 
 /// How long a caller should wait before it retries when the queue is full, in ms.
@@ -261,20 +261,23 @@ impl Handle {
         }
     }
 
-    /// Returns the principal that `token` proves; `None` for an unknown or revoked token.
+    /// Returns the principal that `token` proves; `None` for an unknown, revoked or expired token.
     #[must_use]
     pub fn prove(&self, token: &str) -> Option<Principal> {
-        self.0.directory.prove(token)
+        match self.known_by(&credential(token)) {
+            Proof::Valid(principal) => Some(principal),
+            Proof::Expired(_) | Proof::Unknown => None,
+        }
     }
 
-    /// Returns the principal whose token has this hash.
-    pub(crate) fn known_by(&self, credential: &Credential) -> Option<Principal> {
-        self.0.directory.known_by(credential)
+    /// Returns what the token with this hash proves.
+    pub(crate) fn known_by(&self, credential: &Credential) -> Proof {
+        self.0.directory.prove(credential, || self.now())
     }
 
     /// Returns the hash of `agent`'s current token, and the principal that it proves.
     pub(crate) fn proof_of(&self, agent: AgentId) -> Option<(Credential, Principal)> {
-        self.0.directory.proof_of(agent)
+        self.0.directory.proof_of(agent, self.now())
     }
 
     /// Returns the console session that `cookie` proves; `None` if it is forged, expired or signed out.

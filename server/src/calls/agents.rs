@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use lastword_proto::fact::{AgentLimits, Kind, Profile, Spend};
 use lastword_proto::ids::AgentId;
-use lastword_proto::input::Registration;
+use lastword_proto::input::{NewToken, Registration};
 use lastword_proto::names::{AgentName, Label, OWN_NAME};
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page};
+use lastword_proto::wire::{
+    AgentGrant, AgentPatch, AgentToken, AgentView, FieldError, NewAgent, Page, TokenTerms, rfc3339,
+};
 use lastword_proto::{Code, Input, Reply};
 
 use super::turns::microusd;
@@ -16,6 +18,11 @@ use crate::error::ApiError;
 use crate::identity::Secret;
 use crate::views;
 use crate::views::Member;
+
+/// The longest time after which a token expires: ten years.
+const EXPIRES_MS_MAX: u64 = 315_360_000_000;
+/// The longest time that a replaced token stays valid: 30 days.
+const OVERLAP_MS_MAX: u64 = 2_592_000_000;
 
 /// Registers an agent or human. Only this reply shows its token.
 pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<AgentToken, ApiError> {
@@ -34,7 +41,9 @@ pub(crate) async fn add(ctx: &Context, caller: Caller, new: NewAgent) -> Result<
         other => Err(other),
     };
     match ctx.handle.submit_then(Input::Register(caller.principal, registration), then).await? {
-        Ok(incarnation) => Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation }),
+        Ok(incarnation) => {
+            Ok(AgentToken { name: new.name, token: token.reveal().to_owned(), incarnation, expires_at: None })
+        }
         Err(other) => Err(admitted(Ok(other)).map_or_else(|fault| fault, |other| ApiError::unexpected(&other))),
     }
 }
@@ -69,14 +78,28 @@ fn alike(one: &str, other: &str) -> bool {
     one.len() == other.len() && one.bytes().map(letter).eq(other.bytes().map(letter))
 }
 
-/// Replaces an agent's token; the old one ends at once.
-pub(crate) async fn rekey(ctx: &Context, caller: Caller, name: &str) -> Result<AgentToken, ApiError> {
+/// Replaces an agent's token. The old one ends at once, unless the terms say otherwise.
+pub(crate) async fn rekey(
+    ctx: &Context,
+    caller: Caller,
+    name: &str,
+    TokenTerms { expires_in_ms, overlap_ms }: TokenTerms,
+) -> Result<AgentToken, ApiError> {
     caller.human()?;
+    if expires_in_ms.is_some_and(|ms| ms == 0 || ms > EXPIRES_MS_MAX) {
+        return Err(FieldError::new("expires_in_ms", format!("must be between 1 and {EXPIRES_MS_MAX}")).into());
+    }
+    if overlap_ms > OVERLAP_MS_MAX {
+        return Err(FieldError::new("overlap_ms", format!("must be at most {OVERLAP_MS_MAX}")).into());
+    }
     let agent = find(ctx, name).await?;
     let token = new_token()?;
-    admitted(ctx.handle.submit(Input::Rekey(caller.principal, agent, token.credential())).await)?;
-    let incarnation = ctx.handle.query(move |live| live.state.agent(agent).map_or(0, |a| a.incarnation)).await?;
-    Ok(AgentToken { name: name.to_owned(), token: token.reveal().to_owned(), incarnation })
+    let new = NewToken { credential: token.credential(), expires_in_ms, overlap_ms };
+    admitted(ctx.handle.submit(Input::Rekey(caller.principal, agent, new)).await)?;
+    let known = move |live: &Live<'_>| live.state.agent(agent).map(|a| (a.incarnation, a.token_expires_at()));
+    let (incarnation, expires_at) = ctx.handle.query(known).await?.unwrap_or_default();
+    let (name, token) = (name.to_owned(), token.reveal().to_owned());
+    Ok(AgentToken { name, token, incarnation, expires_at: expires_at.map(rfc3339) })
 }
 
 /// Lists all registered agents and humans.

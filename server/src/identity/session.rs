@@ -38,7 +38,7 @@ impl TurnSigner {
         let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
         let agent = AgentId(agent.parse().ok()?);
         let (expires_at, mac) = (Time(expires_at.parse().ok()?), unhex::<MAC_BYTES>(mac)?);
-        let (token, principal) = directory.proof_of(agent)?;
+        let (token, principal) = directory.proof_of(agent, now)?;
         let signed = self.session_mac(b"lastword session", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
         let valid = signed && parts.next().is_none() && now < expires_at && principal.is_human();
         // Numbers and MACs have several spellings (`+1`, upper case). Only the one that was signed counts, because an

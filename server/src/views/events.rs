@@ -151,6 +151,11 @@ fn about_people(state: &State, fact: &Fact) -> Option<About> {
         }
         Fact::Amended { agent, .. } => About::new("amended").agent(*agent),
         Fact::Rekeyed { agent, .. } => About::new("rekeyed").agent(*agent),
+        Fact::TokenRotated { agent, expires_at, former_until, .. } => {
+            let times = [("expires_at", expires_at), ("former_until", former_until)];
+            let known = times.into_iter().filter_map(|(name, at)| Some((name, rfc3339((*at)?))));
+            known.fold(About::new("rekeyed").agent(*agent), |about, (name, at)| about.with(name, at))
+        }
         Fact::Removed { agent } => About::new("removed").agent(*agent),
         Fact::Heard { agent, place, agent_messages } => {
             About::new("heard").agent(*agent).place(state, *place).with("agent_messages", *agent_messages)
@@ -443,6 +448,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         Fact::Registered { .. }
         | Fact::Amended { .. }
         | Fact::Rekeyed { .. }
+        | Fact::TokenRotated { .. }
         | Fact::Removed { .. }
         | Fact::AgentLimited { .. }
         | Fact::AgentGranted { .. }

@@ -3,11 +3,11 @@
 use lastword_proto::{Entry, Fact};
 use lastword_server::{Config, Server};
 use lastword_store::Store;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, http};
 
 #[tokio::test]
 async fn nobody_is_anonymous_and_a_wrong_token_is_refused() {
@@ -19,7 +19,7 @@ async fn nobody_is_anonymous_and_a_wrong_token_is_refused() {
         answer.refused(401, "unauthenticated");
     }
     for path in ["/healthz", "/readyz", "/metrics", "/openapi.json", "/schema/message.json"] {
-        assert!(Client::new().get(world.url(path)).send().await.unwrap().status().is_success(), "{path}");
+        assert!(http().get(world.url(path)).send().await.unwrap().status().is_success(), "{path}");
     }
 }
 

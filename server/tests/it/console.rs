@@ -7,7 +7,7 @@ use reqwest::{Client, StatusCode};
 use serde_json::{Value, json};
 
 use crate::exchange::id;
-use crate::world::World;
+use crate::world::{World, http_builder};
 
 /// A browser with one cookie that follows no redirects.
 pub(crate) struct Browser<'a> {
@@ -43,7 +43,7 @@ impl Seen {
 
 impl<'a> Browser<'a> {
     pub(crate) fn of(world: &'a World) -> Self {
-        let http = Client::builder().redirect(Policy::none()).build().unwrap();
+        let http = http_builder().redirect(Policy::none()).build().unwrap();
         Self { world, http, cookie: String::new() }
     }
 

@@ -25,5 +25,6 @@ mod notices;
 mod people;
 mod permit;
 mod schedules;
+mod tokens;
 mod watching;
 mod world;

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::exchange::id;
-use crate::world::{Answer, World};
+use crate::world::{Answer, World, http};
 
 fn body(tool: &str, arguments: &Value, meta: &Value) -> Value {
     let params = json!({ "name": tool, "arguments": arguments, "_meta": meta });
@@ -231,7 +231,7 @@ async fn a_client_that_wants_to_know_is_told_that_the_call_waits() {
 
 /// Makes one call through the client on a pipe, and returns the reply.
 async fn piped(url: &str, token: &str, call: Value) -> Value {
-    let remote = Remote::new(url, Secret::new(token.to_owned()));
+    let remote = Remote::new(http(), url, Secret::new(token.to_owned()));
     let (ours, theirs) = tokio::io::duplex(1 << 16);
     let (read, write) = tokio::io::split(theirs);
     let talk = async {

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use lastword_proto::Limits;
 use lastword_server::{Config, Server};
 use reqwest::{Client, Method, Response, StatusCode};
 use serde_json::{Value, json};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 /// A server on a directory of its own, its human, and its agents' tokens.
 pub(crate) struct World {
@@ -33,7 +35,7 @@ impl World {
         let mut config = Config::local(dir.path());
         change(&mut config);
         let server = Server::start(config).await.unwrap();
-        let mut world = Self { dir, server, http: Client::new(), tokens: BTreeMap::new() };
+        let mut world = Self { dir, server, http: http(), tokens: BTreeMap::new() };
         let operator = std::fs::read_to_string(world.server.operator_token_file()).unwrap();
         world.tokens.insert("operator".into(), operator.trim().into());
         for name in agents {
@@ -105,6 +107,20 @@ impl World {
 
 async fn start(dir: &Path) -> Server {
     Server::start(Config::local(dir)).await.unwrap()
+}
+
+/// Returns a client for `http://`.
+pub(crate) fn http() -> Client {
+    http_builder().build().unwrap()
+}
+
+/// Returns a builder of clients for `http://`: no provider of TLS is installed for the whole process, so each client is
+/// given one.
+pub(crate) fn http_builder() -> reqwest::ClientBuilder {
+    let tls = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
+    let tls = tls.with_safe_default_protocol_versions().unwrap();
+    let tls = tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth();
+    Client::builder().tls_backend_preconfigured(tls)
 }
 
 /// The status, headers and body of a response.

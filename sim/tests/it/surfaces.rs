@@ -7,7 +7,7 @@ use lastword_proto::{Core, Entry, Fact, Limits, Seq};
 use lastword_server::edges::mcp::{Remote, serve_pipe};
 use lastword_server::identity::Secret;
 use lastword_server::{Config, Server};
-use lastword_sim::edges::{Http, Mcp, Pipe};
+use lastword_sim::edges::{Http, Mcp, Pipe, http};
 use lastword_sim::rogue::{Call, Edge, Refused, Rogue, Tally, Turn};
 use lastword_store::Store;
 use lastword_store::witness::Witness;
@@ -44,7 +44,7 @@ impl Stage {
     }
 
     async fn human(&self, path: &str, body: Value) -> Value {
-        let request = reqwest::Client::new().post(format!("{}{path}", self.url())).bearer_auth(self.token("operator"));
+        let request = http().post(format!("{}{path}", self.url())).bearer_auth(self.token("operator"));
         let response = request.json(&body).send().await.unwrap().error_for_status().unwrap();
         response.json().await.unwrap()
     }
@@ -57,7 +57,7 @@ impl Stage {
 
     /// Returns a pipe to the running server, like that of `lastword mcp`; it is served until its end is dropped.
     async fn pipe(&self, who: &str, serving: &mut JoinSet<()>) -> Pipe<DuplexStream> {
-        let remote = Remote::new(&self.url(), Secret::new(self.token(who).to_owned()));
+        let remote = Remote::new(http(), &self.url(), Secret::new(self.token(who).to_owned()));
         let (ours, theirs) = tokio::io::duplex(1 << 16);
         let (read, write) = tokio::io::split(theirs);
         serving.spawn(async move { drop(serve_pipe(remote, read, write).await) });

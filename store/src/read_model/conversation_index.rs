@@ -252,6 +252,7 @@ const fn is_no_history(fact: &Fact) -> bool {
             | Fact::Registered { .. }
             | Fact::Amended { .. }
             | Fact::Rekeyed { .. }
+            | Fact::TokenRotated { .. }
             | Fact::Removed { .. }
             | Fact::Heard { .. }
             | Fact::Observed { .. }

@@ -133,7 +133,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(attendance())
         .chain(schedules())
         .chain(usage())
-        .chain(epochs());
+        .chain(epochs())
+        .chain(tokens());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -423,6 +424,13 @@ fn schedules() -> Vec<(&'static str, Fact)> {
         ("ScheduleTicked", Fact::ScheduleTicked { name: name.clone(), grant, next_at: Some(next_at) }),
         ("ScheduleSkipped", Fact::ScheduleSkipped { name, code, next_at }),
     ]
+}
+
+fn tokens() -> Vec<(&'static str, Fact)> {
+    let (agent, at) = (AgentId(7), Some(Time(1_790_000_000_000)));
+    let rotated =
+        |expires_at, former_until| Fact::TokenRotated { agent, credential: [1; 32], expires_at, former_until };
+    vec![("TokenRotated/expires", rotated(at, None)), ("TokenRotated/overlaps", rotated(at, at))]
 }
 
 fn accepted(kind: MessageType, part: Part) -> Fact {

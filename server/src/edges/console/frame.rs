@@ -2,8 +2,8 @@
 
 use axum::extract::Request;
 use axum::http::header::{
-    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY, VARY,
-    X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, HeaderName, HeaderValue, LOCATION, REFERRER_POLICY,
+    STRICT_TRANSPORT_SECURITY, VARY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
 };
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
@@ -32,6 +32,9 @@ const HEADERS: [(HeaderName, &str); 7] = [
     (CACHE_CONTROL, "no-store"),
     (VARY, "HX-Request"),
 ];
+
+/// For a year, a browser that was here over TLS comes in no other way.
+const STRICT_TRANSPORT: &str = "max-age=31536000";
 
 /// A refusal on its way to the page that shows it.
 #[derive(Clone)]
@@ -110,6 +113,7 @@ pub(super) async fn around(
     let partial = Partial::of(request.headers());
     let here = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+    let strict = ctx.origins.is_strict(request.headers());
     let mut response = if !reads && is_cross_site(request.headers()) {
         ctx.handle.metrics().refuse(Code::Forbidden);
         ApiError::new(Code::Forbidden, "The form was submitted by another site").told()
@@ -122,7 +126,11 @@ pub(super) async fn around(
     if let Some(SignedOut) = response.extensions_mut().remove() {
         response = if partial != Partial::No { signed_out_words() } else { to_sign_in(&here, reads) };
     }
-    with_headers(response)
+    let mut response = with_headers(response);
+    if strict {
+        response.headers_mut().insert(STRICT_TRANSPORT_SECURITY, HeaderValue::from_static(STRICT_TRANSPORT));
+    }
+    response
 }
 
 fn with_headers(mut response: Response) -> Response {

@@ -11,6 +11,7 @@ use super::frame::{self, ErrorPage};
 use crate::calls::{Caller, Context};
 use crate::edges::http::prove;
 use crate::identity::SESSION_MS;
+use crate::tls::Transport;
 
 /// The human at a page, with the properties of the request that pages need.
 pub(super) struct Viewer {
@@ -65,10 +66,11 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Returns the header that sets the session's cookie; an empty value ends the session in this browser.
-pub(super) fn set_cookie(headers: &HeaderMap, value: &str) -> String {
+pub(super) fn set_cookie(ctx: &Context, headers: &HeaderMap, value: &str) -> String {
     let seconds = if value.is_empty() { 0 } else { SESSION_MS / 1000 };
-    // A browser sends the origin with every form.
-    let https = headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
+    // A proxy may speak TLS in front of this server: a browser sends the origin with every form.
+    let https = ctx.transport != Transport::Plain
+        || headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
     let secure = if https { "; Secure" } else { "" };
     format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))
 }

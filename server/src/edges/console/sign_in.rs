@@ -14,10 +14,10 @@ use super::frame::ErrorPage;
 use super::layout;
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
-use crate::calls::{Context, humans};
+use crate::calls::{Context, humans, proven};
 use crate::edges::http::read;
 use crate::error::ApiError;
-use crate::identity::{SESSION_MS, credential};
+use crate::identity::{self, SESSION_MS, credential};
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct NextParams {
@@ -71,7 +71,7 @@ pub(super) async fn sign_in(
     let expires_at = ctx.handle.now().plus(SESSION_MS);
     let value = ctx.handle.signer().sign_session(principal.agent(), &token, expires_at);
     let next = within(Some(&proof.next)).to_owned();
-    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&headers, &value)), (LOCATION, next)]).into_response())
+    Ok((StatusCode::SEE_OTHER, [(SET_COOKIE, set_cookie(&ctx, &headers, &value)), (LOCATION, next)]).into_response())
 }
 
 type Proven = (lastword_proto::fact::Credential, lastword_proto::Principal);
@@ -88,10 +88,12 @@ async fn by_code(ctx: &Context, code: &str) -> Result<Proven, ApiError> {
 }
 
 fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
-    let Some(principal) = ctx.handle.prove(token) else {
+    let proof = ctx.handle.known_by(&credential(token));
+    if proof == identity::Proof::Unknown {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
         return Err(ApiError::new(Code::Unauthenticated, "Unknown token"));
-    };
+    }
+    let principal = proven(proof).inspect_err(|_| ctx.handle.metrics().refuse(Code::Unauthenticated))?;
     if !principal.is_human() {
         ctx.handle.metrics().refuse(Code::Forbidden);
         let text = "This is an agent's token. The console is for humans, who decide about what agents do: sign in with a \
@@ -130,7 +132,7 @@ pub(super) async fn sign_out(State(ctx): State<Context>, headers: HeaderMap, for
             tracing::warn!(%error, "a session ended, which a restart would not know");
         }
     }
-    let cookie = [(SET_COOKIE, set_cookie(&headers, ""))];
+    let cookie = [(SET_COOKIE, set_cookie(&ctx, &headers, ""))];
     if form.viewer.partial {
         return (cookie, [("hx-redirect", "/sign-in")]).into_response();
     }

@@ -1,15 +1,15 @@
 //! The calls under `/v1/agents`.
 
 use axum::Json as Out;
-use axum::extract::{Path, State};
+use axum::extract::{Path, Request, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use lastword_proto::fact::Scope;
 use lastword_proto::names::OWN_NAME;
-use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page};
+use lastword_proto::wire::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, Page, TokenTerms};
 
 use super::conversations::word;
-use super::extract::{Json, Key};
+use super::extract::{Json, Key, parse, read};
 use crate::calls::{Caller, Context, agents, control};
 use crate::error::ApiError;
 
@@ -72,10 +72,14 @@ pub(super) async fn verb(
     State(ctx): State<Context>,
     caller: Caller,
     Path((name, verb)): Path<(String, String)>,
+    request: Request,
 ) -> Result<Response, ApiError> {
     caller.human()?;
     if verb == "token" {
-        return Ok((StatusCode::CREATED, Out(agents::rekey(&ctx, caller, &name).await?)).into_response());
+        let (parts, body) = request.into_parts();
+        let body = read(&parts, body).await?;
+        let terms = if body.is_empty() { TokenTerms::default() } else { parse(&body)? };
+        return Ok((StatusCode::CREATED, Out(agents::rekey(&ctx, caller, &name, terms).await?)).into_response());
     }
     let agent = agents::find(&ctx, &name).await?;
     control::control(&ctx, caller, Scope::Agent(agent), word(&verb)?).await?;

@@ -45,7 +45,7 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/humans", "List humans and their roles", "", "", 200, "Page_AgentView"),
     ("post", "/humans", "Register a human; returns the token, once", "", "NewHuman", 201, "AgentToken"),
     ("patch", "/humans/{name}", "Set a human's role", "", "HumanPatch", 200, "AgentView"),
-    ("post", "/agents/{name}/token", "Replace an agent's token", "", "", 201, "AgentToken"),
+    ("post", "/agents/{name}/token", "Replace an agent's token", "", "TokenTerms", 201, "AgentToken"),
     ("get", "/requests/{id}", "Get a request", "", "", 200, "RequestView"),
     ("post", "/requests/{id}/cancel", "Cancel a request", "", "", 200, "RequestView"),
     ("get", "/escalations", "List escalations, newest first", "", "", 200, "Page_EscalationView"),

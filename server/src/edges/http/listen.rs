@@ -2,29 +2,36 @@
 
 use std::io;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::rt::{Read, Write};
 use hyper::server::conn::http1;
 use hyper::service::Service;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use lastword_proto::Code;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, sleep_until};
 
 use super::app;
 use super::connections::{Connections, Peer};
 use super::stall::WriteTimeout;
 use crate::calls::{Context, ended};
 use crate::edges::mcp::AnonymousMcp;
+use crate::error::ApiError;
+use crate::tls::Certificate;
 
 /// The time limit for sending a header, and for idling between requests.
 const HEADER_TIME_MAX: Duration = Duration::from_secs(75);
-/// The time in which a connection has to carry a valid token or session.
+/// The time in which a connection has to carry a valid token or session, from when it was accepted: with TLS, the
+/// handshake is part of it.
 const PROOF_TIME_MAX: Duration = Duration::from_secs(15);
 /// The time that an unproven connection gets to end its request once that time is over.
 const PROOF_GRACE: Duration = Duration::from_secs(5);
@@ -32,13 +39,25 @@ const PROOF_GRACE: Duration = Duration::from_secs(5);
 const HEADER_BYTES_MAX: usize = 64 << 10;
 /// The pause after a failed accept, for example without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The first byte of every TLS handshake.
+const HANDSHAKE: u8 = 0x16;
+/// The most bytes of a request without TLS that are read before the connection ends.
+const PLAIN_BYTES_MAX: u64 = 64 << 10;
 
 /// Serves until the server shuts down, then lets every connection finish its request.
-pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> io::Result<()> {
+pub(crate) async fn serve(
+    listener: TcpListener,
+    ctx: Context,
+    certificate: Option<Arc<Certificate>>,
+    anonymous_mcp: Option<AnonymousMcp>,
+) -> io::Result<()> {
     let mut stopping = ctx.stopping.clone();
     let routes = TowerToHyperService::new(app(ctx, anonymous_mcp));
     let all = Connections::new();
     let mut connections = JoinSet::new();
+    if let Some(certificate) = &certificate {
+        connections.spawn(Arc::clone(certificate).follow(stopping.clone()));
+    }
     loop {
         let stream = tokio::select! {
             () = ended(&mut stopping) => break,
@@ -55,28 +74,93 @@ pub(crate) async fn serve(listener: TcpListener, ctx: Context, anonymous_mcp: Op
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection without nodelay");
         }
-        connections.spawn(connection(stream, routes.clone(), all.enter(), stopping.clone()));
+        let conditions = Conditions { peer: all.enter(), proof_by: Instant::now() + PROOF_TIME_MAX };
+        match &certificate {
+            None => {
+                let io = TokioIo::new(stream);
+                connections.spawn(connection(WriteTimeout::new(io), routes.clone(), conditions, stopping.clone()))
+            }
+            // Not here: a handshake takes as long as the peer likes.
+            Some(certificate) => {
+                let certificate = Arc::clone(certificate);
+                connections.spawn(secured(stream, certificate, routes.clone(), conditions, stopping.clone()))
+            }
+        };
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
     Ok(())
 }
 
-/// Serves one connection until it ends, has to make room, or doesn't prove itself in time.
-async fn connection(
-    stream: TcpStream,
-    routes: TowerToHyperService<Router>,
+/// A new connection, and until when it has to prove itself.
+struct Conditions {
     peer: Peer,
+    proof_by: Instant,
+}
+
+/// Serves one connection over TLS. The handshake ends like an unproven connection: for a newer one, or when the time to
+/// prove itself is over, which no byte renews.
+async fn secured(
+    stream: TcpStream,
+    certificate: Arc<Certificate>,
+    routes: TowerToHyperService<Router>,
+    conditions: Conditions,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let io = WriteTimeout::new(TokioIo::new(stream));
+    let handshake = async {
+        let mut first = [0];
+        if stream.peek(&mut first).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        if first != [HANDSHAKE] {
+            return refuse_plain(stream).await;
+        }
+        // Below TLS, because its buffer takes what the peer doesn't read.
+        let io = TokioIo::new(WriteTimeout::new(TokioIo::new(stream)));
+        certificate.acceptor().accept(io).await
+    };
+    let stream = tokio::select! {
+        stream = handshake => stream,
+        () = conditions.peer.evicted() => return,
+        () = sleep_until(conditions.proof_by) => return,
+        () = ended(&mut stopping) => return,
+    };
+    match stream {
+        Ok(stream) => connection(TokioIo::new(stream), routes, conditions, stopping).await,
+        Err(error) => tracing::debug!(%error, "a TLS handshake failed"),
+    }
+}
+
+/// Tells a caller without TLS that the server speaks TLS, and ends the connection.
+async fn refuse_plain<T>(mut stream: TcpStream) -> io::Result<T> {
+    let refusal = ApiError::new(Code::Malformed, "This server speaks TLS: its address begins with https://");
+    let body = serde_json::to_vec(&refusal.0)?;
+    let head = format!(
+        "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(&[head.as_bytes(), &body].concat()).await?;
+    stream.shutdown().await?;
+    // Closing a socket with unread data would discard the answer before the caller reads it.
+    let _read = tokio::io::copy(&mut stream.take(PLAIN_BYTES_MAX), &mut tokio::io::sink()).await;
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the caller doesn't speak TLS"))
+}
+
+/// Serves one connection until it ends, has to make room, or doesn't prove itself in time.
+async fn connection(
+    io: impl Read + Write + Unpin,
+    routes: TowerToHyperService<Router>,
+    Conditions { peer, proof_by }: Conditions,
+    mut stopping: watch::Receiver<bool>,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIME_MAX)
         .max_buf_size(HEADER_BYTES_MAX)
         .serve_connection(io, OfPeer { routes, peer: peer.clone() });
     let mut connection = pin!(connection);
-    let mut proof = pin!(sleep(PROOF_TIME_MAX));
+    let mut proof = pin!(sleep_until(proof_by));
     let (mut ends, mut awaits_proof) = (false, true);
     loop {
         tokio::select! {

@@ -27,6 +27,7 @@ use super::grammar;
         wire::AgentPatch,
         wire::AgentToken,
         wire::AgentGrant,
+        wire::TokenTerms,
         wire::NewHuman,
         wire::HumanPatch,
         wire::RequestView,

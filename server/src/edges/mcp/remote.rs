@@ -43,18 +43,12 @@ enum Failure {
 }
 
 impl Remote {
-    /// Creates a client of the server at `url` (`http://127.0.0.1:7171`), with an agent's token.
+    /// Creates a client of the server at `url` (`http://127.0.0.1:7171`), with an agent's token. `http` verifies the
+    /// server's certificate.
     #[must_use]
-    pub fn new(url: &str, token: Secret) -> Self {
+    pub fn new(http: reqwest::Client, url: &str, token: Secret) -> Self {
         let url = format!("{}/mcp", url.trim_end_matches('/'));
-        Self {
-            http: reqwest::Client::new(),
-            url,
-            token,
-            offer: Offer::Agent,
-            selection: Selection::default(),
-            calls: AtomicU64::new(0),
-        }
+        Self { http, url, token, offer: Offer::Agent, selection: Selection::default(), calls: AtomicU64::new(0) }
     }
 
     /// Calls the server with a human's token, which a person chose by name; only tools that read and decide remain.
