@@ -216,6 +216,7 @@ impl Server {
         let unkeyed = |source| StartError::File { path: data_dir.join(crate::identity::FILE_SECRET_KEY), source };
         let signer = TurnSigner::open(&data_dir).map_err(unkeyed)?;
         let mut index = Index::open(&data_dir)?;
+        index.check(reader.as_ref())?;
         match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
             Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
             caught_up => caught_up?,

@@ -84,7 +84,7 @@ impl SqliteLog {
         check_end(&db, &path)?;
         if trust == Trust::Checked {
             check_head(dir, last, &hash, &path)?;
-            check_derived(dir, last, &path)?;
+            check_snapshot(dir, last, &path)?;
         }
         let head = Head::open(dir).map_err(failed)?;
         // It may be behind, after a crash between the two writes.
@@ -409,18 +409,15 @@ fn check_head(dir: &Path, last: Seq, hash: &Hash, path: &Path) -> Result<(), Ope
     }
 }
 
-/// Refuses a log that ends before what was derived from it.
-fn check_derived(dir: &Path, last: Seq, path: &Path) -> Result<(), OpenError> {
-    let known = [
-        (data_dir::FILE_SNAPSHOT, snapshot::position(dir)),
-        (data_dir::FILE_INDEX, crate::read_model::index::position(dir)),
-    ];
-    for (by, position) in known {
-        if let Some(acknowledged) = position.filter(|position| *position > last) {
-            return Err(OpenError::Lost { place: path.display().to_string(), ends: last, by, acknowledged });
+/// Refuses a log that ends before its snapshot.
+fn check_snapshot(dir: &Path, last: Seq, path: &Path) -> Result<(), OpenError> {
+    match snapshot::position(dir).filter(|position| *position > last) {
+        Some(acknowledged) => {
+            let (place, by) = (path.display().to_string(), data_dir::FILE_SNAPSHOT);
+            Err(OpenError::Lost { place, ends: last, by, acknowledged })
         }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 #[cfg(test)]

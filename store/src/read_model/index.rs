@@ -12,8 +12,8 @@ use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::{Entry, Fact, Message, Seq};
 use rusqlite::{CachedStatement, Connection, ErrorCode, OpenFlags, Transaction};
 
-use crate::data_dir::{self, APPLICATION_ID, FILE_INDEX, INDEX_VERSION};
-use crate::log::{LogReader, ReadError};
+use crate::data_dir::{self, APPLICATION_ID, FILE_DATABASE, FILE_INDEX, INDEX_VERSION};
+use crate::log::{LogReader, OpenError, ReadError};
 use crate::pool::{BUSY, Pool};
 use crate::read_model::agent_index;
 use crate::read_model::aggregates::{self, Adding, Written};
@@ -139,6 +139,20 @@ impl Index {
         Ok(Self { readers: Pool::new(path.clone()), db, path, last, memory: Memory::default() })
     }
 
+    /// Refuses a log that ends before this read model: it lost its end.
+    ///
+    /// # Errors
+    /// [`OpenError::Lost`].
+    pub fn check(&self, log: &dyn LogReader) -> Result<(), OpenError> {
+        let unread = |error: ReadError| OpenError::Io { place: FILE_DATABASE.to_owned(), reason: error.to_string() };
+        let (ends, acknowledged) = (log.last().map_err(unread)?, self.last);
+        if acknowledged <= ends {
+            return Ok(());
+        }
+        let place = self.path.with_file_name(FILE_DATABASE).display().to_string();
+        Err(OpenError::Lost { place, ends, by: FILE_INDEX, acknowledged })
+    }
+
     /// Returns the position up to which the log is indexed.
     #[must_use]
     pub const fn last(&self) -> Seq {
@@ -249,16 +263,6 @@ impl Index {
         (self.last, self.memory) = (Seq(0), Memory::default());
         self.db.execute_batch(&clear).map_err(|error| IndexError::sqlite(&self.path, &error))
     }
-}
-
-/// Returns the position up to which the read model of `dir` has followed the log; `None` if it isn't usable.
-pub(crate) fn position(dir: &Path) -> Option<Seq> {
-    let path = dir.join(FILE_INDEX);
-    // Opening it would make an empty file.
-    if !path.exists() {
-        return None;
-    }
-    open_existing(&path).ok().map(|(_, last)| last)
 }
 
 fn open_existing(path: &Path) -> rusqlite::Result<(Connection, Seq)> {
