@@ -9,6 +9,8 @@ pub mod edges;
 pub mod identity;
 pub mod metrics;
 pub mod notify;
+#[cfg(feature = "properties")]
+pub mod properties;
 
 mod broker;
 mod calls;
@@ -18,6 +20,7 @@ mod error;
 mod origins;
 mod priority;
 mod server;
+mod sync;
 mod views;
 
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, boot, repair};

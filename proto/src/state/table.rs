@@ -9,7 +9,7 @@ use alloc::collections::VecDeque;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, Index, RangeBounds};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -17,6 +17,10 @@ use crate::ids::{ConvId, GrantId, IncidentId, Seq, TaskId, Time, TurnId};
 
 /// The size of a page, in bytes, or slightly less.
 const PAGE_BYTES: usize = 2_048;
+
+/// The most pages between the first and the last record of a table that is read: 64 MiB of places for pages. A snapshot
+/// with a larger table is not read, and the log is replayed instead.
+const SPAN_PAGES_MAX: usize = 1 << 22;
 
 /// A number that identifies something, or a moment.
 pub trait Number: Copy + Ord {
@@ -131,6 +135,13 @@ impl<K: Number, T> Table<K, T> {
         page
     }
 
+    /// Returns the number of pages from the first to the last one if a record with this number is added.
+    fn span_with(&self, key: K) -> usize {
+        let (page, _) = Self::place(key.value());
+        let end = self.first + self.pages.len();
+        if self.pages.is_empty() { 1 } else { end.max(page.saturating_add(1)) - self.first.min(page) }
+    }
+
     /// Removes empty pages at both ends.
     fn trim(&mut self) {
         while self.pages.front().is_some_and(|page| page.is_empty()) {
@@ -235,7 +246,11 @@ impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Re
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut table = Table::new();
-        while let Some((key, record)) = map.next_entry()? {
+        while let Some((key, record)) = map.next_entry::<K, T>()? {
+            // Two damaged keys far apart would otherwise allocate all pages between them.
+            if table.span_with(key) > SPAN_PAGES_MAX {
+                return Err(A::Error::custom("the numbers of a table's records are too far apart"));
+            }
             table.insert(key, record);
         }
         Ok(table)
@@ -309,6 +324,18 @@ mod tests {
         table.insert(TaskId(66), [0; 4]);
         table.remove(&TaskId(66));
         assert_eq!(table, Table::new());
+    }
+
+    #[test]
+    fn two_keys_that_are_far_apart_are_refused_and_not_given_all_pages_between_them() {
+        let table = |keys: &[u64]| {
+            let map: BTreeMap<u64, Record> = keys.iter().map(|key| (*key, [0; 4])).collect();
+            postcard::from_bytes::<Table<TaskId, Record>>(&postcard::to_allocvec(&map).unwrap())
+                .map(|table| table.len())
+        };
+        assert!(table(&[1, u64::MAX - 1]).is_err());
+        assert_eq!(table(&[u64::MAX - 2, u64::MAX - 1]), Ok(2));
+        assert_eq!(table(&[1, 1_000_000]), Ok(2));
     }
 
     proptest! {

@@ -207,7 +207,7 @@ impl Walk<'_> {
     fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {
         let mut batch = row.blob;
         let mut at = row.first;
-        while let Some(bytes) = frame::next(&mut batch) {
+        while let Some(bytes) = frame::split(&mut batch) {
             let entry = bytes.and_then(frame::decode).map_err(|error| Broken { at, problem: Problem::Entry(error) })?;
             (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
             at.0 += 1;
