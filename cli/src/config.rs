@@ -225,6 +225,16 @@ impl Settings {
     pub(crate) fn resolve(global: &Global, environment: &Environment) -> Result<Self, Failure> {
         let path = global.config.as_deref().unwrap_or(Path::new(CONFIG_FILE));
         let text = read_file(path, global.config.is_some())?;
+        Self::of_text(path, text, global, environment)
+    }
+
+    /// Merges flags, environment and the text of the file at `path`; `None` if there is no file.
+    pub(crate) fn of_text(
+        path: &Path,
+        text: Option<String>,
+        global: &Global,
+        environment: &Environment,
+    ) -> Result<Self, Failure> {
         let file = parse(path, text.as_deref().unwrap_or_default())?;
         let place = |at: usize| place(path, text.as_deref().unwrap_or_default(), at);
         let set_at = set_at(&file, place);

@@ -2,6 +2,8 @@
 
 mod commands;
 mod config;
+#[cfg(test)]
+mod config_property;
 mod demo;
 #[cfg(feature = "discord")]
 mod discord;

@@ -71,7 +71,8 @@ pub(crate) async fn listen(
     closed(last.as_ref())
 }
 
-fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &EventSink) {
+/// Sorts one frame into the queues.
+pub(crate) fn dispatch(text: &str, role: Role, queues: &GatewayQueues, report: &EventSink) {
     let Ok(frame) = serde_json::from_str::<Frame>(text) else {
         return report.emit(&Event::Warning { message: "the gateway sent something that isn't an event".to_owned() });
     };

@@ -30,6 +30,8 @@ mod outbound;
 mod outbox;
 #[cfg(test)]
 mod ping_pong;
+#[cfg(feature = "properties")]
+pub mod properties;
 mod rest;
 mod runs;
 mod settings;

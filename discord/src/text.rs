@@ -5,6 +5,8 @@ pub(crate) const MESSAGE_CHARS_MAX: usize = 2_000;
 /// Most messages that one text becomes; Lastword has the rest.
 pub(crate) const PARTS_MAX: usize = 12;
 const FENCE: &str = "```";
+/// Longest fence that is repeated in the next message, in UTF-16 units; a longer one continues without its language.
+const FENCE_CHARS_MAX: usize = 32;
 
 /// Splits a text into messages, at line ends where possible; a code block continues as one in the next message.
 pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
@@ -35,7 +37,7 @@ impl Cut {
     fn line(&mut self, line: &str) {
         // Discord accepts a fence anywhere in a line. A block that opens and closes on one line changes nothing.
         let after = match (line.matches(FENCE).count() % 2 == 1, &self.fence) {
-            (true, None) => line.rfind(FENCE).map(|at| line[at..].trim().to_owned()),
+            (true, None) => line.rfind(FENCE).map(|at| repeated(&line[at..])),
             (true, Some(_)) => None,
             (false, fence) => fence.clone(),
         };
@@ -83,6 +85,13 @@ impl Cut {
             self.parts.push(part);
         }
     }
+}
+
+/// Returns the fence that opens a block again in the next message. The rest of an opening line may be of any length, and
+/// a fence without room beside it would be repeated without end.
+fn repeated(opening: &str) -> String {
+    let opening = opening.trim();
+    if units(opening) > FENCE_CHARS_MAX { FENCE.to_owned() } else { opening.to_owned() }
 }
 
 /// Returns where to cut a line: after the last space that fits, if that is in the second half.
@@ -159,6 +168,16 @@ mod tests {
         let code = split(&format!("```\n{}\n```", "y".repeat(300)), 50);
         assert!(code.iter().all(|part| units(part) <= 50 && part.matches(FENCE).count() == 2), "{code:?}");
         assert_eq!(code.concat().matches('y').count(), 300);
+    }
+
+    #[test]
+    fn a_fence_that_fills_a_message_is_not_repeated() {
+        for length in [20, 47, 48, 49, 50, 51, 60, 300] {
+            let text = format!("```{}\n{}\n```", "x".repeat(length), "y".repeat(300));
+            let parts = split(&text, 60);
+            assert!(parts.len() <= PARTS_MAX && parts.iter().all(|part| units(part) <= 60), "{length}: {parts:?}");
+            assert_eq!(parts.concat().matches('y').count(), 300, "{length}");
+        }
     }
 
     #[test]

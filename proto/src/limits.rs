@@ -220,9 +220,20 @@ impl Limits {
     /// `hops_max`.
     #[must_use]
     pub fn bound_tasks(&self) -> u64 {
-        (0..=self.hops_max).fold(0, |sum: u64, h| {
-            sum.saturating_add(self.task_requests_max.saturating_pow(u32::try_from(h).unwrap_or(u32::MAX)))
-        })
+        if self.task_requests_max == 1 {
+            return self.hops_max.saturating_add(1);
+        }
+        let (mut sum, mut of_hop): (u64, u64) = (1, 1);
+        for _ in 0..self.hops_max {
+            of_hop = of_hop.saturating_mul(self.task_requests_max);
+            let next = sum.saturating_add(of_hop);
+            // As in `potential`: a configured `hops_max` may be any number.
+            if next == sum {
+                break;
+            }
+            sum = next;
+        }
+        sum
     }
 
     /// Returns the waking messages that a task at hop `h` can still cause, its own included: `V(h)` of the termination
@@ -230,8 +241,18 @@ impl Limits {
     #[must_use]
     pub fn potential(&self, hop: u64) -> u64 {
         let mut v: u64 = 1;
+        // One request for each task makes a chain, which grows by a request and its answer at each hop.
+        if self.task_requests_max == 1 {
+            return v.saturating_add(self.hops_max.saturating_sub(hop).saturating_mul(2));
+        }
         for _ in hop..self.hops_max {
-            v = self.task_requests_max.saturating_mul(v.saturating_add(1)).saturating_add(1);
+            let next = self.task_requests_max.saturating_mul(v.saturating_add(1)).saturating_add(1);
+            // Without requests it stays, and with several it saturates within 64 hops; a configured `hops_max` may be
+            // any number.
+            if next == v {
+                break;
+            }
+            v = next;
         }
         v
     }
@@ -292,6 +313,20 @@ mod tests {
         assert_eq!((limits.potential_turns(), limits.bound_turns()), (314_564, 100));
         assert_eq!(limits.bound_unattended_agent(), Some(3_000));
         assert_eq!(Limits { unattended_ms: 0, ..limits }.bound_rest_ms(), None);
+    }
+
+    #[test]
+    fn the_bounds_of_any_configuration_are_found_at_once() {
+        for (requests, tasks, messages) in [(0, 1, 1), (1, u64::MAX, u64::MAX), (2, u64::MAX, u64::MAX)] {
+            let limits = Limits { hops_max: u64::MAX, task_requests_max: requests, ..Limits::default() };
+            assert_eq!((limits.bound_tasks(), limits.potential(0)), (tasks, messages), "{requests}");
+        }
+        for (hops_max, task_requests_max) in [(0, 1), (5, 1), (0, 7), (4, 7), (9, 2), (3, 0)] {
+            let limits = Limits { hops_max, task_requests_max, ..Limits::default() };
+            let tasks: u64 = (0..=u32::try_from(hops_max).unwrap()).map(|hop| task_requests_max.pow(hop)).sum();
+            assert_eq!((limits.bound_tasks(), limits.potential(0)), (tasks, 2 * tasks - 1));
+            assert_eq!(limits.potential(hops_max), 1);
+        }
     }
 
     #[test]

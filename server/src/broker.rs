@@ -11,7 +11,10 @@
 //! log which facts were written. A panic on either thread ends the process in the same way.
 
 mod boot;
+mod faults;
 mod handle;
+#[cfg(all(test, feature = "interleavings"))]
+mod interleavings;
 mod keeper;
 mod live;
 mod queue;
@@ -44,7 +47,7 @@ use crate::disk::LOOK_EVERY;
 
 /// Batches up to this size are appended inline, on the judge's thread, if the previous batch was small too: no other
 /// thread has to wake. Under load, a small batch is only what arrived first after a large one, and more is on its way.
-const BATCH_SMALL: usize = 4;
+const BATCH_SMALL: usize = if cfg!(all(test, feature = "interleavings")) { 1 } else { 4 };
 /// The most commands in one append. Bounds how long the first command of a batch waits for the others.
 const BATCH_MAX: usize = 256;
 /// The most commands that may wait in the queue's normal lane; the broker refuses further ones (`saturated`).

@@ -1,5 +1,8 @@
 //! The ticks of schedules: cron expressions in time zones (D13).
 
+#[cfg(feature = "properties")]
+pub(crate) mod properties;
+
 use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;

@@ -10,6 +10,8 @@ pub mod edges;
 pub mod identity;
 pub mod metrics;
 pub mod notify;
+#[cfg(feature = "properties")]
+pub mod properties;
 
 mod broker;
 mod calls;
@@ -19,6 +21,7 @@ mod error;
 mod origins;
 mod priority;
 mod server;
+mod sync;
 mod tls;
 mod views;
 

@@ -5,7 +5,6 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
@@ -32,6 +31,7 @@ use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
 use crate::origins::Origins;
 use crate::priority;
+use crate::sync::thread;
 use crate::tls::{Certificate, Tls, TlsError, Transport};
 
 /// The usual name of a workspace's first human.

@@ -59,16 +59,20 @@ fn walk(world: &World, pace: Pace, left: usize, history: &mut Vec<usize>, seen: 
     }
 }
 
-const COMMON: usize = 5;
-const EACH: usize = 5;
+/// The letters of the human and the clock.
+pub const COMMON: usize = 5;
+/// The letters of each agent, besides two for a request to each other agent.
+pub const EACH: usize = 5;
 
-fn letters(world: &World) -> usize {
+/// Returns the number of letters in a world.
+#[must_use]
+pub fn letters(world: &World) -> usize {
     let agents = world.agents().len();
     COMMON + agents * (EACH + 2 * (agents - 1))
 }
 
 /// Plays one letter: an act of the human or the clock, or of one agent.
-fn play(world: &mut World, pace: Pace, letter: usize) {
+pub fn play(world: &mut World, pace: Pace, letter: usize) {
     if letter < COMMON {
         return common(world, pace, letter);
     }
@@ -97,14 +101,17 @@ fn play(world: &mut World, pace: Pace, letter: usize) {
     world.give(input);
 }
 
+/// The human asks the agent with this index, under REF T-1.
+pub fn ask(world: &mut World, agent: usize) {
+    let mut draft = request(world.agents()[agent], world);
+    draft.reference = Ref::new("T-1").ok();
+    world.give(Input::Send(world.human(), Box::new(draft)));
+}
+
 fn common(world: &mut World, pace: Pace, letter: usize) {
     let human = world.human();
     match letter {
-        0 => {
-            let mut draft = request(world.agents()[0], world);
-            draft.reference = Ref::new("T-1").ok();
-            world.give(Input::Send(human, Box::new(draft)));
-        }
+        0 => ask(world, 0),
         1 if pace == Pace::Months => world.pass(DAY_MS),
         1 => {
             world.pass_to_deadline();

@@ -7,7 +7,7 @@
 mod adversary;
 mod alphabet;
 pub mod edges;
-mod explorer;
+pub mod explorer;
 pub mod rogue;
 mod witness;
 mod world;

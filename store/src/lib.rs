@@ -29,5 +29,5 @@ pub use crate::store::{Store, StoreLock};
 pub mod format {
     pub use crate::data_dir::{FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT};
     pub use crate::data_dir::{INDEX_VERSION, LOG_VERSION};
-    pub use crate::log::frame::{FrameError, decode, encode};
+    pub use crate::log::frame::{FrameError, decode, encode, split};
 }

@@ -29,7 +29,7 @@ pub trait Number: Copy + Ord {
 }
 
 /// The most empty pages between two records of one run. A wider gap begins a new run.
-const GAP_PAGES_MAX: usize = 1 << 14;
+const GAP_PAGES_MAX: usize = 1 << 10;
 
 /// Records by minted number, in order.
 #[derive(Clone)]
@@ -171,17 +171,23 @@ impl<K: Number, T> Table<K, T> {
         if found.is_some() || self.older.is_empty() {
             return found;
         }
-        self.older.iter().find_map(|run| run.get(value))
+        self.older.get(self.older_at(value)?)?.get(value)
+    }
+
+    /// Returns the place of the older run that may have a record with this number.
+    fn older_at(&self, value: u64) -> Option<usize> {
+        let (page, _) = Run::<T>::place(value);
+        self.older.partition_point(|run| run.first <= page).checked_sub(1)
     }
 
     /// Returns the record with this number for changes.
     pub fn get_mut(&mut self, key: &K) -> Option<&mut T> {
         let value = key.value();
-        let Self { run, older, .. } = self;
-        if older.is_empty() {
-            return run.get_mut(value);
+        if self.older.is_empty() || Run::<T>::place(value).0 >= self.run.first {
+            return self.run.get_mut(value);
         }
-        run.get_mut(value).or_else(|| older.iter_mut().find_map(|run| run.get_mut(value)))
+        let at = self.older_at(value)?;
+        self.older.get_mut(at)?.get_mut(value)
     }
 
     /// Whether there is a record with this number.
@@ -206,7 +212,7 @@ impl<K: Number, T> Table<K, T> {
 
     /// Returns the run before the newest one for a page with this number; makes it if it doesn't exist.
     fn older_run(&mut self, page: usize) -> &mut Run<T> {
-        let at = self.older.iter().position(|run| !run.ends_far_before(page)).unwrap_or(self.older.len());
+        let at = self.older.partition_point(|run| run.ends_far_before(page));
         if self.older.get(at).is_none_or(|run| run.begins_far_after(page)) {
             self.older.insert(at, Run::EMPTY);
         }
@@ -216,13 +222,19 @@ impl<K: Number, T> Table<K, T> {
     /// Removes and returns a record.
     pub fn remove(&mut self, key: &K) -> Option<T> {
         let value = key.value();
-        let old = self.run.remove(value).or_else(|| self.older.iter_mut().find_map(|run| run.remove(value)))?;
-        self.len -= 1;
-        if !self.older.is_empty() {
-            self.older.retain(|run| !run.pages.is_empty());
-            if self.run.pages.is_empty() {
-                self.run = self.older.pop().unwrap_or(Run::EMPTY);
+        let old = if self.older.is_empty() || Run::<T>::place(value).0 >= self.run.first {
+            self.run.remove(value)?
+        } else {
+            let at = self.older_at(value)?;
+            let old = self.older.get_mut(at)?.remove(value)?;
+            if self.older[at].pages.is_empty() {
+                self.older.remove(at);
             }
+            old
+        };
+        self.len -= 1;
+        if self.run.pages.is_empty() {
+            self.run = self.older.pop().unwrap_or(Run::EMPTY);
         }
         Some(old)
     }
@@ -395,6 +407,13 @@ mod tests {
         table.insert(TaskId(66), [0; 4]);
         table.remove(&TaskId(66));
         assert_eq!(table, Table::new());
+    }
+
+    #[test]
+    fn keys_that_are_far_apart_dont_take_the_pages_between_them() {
+        let map: BTreeMap<u64, Record> = [1, 1_000_000, u64::MAX - 1].map(|key| (key, [0; 4])).into();
+        let table = postcard::from_bytes::<Table<TaskId, Record>>(&postcard::to_allocvec(&map).unwrap()).unwrap();
+        assert_eq!((table.len(), table.older.len(), table.run.pages.len()), (3, 2, 1));
     }
 
     proptest! {

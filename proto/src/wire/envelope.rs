@@ -255,6 +255,15 @@ mod tests {
     }
 
     #[test]
+    fn a_number_stays_the_same_number_however_often_it_is_passed_on() {
+        for number in ["1.5e-300", "0.1", "1.1844674407370957e+20", "2.2250738585072014e-308"] {
+            let json = alloc::format!(r#"{{"type":"info","to":"hive","payload":[{number}]}}"#);
+            let draft = serde_json::from_str::<Envelope>(&json).unwrap().draft().unwrap();
+            assert_eq!(draft.payload.as_deref(), Some(&*alloc::format!("[{number}]")));
+        }
+    }
+
+    #[test]
     fn delivery_terms_may_stand_in_the_envelope_itself() {
         let draft = |json: &str| serde_json::from_str::<Envelope>(json).unwrap().draft();
         let own = draft(r#"{"type":"request","to":"hive","ref":"E-1","priority":"high","timeout_ms":400}"#).unwrap();

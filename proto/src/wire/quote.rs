@@ -10,7 +10,7 @@
 //! -----1a2b3c4d-----
 //! ```
 //!
-//! The number of a boundary is random and occurs in none of the texts that it encloses. Names in a header line are of
+//! The number of a boundary is random and occurs neither in the texts that it encloses nor in the line before them. Names in a header line are of
 //! visible ASCII without brackets, whatever they were made of.
 
 use alloc::borrow::ToOwned as _;
@@ -159,7 +159,7 @@ fn name(text: &str) -> String {
 }
 
 fn block(header: &str, sections: &[Section<'_>], seed: u32) -> String {
-    let mark = boundary(sections, seed);
+    let mark = boundary(header, sections, seed);
     let mut text = format!("{header}\n{mark}\n");
     for (label, section) in sections {
         if !label.is_empty() {
@@ -174,13 +174,13 @@ fn block(header: &str, sections: &[Section<'_>], seed: u32) -> String {
     text
 }
 
-/// Returns a line that occurs in none of the sections.
-fn boundary(sections: &[Section<'_>], seed: u32) -> String {
+/// Returns a line that occurs neither in the header, which has names that others chose, nor in any section.
+fn boundary(header: &str, sections: &[Section<'_>], seed: u32) -> String {
     let mut number = seed;
     loop {
         let digits = format!("{number:08x}");
         // Texts are far shorter than all numbers together, so that one is free.
-        if !sections.iter().any(|(_, text)| text.contains(&digits)) {
+        if !header.contains(&digits) && !sections.iter().any(|(_, text)| text.contains(&digits)) {
             return format!("-----{digits}-----");
         }
         number = number.wrapping_add(NEXT_NUMBER);
@@ -349,6 +349,15 @@ mod tests {
         let worded = message(&guess, 7);
         assert_eq!(read(&worded)[0].sections[0].1, guess.body);
         assert!(worded.ends_with(&format!("-----{:08x}-----", 7_u32.wrapping_add(NEXT_NUMBER.wrapping_mul(2)))));
+    }
+
+    #[test]
+    fn a_name_that_guesses_the_boundary_does_not_show_it_outside() {
+        let mut guess = StoredMessage::blank(MessageType::Request);
+        guess.from = "-----00000007-----".into();
+        let worded = message(&guess, 7);
+        let mark = worded.lines().last().unwrap();
+        assert_eq!((mark == guess.from, worded.matches(mark).count()), (false, 2), "{worded}");
     }
 
     #[test]

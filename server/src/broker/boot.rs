@@ -1,8 +1,7 @@
 //! Starts the broker: loads the snapshot, replays the rest of the log, takes the epoch, starts the threads.
 
 use std::io;
-use std::sync::{Arc, Mutex};
-use std::thread::{self, JoinHandle};
+use std::sync::Arc;
 
 use lastword_proto::fact::EDITION;
 use lastword_proto::{Core, Fact, Input, Limits, Out, Principal, Seq, State, Time};
@@ -19,6 +18,8 @@ use crate::clock::{Clock, Source, Stopwatch};
 use crate::disk::Disk;
 use crate::identity::{Directory, TurnSigner};
 use crate::metrics::Metrics;
+use crate::sync::Mutex;
+use crate::sync::thread::{self, JoinHandle};
 
 /// Entries read at once while replaying; bounds the memory of a start.
 const REPLAY_BATCH: usize = 16_384;

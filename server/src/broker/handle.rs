@@ -1,7 +1,7 @@
 //! The handle through which the rest of the process calls the broker.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use lastword_proto::Code;
 use lastword_proto::fact::Credential;
@@ -12,6 +12,7 @@ use lastword_proto::{Entry, Input, Limits, Principal, Refusal, Reply, Seq, Time}
 use lastword_store::{AppendError, LogReader, ReadError};
 use tokio::sync::{oneshot, watch};
 
+use super::faults::{Fault, injected};
 use super::queue::{Full, Lane, Queue};
 use super::recent::Recent;
 use super::wakes::Wakes;
@@ -20,6 +21,7 @@ use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
 use crate::identity::{Directory, Proof, Session, TurnSigner, credential};
 use crate::metrics::Metrics;
+use crate::sync::{Mutex, MutexGuard};
 
 /// How long a caller should wait before it retries when the queue is full, in ms.
 const SATURATED_RETRY_MS: u64 = 250;
@@ -80,7 +82,9 @@ impl BrokerShared {
         self.queue.clear();
         // The judge may be waiting for the writer. Any batch it hands over from here on expects a position that the log
         // doesn't have, so the append refuses it.
-        self.queue.mark_writer_idle();
+        if !injected(Fault::FailWithoutWake) {
+            self.queue.mark_writer_idle();
+        }
     }
 
     /// Keeps a delivery for the agent's next call. Beyond `inbox_max`, the oldest is dropped; it remains in the log.

@@ -3,13 +3,13 @@
 
 use std::io;
 use std::sync::Arc;
-use std::thread::{self, JoinHandle};
 
 use lastword_store::{LogReader, Snapshots};
 
 use super::Handle;
 use super::boot::replay;
 use crate::priority;
+use crate::sync::thread::{self, JoinHandle};
 
 /// Facts between two snapshots. Bounds what a start replays after a crash, to about a second.
 pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;

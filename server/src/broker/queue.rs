@@ -2,8 +2,11 @@
 //! commands and for the writer at once.
 
 use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
+
+use super::faults::{Fault, injected};
+use crate::sync::{Condvar, Mutex, MutexGuard};
 
 /// The lane that a command waits in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,9 @@ impl<T> Queue<T> {
     }
 
     pub(crate) fn push(&self, lane: Lane, item: T) -> Result<(), Full> {
+        if injected(Fault::WakeBeforePush) {
+            self.filled.notify_one();
+        }
         let mut lanes = self.lock();
         if lanes.closed {
             return Err(Full::Closed);
@@ -59,7 +65,9 @@ impl<T> Queue<T> {
         }
         // Unlocked before the wake, so that the judge doesn't wake only to wait for the lock.
         drop(lanes);
-        self.filled.notify_one();
+        if !injected(Fault::WakeBeforePush) {
+            self.filled.notify_one();
+        }
         Ok(())
     }
 
@@ -91,12 +99,13 @@ impl<T> Queue<T> {
 
     /// Marks the writer as idle and wakes the judge if it waits for that.
     pub(crate) fn mark_writer_idle(&self) {
+        let asked_before = injected(Fault::AskBeforeIdle).then(|| self.lock().pending);
         let mut lanes = self.lock();
         lanes.writer_idle = true;
-        let awaited = lanes.pending;
+        let awaited = asked_before.unwrap_or(lanes.pending);
         drop(lanes);
         // Without a pending batch the judge has nothing to hand over, so the wake is saved.
-        if awaited {
+        if awaited && !injected(Fault::IdleWithoutWake) {
             self.filled.notify_one();
         }
     }

@@ -1,13 +1,14 @@
 //! Hints that wake waiting callers: one channel per connected agent, one per awaited answer, one for approvals.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use lastword_proto::ids::AgentId;
 use lastword_proto::{Entry, Fact, Input, MessageType, Seq};
 use tokio::sync::{Notify, oneshot};
 
 use super::Handle;
+use crate::sync::{Mutex, MutexGuard};
 
 /// The hint channels. A lost hint only costs time, because what it announces is in the state.
 #[derive(Debug, Default)]

@@ -1,9 +1,7 @@
 //! The writer: appends one batch after the other and releases the replies that waited for it.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::sync::{Arc, PoisonError};
 use std::{io, mem};
 
 use lastword_proto::{Core, Effect, Entry, Out, Reply, Seq, State};
@@ -11,11 +9,15 @@ use lastword_store::{AppendError, Log, ReadError};
 use tokio::sync::watch;
 
 use super::boot::rebuild;
+use super::faults::{Fault, injected};
 use super::handle::{BrokerFailure, BrokerShared};
 use super::keeper::SNAPSHOT_FACTS;
 use super::{Release, words};
 use crate::clock::Stopwatch;
 use crate::identity::Change;
+use crate::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use crate::sync::thread::{self, JoinHandle};
+use crate::sync::{Mutex, MutexGuard};
 
 /// The results of commands that were judged together and are appended together.
 pub(super) struct Batch {
@@ -172,6 +174,7 @@ fn run(writer: &Mutex<Writer>, batches: &Receiver<Batch>) -> bool {
 fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
     let mut writer = lock(writer);
     let shared = Arc::clone(&writer.shared);
+    inject(&mut batch, &shared);
     let mut committed = writer.commit(&mut batch);
     if committed.as_ref().is_err_and(AppendError::is_full) {
         shared.disk.fill();
@@ -203,6 +206,19 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             shared.fail(BrokerFailure::append(&error));
             false
         }
+    }
+}
+
+/// Does a part of what follows the append before it, if a model asks for that.
+fn inject(batch: &mut Batch, shared: &BrokerShared) {
+    if injected(Fault::ReleaseBeforeAppend) {
+        mem::take(&mut batch.held).into_iter().for_each(|release| release());
+    }
+    if injected(Fault::WakeBeforeAppend) {
+        batch.entries.iter().for_each(|entry| shared.wakes.durable(entry));
+    }
+    if injected(Fault::IdleBeforeAppend) {
+        shared.queue.mark_writer_idle();
     }
 }
 

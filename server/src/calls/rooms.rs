@@ -1,5 +1,8 @@
 //! Calls on rooms and the posts in them.
 
+#[cfg(feature = "properties")]
+pub(crate) mod properties;
+
 use lastword_proto::ids::RoomId;
 use lastword_proto::input::RoomPost;
 use lastword_proto::names::{AgentName, Ref, RequestId};

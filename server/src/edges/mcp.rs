@@ -12,6 +12,8 @@ mod inbox;
 mod listing;
 mod permit;
 mod prompts;
+#[cfg(feature = "properties")]
+pub(crate) mod properties;
 mod remote;
 mod resources;
 mod sessions;

@@ -1,9 +1,9 @@
 //! Defects of the core that campaigns found, each as the short history that shows it.
 
 use lastword_proto::envelope::{Address, Draft, FinishStatus};
-use lastword_proto::fact::{EscalationCause, Fact};
+use lastword_proto::fact::{EscalationCause, Fact, Spend};
 use lastword_proto::ids::AgentId;
-use lastword_proto::input::Finish;
+use lastword_proto::input::{Finish, Progress};
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{Label, Ref};
 use lastword_proto::{Input, MessageType, Reply};
@@ -48,4 +48,24 @@ fn what_the_broker_tells_humans_of_a_request_that_timed_out_is_nothing_that_its_
     assert!(matches!(third, Some(Reply::Sent(_))), "two of three messages were sent: {third:?}");
     let told = |fact: &Fact| matches!(fact, Fact::EscalationOpened { cause: EscalationCause::TimedOut, .. });
     assert_eq!(world.log().iter().filter(|entry| told(&entry.fact)).count(), 3, "humans were told of each");
+}
+
+#[test]
+fn an_agent_that_rests_is_not_sent_to_rest_again_by_what_its_turn_still_spends() {
+    let limits = Limits { agent_day_tokens_max: 1_000, ..Limits::default() };
+    let mut world = World::new(&limits, 1);
+    let (human, agent) = (world.human(), world.agents()[0]);
+    world.give(Input::Send(human, Box::new(request(&world, agent))));
+    let by = world.agent(agent).unwrap();
+    world.give(Input::Take(by, None));
+    let spent = |tokens| Some(Spend { tokens, cost_microusd: 0 });
+    world.give(Input::Progress(by, None, Progress { spend: spent(2_000), ..Progress::default() }));
+    world.give(Input::Progress(by, None, Progress { spend: spent(3_000), ..Progress::default() }));
+    world.give(Input::Finish(
+        by,
+        None,
+        Box::new(Finish { body: "done".into(), spend: spent(4_000), ..Finish::default() }),
+    ));
+    let rests = world.log().iter().filter(|entry| matches!(entry.fact, Fact::AgentRested { until: Some(_), .. }));
+    assert_eq!(rests.count(), 1);
 }

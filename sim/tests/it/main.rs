@@ -3,11 +3,15 @@
 #![allow(
     clippy::unwrap_used,
     clippy::print_stdout,
+    unreachable_pub,
     reason = "a step that fails is a failed test, and campaigns print their figures"
 )]
 
+mod dependencies;
 mod found;
+mod fuzzed;
 mod histories;
+mod model;
 mod sixty_days;
 mod surfaces;
 mod tidy;

@@ -38,15 +38,18 @@ pub fn encode(buffer: &mut Vec<u8>, entry: &Entry) -> Result<(), postcard::Error
 }
 
 /// Splits the next entry's bytes off `batch`; `None` at its end.
-pub(crate) fn next<'a>(batch: &mut &'a [u8]) -> Option<Result<&'a [u8], FrameError>> {
+///
+/// # Errors
+/// [`FrameError::Short`] if `batch` ends within an entry; it is empty then.
+pub fn split<'a>(batch: &mut &'a [u8]) -> Option<Result<&'a [u8], FrameError>> {
     if batch.is_empty() {
         return None;
     }
-    let split = batch.split_first_chunk::<LENGTH_BYTES>().and_then(|(length, rest)| {
+    let parts = batch.split_first_chunk::<LENGTH_BYTES>().and_then(|(length, rest)| {
         let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
         rest.split_at_checked(length)
     });
-    let Some((entry, rest)) = split else {
+    let Some((entry, rest)) = parts else {
         *batch = &[];
         return Some(Err(FrameError::Short));
     };
@@ -74,8 +77,8 @@ mod tests {
     fn bytes_that_are_no_batch_are_an_error_and_not_a_panic() {
         for bytes in [&[1_u8][..], &[5, 0, 0, 0, 1], &[0xff, 0xff, 0xff, 0xff]] {
             let mut batch = bytes;
-            assert_eq!(next(&mut batch), Some(Err(FrameError::Short)));
-            assert_eq!(next(&mut batch), None, "an error ends the batch");
+            assert_eq!(split(&mut batch), Some(Err(FrameError::Short)));
+            assert_eq!(split(&mut batch), None, "an error ends the batch");
         }
         assert!(decode(&[]).is_err());
         assert!(matches!(decode(&[0xff; 40]), Err(FrameError::Entry(_))));

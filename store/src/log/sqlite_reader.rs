@@ -78,7 +78,7 @@ fn entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {
     let first: i64 = row.get(0)?;
     let mut batch = blob(row, 1, seq)?;
     let mut at = first.cast_unsigned();
-    while let Some(bytes) = frame::next(&mut batch) {
+    while let Some(bytes) = frame::split(&mut batch) {
         let bytes = bytes.map_err(|error| damaged(Seq(at), &error))?;
         if at == seq.0 {
             return frame::decode(bytes).map(Some).map_err(|error| damaged(seq, &error));
@@ -104,7 +104,7 @@ fn read(db: &Connection, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, Rea
         let mut batch = blob(row, 1, Seq(at))?;
         bytes_read += batch.len();
         while out.len() < max {
-            let Some(bytes) = frame::next(&mut batch) else { break };
+            let Some(bytes) = frame::split(&mut batch) else { break };
             let bytes = bytes.map_err(|error| damaged(Seq(at), &error))?;
             if at >= from.0 {
                 out.push((Seq(at), frame::decode(bytes).map_err(|error| damaged(Seq(at), &error))?));

@@ -210,7 +210,7 @@ impl Walk<'_> {
     fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {
         let mut batch = row.blob;
         let mut at = row.first;
-        while let Some(bytes) = frame::next(&mut batch) {
+        while let Some(bytes) = frame::split(&mut batch) {
             let entry = bytes.and_then(frame::decode).map_err(|error| Broken { at, problem: Problem::Entry(error) })?;
             (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
             at.0 += 1;
@@ -251,7 +251,7 @@ impl From<rusqlite::Error> for Stop {
 
 /// Whether positions may jump from `next` to this row: only an entry that begins an epoch may say so (L8).
 fn begins_epoch(mut row: Row<'_>, next: Seq) -> bool {
-    let entry = frame::next(&mut row.blob).and_then(Result::ok).map(frame::decode);
+    let entry = frame::split(&mut row.blob).and_then(Result::ok).map(frame::decode);
     let began = |entry: &Entry| matches!(entry.fact, Fact::EpochBegan { first } if first == row.first);
     row.first > next && matches!(&entry, Some(Ok(entry)) if began(entry))
 }

@@ -105,18 +105,8 @@ fn within(ctx: &Context, caller: Caller, turn: Option<&str>) -> Result<Caller, A
 
 async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
-    let mut envelope = Envelope::new(MessageType::Request, "", &args.message);
-    envelope.to = Some(match args.target_agent_id {
-        // Models sometimes put spaces around a name.
-        To::One(name) => To::One(name.trim().to_owned()),
-        many @ To::Many(_) => many,
-    });
-    envelope.reference = args.reference;
-    envelope.action = args.action;
-    envelope.payload = args.payload;
-    envelope.metadata = Metadata { timeout_ms: args.timeout_ms, ..Metadata::default() };
-    trace.mark(&mut envelope.metadata);
     let wait = args.wait.then_some(ANSWER_WAIT);
+    let envelope = envelope(args, trace);
     match messages::send(ctx, caller, envelope.draft()?, wait).await? {
         Sent::One(message, response) => {
             let mut sent = json!({ "request_id": message.request_id, "ref": message.reference, "to": message.to });
@@ -133,6 +123,22 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
         Sent::Finished(finished) => value(&finished),
         Sent::Noted => Ok(json!({})),
     }
+}
+
+/// Returns the message that a model sends with these arguments.
+pub(super) fn envelope(args: args::Send, trace: &Trace) -> Envelope {
+    let mut envelope = Envelope::new(MessageType::Request, "", &args.message);
+    envelope.to = Some(match args.target_agent_id {
+        // Models sometimes put spaces around a name.
+        To::One(name) => To::One(name.trim().to_owned()),
+        many @ To::Many(_) => many,
+    });
+    envelope.reference = args.reference;
+    envelope.action = args.action;
+    envelope.payload = args.payload;
+    envelope.metadata = Metadata { timeout_ms: args.timeout_ms, ..Metadata::default() };
+    trace.mark(&mut envelope.metadata);
+    envelope
 }
 
 /// Opens an escalation with these arguments.

@@ -229,8 +229,13 @@ fn self_contained(headers: &HeaderMap) -> bool {
 async fn peeked(request: Request) -> Result<(Request, Option<String>), ApiError> {
     let (parts, body) = request.into_parts();
     let bytes = read(&parts, body).await?;
-    let method = serde_json::from_slice::<Peek<'_>>(&bytes).ok().map(|peek| peek.method.into_owned());
+    let method = method(&bytes);
     Ok((Request::from_parts(parts, Body::from(bytes)), method))
+}
+
+/// Returns the method that a message names.
+pub(super) fn method(message: &[u8]) -> Option<String> {
+    serde_json::from_slice::<Peek<'_>>(message).ok().map(|peek| peek.method.into_owned())
 }
 
 /// Converts a stream with a single answer to that answer as plain JSON, which every client can read.

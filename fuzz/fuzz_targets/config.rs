@@ -1,0 +1,22 @@
+//! `lastword.toml`: see `cli/src/config_property.rs`. The program is no library, so its modules are compiled again.
+#![no_main]
+#![allow(dead_code, reason = "only the configuration is used")]
+
+#[path = "../../cli/src/config.rs"]
+mod config;
+#[path = "../../cli/src/config_property.rs"]
+mod config_property;
+#[path = "../../cli/src/failure.rs"]
+mod failure;
+#[path = "../../cli/src/notify.rs"]
+mod notify;
+#[path = "../../cli/src/out.rs"]
+mod out;
+#[path = "../../cli/src/policy.rs"]
+mod policy;
+#[path = "../../cli/src/quantity.rs"]
+mod quantity;
+#[path = "../../cli/src/team.rs"]
+mod team;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| config_property::check(data));

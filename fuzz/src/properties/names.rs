@@ -1,0 +1,78 @@
+//! Names, ids and moments: each type accepts exactly its grammar, and prints what it parsed.
+
+use lastword_proto::envelope::Address;
+use lastword_proto::ids::{AgentId, ApprovalId, ClaimId, EscalationId, RoomId, Seq, TurnId};
+use lastword_proto::names::{AgentName, Label, RESERVED, Ref, RequestId, Resource};
+use lastword_proto::wire::{parse_rfc3339, rfc3339};
+
+/// The first moment that RFC 3339 can't express: the year 10000.
+const YEAR_10000_MS: u64 = 253_402_300_800_000;
+
+/// Checks one text as a value of each type.
+pub fn check(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    grammars(text);
+    if let Ok(address) = Address::parse(text) {
+        assert_eq!(address.to_string(), text);
+        assert_eq!(Address::parse(&address.to_string()), Ok(address));
+    }
+    if let Ok(reference) = Ref::new(text)
+        && let Some(child) = reference.child(u32::try_from(text.len()).unwrap_or_default())
+    {
+        assert!(child.as_str().strip_prefix(text).is_some_and(|rest| rest.starts_with('/')));
+    }
+    ids(text);
+    moments(text);
+}
+
+/// Compares each type with its grammar in the documentation, written a second time.
+fn grammars(text: &str) {
+    let lower = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    let label = (1..=64).contains(&text.len())
+        && text.chars().all(|c| lower(c) || "_.-".contains(c))
+        && text.starts_with(lower)
+        && text.ends_with(lower);
+    let reference = (1..=128).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.chars().all(|c| c.is_ascii_alphanumeric() || "._/#:-".contains(c));
+    let visible = (1..=128).contains(&text.len()) && text.chars().all(|c| ('!'..='~').contains(&c));
+    let request = visible && !text.contains(['[', ']']);
+    let resource = visible && text.find('*').is_none_or(|at| at + 1 == text.len());
+    assert_eq!(Label::new(text).is_ok(), label, "{text:?}");
+    assert_eq!(AgentName::new(text).is_ok(), label && !RESERVED.contains(&text), "{text:?}");
+    assert_eq!(Ref::new(text).is_ok(), reference, "{text:?}");
+    assert_eq!(RequestId::new(text).is_ok(), request, "{text:?}");
+    assert_eq!(Resource::new(text).is_ok(), resource, "{text:?}");
+    let json = serde_json::Value::from(text);
+    let read = serde_json::from_value::<Ref>(json).ok();
+    assert_eq!(read.as_ref().map(Ref::as_str), reference.then_some(text), "JSON is checked like text");
+    assert!(Ref::new(text).is_ok_and(|name| name.as_str() == text) || !reference);
+}
+
+macro_rules! id {
+    ($text:ident, $($name:ident),*) => {$(
+        let read = $name::parse($text);
+        if let Some(id) = read {
+            let digits = $text.strip_prefix($name::PREFIX).and_then(|rest| rest.strip_prefix('-'));
+            assert!(digits.is_some_and(|digits| digits.bytes().all(|byte| byte.is_ascii_digit())), "{}", $text);
+            assert_eq!($name::parse(&id.to_string()), Some(id));
+        }
+    )*};
+}
+
+fn ids(text: &str) {
+    id!(text, Seq, AgentId, ApprovalId, ClaimId, EscalationId, RoomId, TurnId);
+}
+
+fn moments(text: &str) {
+    if let Some(time) = parse_rfc3339(text)
+        && time.0 < YEAR_10000_MS
+    {
+        assert_eq!(parse_rfc3339(&rfc3339(time)), Some(time), "{text:?}");
+    }
+    // Any eight bytes are a moment, too.
+    if let Some(bytes) = text.as_bytes().first_chunk::<8>() {
+        let time = lastword_proto::Time(u64::from_le_bytes(*bytes) % YEAR_10000_MS);
+        assert_eq!(parse_rfc3339(&rfc3339(time)), Some(time));
+    }
+}
