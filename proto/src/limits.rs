@@ -124,6 +124,7 @@ limits! {
     "L3" notice_bytes_max = 2_048, "Longest notice attached to a delivery; the rest is available in the audit.";
     "L3" notices_bytes_max = 32_768, "Total size of the notices attached to one delivery.";
     "D3" refs_named_max = 64, "REFs that one request can name for its task.";
+    "G2" agent_day_bytes_max = 268_435_456, "Bytes that an agent's messages, posts, calls, questions and claims may add to the log in a UTC day; 0 means no limit.";
     "B1" bound_warning_messages = 1_000, "`lastword bound` warns if a grant may cause more waking messages.";
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
 }

@@ -267,6 +267,8 @@ codes! {
         "Retry after retry_after_ms; a human has to free space on the broker's disk.";
     EpochOver "epoch_over" 409 "L8" "A restore went back to before this was issued"
         "Drop what you know of it and take the next message.";
+    QuotaBytes "quota_bytes" 429 "G2" "You have had your share of the disk for today"
+        "Finish with what you have, in few words; more is stored after retry_after_ms, or when a human raises agent_day_bytes_max.";
 }
 
 #[cfg(test)]

@@ -39,6 +39,7 @@ mod requests;
 mod rooms;
 mod schedules;
 mod small;
+mod stored_bytes;
 mod table;
 mod tasks;
 mod timers;
@@ -333,7 +334,7 @@ mod tests {
     fn records_are_small() {
         let sizes = [size_of::<Conversation>(), size_of::<Grant>(), size_of::<Task>(), size_of::<Request>()];
         assert_eq!(sizes, [160, 192, 176, 112]);
-        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [96, 40, 288]);
+        assert_eq!([size_of::<Turn>(), size_of::<Ready>(), size_of::<Agent>()], [96, 40, 296]);
         assert_eq!(size_of::<Option<Task>>(), size_of::<Task>(), "a place in a table takes no more than its record");
         assert_eq!(size_of::<(Time, Closed)>(), 24);
     }

@@ -3,6 +3,7 @@
 use super::{Outcome, Step, Unrecorded};
 use crate::envelope::fnv_of;
 use crate::fact::{Fact, Key, Made, WriteKind};
+use crate::guards;
 use crate::ids::{AgentId, HOUR_MS, IncidentId, TurnId};
 use crate::input::Reply;
 use crate::names::RequestId;
@@ -103,6 +104,7 @@ impl Step<'_> {
         }
         self.require_active(by.agent())?;
         let limits = &self.state().limits;
+        self.has_room(by.agent())?;
         let Some(agent) = self.state().agent(by.agent()).filter(|_| self.enforces("sender_rate")) else {
             return Ok(());
         };
@@ -117,6 +119,12 @@ impl Step<'_> {
         let first = agent.recent.iter().filter(|(at, _)| self.now.since(*at) < limits.window_ms).nth(over);
         let wait = first.map_or(limits.window_ms, |(at, _)| at.plus(limits.window_ms).since(self.now));
         Err(Refusal::new(Code::SenderRate).numbers(max, inside + 1).retry_after(wait.max(1)))
+    }
+
+    /// Refuses an agent that has had its day's bytes stored (G2).
+    pub(super) fn has_room(&self, agent: AgentId) -> Result<(), Refusal> {
+        let full = self.state().agent(agent).and_then(|agent| guards::bytes_of_day(agent, &self.state().limits, self.now));
+        full.filter(|_| self.has_guard("quota_bytes")).map_or(Ok(()), Err)
     }
 
     /// Records the refusal of an agent's write.

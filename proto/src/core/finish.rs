@@ -395,6 +395,7 @@ impl Step<'_> {
             return Err(Code::FromMismatch.into());
         }
         self.paced(task)?;
+        self.has_room(by.agent())?;
         self.note_progress(task, by.agent(), draft.body.clone(), draft.eta_ms, true);
         let seq = self.state().seq;
         if let Some(turn) = self.state().tasks[&task].turn() {
@@ -409,7 +410,9 @@ impl Step<'_> {
         let task = self.state().turns[&turn].task;
         self.paced(task)?;
         // A root has no requester who could be shown the note.
-        if self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty() {
+        let shown = self.state().tasks[&task].asker.agent().is_some() && !progress.note.is_empty();
+        // The lease is renewed without the note.
+        if shown && self.has_room(by.agent()).is_ok() {
             self.note_progress(task, by.agent(), progress.note, progress.eta_ms, true);
         }
         if let Some(spend) = progress.spend {

@@ -12,6 +12,7 @@ use crate::state::{Agent, Grant, State, Task};
 
 mod addressing;
 mod budget;
+mod bytes;
 mod chain;
 mod depth;
 mod hops;
@@ -28,6 +29,7 @@ mod wait;
 mod windows;
 
 pub(crate) use budget::{MONEY, exceeded as budget_of_grant, exceeded_by_day as budget_of_day};
+pub(crate) use bytes::exceeded as bytes_of_day;
 pub(crate) use totals::{overrun, trips_again};
 
 /// A rule that can refuse a message.
@@ -78,6 +80,7 @@ pub const GUARDS: &[Guard] = &[
     guard("pair_rate", "G1", windows::pair_rate),
     guard("sender_rate", "G1", windows::sender_rate),
     guard("fan_out", "G1", windows::fan_out),
+    always("quota_bytes", "G2", bytes::quota_bytes),
     for_all("saturated", "L4", saturation::saturated),
     always("grant_expired", "D8", totals::grant_expired),
     always("grant_messages", "D8", totals::grant_messages),

@@ -99,6 +99,8 @@ pub struct DayUse {
     pub estimated: bool,
     /// The tokens and the cost of its turns and messages.
     pub spend: Spend,
+    /// The bytes that its writes added to the log, roughly (G2).
+    pub bytes: u64,
 }
 
 impl DayUse {

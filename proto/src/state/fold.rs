@@ -16,6 +16,7 @@ impl State {
         self.change(at, fact);
         // After the change, because a human whom this fact registers is unknown before it.
         self.attend(at, fact);
+        self.charge_bytes(at, fact);
         let id = self.grant_of(fact)?;
         self.grants.get(&id).map(|grant| (id, grant.phi(&self.limits)))
     }

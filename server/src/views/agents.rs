@@ -125,6 +125,7 @@ fn day(live: &Live<'_>, agent: &Agent) -> Vec<Distance> {
         of("agent_day_tokens_max", tokens).map(|day| Distance { estimated: used.estimated, ..day }),
         of("root_messages_per_day_max", roots),
         of("agent_day_cost_microusd_max", money),
+        of("agent_day_bytes_max", (limits.agent_day_bytes_max, used.bytes)),
     ];
     all.into_iter().flatten().collect()
 }
