@@ -334,9 +334,9 @@ impl Team {
         data: &Path,
         out: Out,
     ) -> Result<Self, Failure> {
-        let human = Client::new(endpoint, Some(Token::new(operator)?))?;
         let (mut runners, stopping) = (JoinSet::new(), Stopping::default());
         for member in members {
+            let human = Client::new(endpoint, Some(Token::new(operator)?))?;
             let token = kept_token(data, member, &human).await?;
             let (name, settings) = (member.name.clone(), member.settings(prices)?);
             let (endpoint, stopping) = (endpoint.clone(), stopping.clone());

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
@@ -16,6 +17,7 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::{Context, bound};
+use crate::config::TokenSource;
 use crate::config::{TlsMode, certificate};
 use crate::failure::Failure;
 use crate::notify;
@@ -61,8 +63,17 @@ pub(crate) fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let team: &[Member] = if args.with_agents { &cx.settings.team } else { &[] };
     let config = config(args, cx)?;
     log_to_stderr(&cx.out);
+    warn_of_open_directory(&cx.settings.data);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(Failure::unavailable)?;
     runtime.block_on(serve(config, team, cx))
+}
+
+/// Warns of a data directory that others may read: the files in it are private, but not those that a person adds.
+fn warn_of_open_directory(data: &Path) {
+    let mode = data.metadata().map_or(0, |found| found.permissions().mode() & 0o777);
+    if mode & 0o077 != 0 {
+        eprintln!("warning: {} has mode {mode:o}, so that others may look into it: chmod 700 it", data.display());
+    }
 }
 
 fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
@@ -123,7 +134,8 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
         listening["fingerprint"] = json!(fingerprint);
     }
     cx.out.show(&listening, |_, _| {
-        let file = server.operator_token_file().display();
+        let path = server.operator_token_file();
+        let file = if path.exists() { path.display().to_string() } else { "a place of yours".to_owned() };
         let console = format!("{}/sign-in#{}", server.console_url(), code.reveal());
         // A certificate that an authority issued gets a new fingerprint when it is renewed.
         let pin = match fingerprint {
@@ -137,7 +149,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
             "listening on {url}\noperator token in {file}\nconsole: {console} (signs in once, within 15 minutes){pin}"
         )
     })?;
-    let operator = read_token(server.operator_token_file())?;
+    let operator = operator_token(members, &server, cx)?;
     let endpoint = Endpoint::new(&server.local_url());
     let trust = kept_trust(&data, &endpoint);
     let mut team =
@@ -162,6 +174,20 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     match failed {
         None => Ok(()),
         Some(failed) => Err(stopped(&failed)),
+    }
+}
+
+/// Returns the token with which the agents of the configuration are registered. The operator's token may have been moved
+/// to a safe place, so a server without such agents needs none.
+fn operator_token(members: &[Member], server: &Server, cx: &Context) -> Result<String, Failure> {
+    match &cx.settings.token {
+        _ if members.is_empty() => Ok(String::new()),
+        TokenSource::File(path) => read_token(path),
+        TokenSource::Text(_) | TokenSource::Implicit => read_token(server.operator_token_file()).map_err(|failure| {
+            failure.hint(
+                "the agents of lastword.toml are registered with a human's token: name its file with --token-file",
+            )
+        }),
     }
 }
 

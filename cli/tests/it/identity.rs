@@ -157,3 +157,14 @@ fn init_writes_no_humans_token_unless_it_is_asked_to_by_name() {
     let settings = fs::read_to_string(dir.join(".claude/settings.local.json")).unwrap_or_default();
     assert!(!settings.contains(" hook"), "{settings}");
 }
+
+#[test]
+fn a_server_starts_without_the_operators_token_that_was_moved_to_a_safe_place() {
+    let (code, dir) = Server::start().terminate();
+    assert_eq!(code, 0);
+    fs::rename(dir.path().join(".lastword/operator.token"), dir.path().join("kept.token")).unwrap();
+    let server = Server::start_in(dir);
+    let added = run(server.path(), &["--token-file", "kept.token", "agent", "add", "kilo"]);
+    assert!(added.ok().starts_with("lw_"));
+    assert!(!server.path().join(".lastword/operator.token").exists(), "no other token was made");
+}

@@ -123,7 +123,8 @@ impl Step<'_> {
 
     /// Refuses an agent that has had its day's bytes stored (G2).
     pub(super) fn has_room(&self, agent: AgentId) -> Result<(), Refusal> {
-        let full = self.state().agent(agent).and_then(|agent| guards::bytes_of_day(agent, &self.state().limits, self.now));
+        let full =
+            self.state().agent(agent).and_then(|agent| guards::bytes_of_day(agent, &self.state().limits, self.now));
         full.filter(|_| self.has_guard("quota_bytes")).map_or(Ok(()), Err)
     }
 

@@ -47,6 +47,7 @@ impl Step<'_> {
         #[cfg(feature = "rules-off")]
         let draft = self.naive_draft(draft);
         self.is_itself(by, &draft)?;
+        let draft = self.with_own_key(by.agent(), draft);
         // A retry gets the first result before anything can refuse it now.
         if let Some(again) = self.repeated(by.agent(), &draft)? {
             return Ok(again);
@@ -130,6 +131,21 @@ impl Step<'_> {
             self.hear_in(agent, Place::Conversation(conv));
         }
         self.record(Fact::Refused { agent, turn, kind, to, reference, refusal: refusal.clone() });
+    }
+
+    /// Gives the key of a header a form of its sender's own if another sender used it first: keys are remembered per
+    /// sender (Q1), while a request's id is one for the whole workspace.
+    fn with_own_key(&self, sender: AgentId, mut draft: Draft) -> Draft {
+        let keys = &self.state().keys;
+        let others = |id: &RequestId| {
+            keys.contains(id.as_str()) && keys.chosen(id.as_str()).is_none_or(|known| known.sender != sender)
+        };
+        if let Some(id) = draft.request_id.as_ref().filter(|id| draft.key_only && others(id)) {
+            let own = RequestId::new(&alloc::format!("{id}@{}", self.state().name_of(sender)));
+            // A key that is too long for that stays as it is, and conflicts.
+            draft.request_id = Some(own.unwrap_or_else(|_| id.clone()));
+        }
+        draft
     }
 
     /// Returns the first result of a send that was accepted under the same key (Q1).

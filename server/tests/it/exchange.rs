@@ -157,6 +157,12 @@ async fn a_retry_with_the_same_key_is_the_same_message() {
     let again = post("x").await.is(201);
     assert_eq!(first["id"], again["id"]);
     post("y").await.refused(409, "idempotency_conflict");
+    // A key is its sender's own: another sender's request under it is a request like any other.
+    let other = || world.request("kilo", Method::POST, "/v1/messages").header("idempotency-key", "key-1");
+    let info = json!({ "type": "info", "to": "operator", "ref": "K-1", "body": "note" });
+    let send = async || Answer::of(other().json(&info).send().await.unwrap()).await.is(201);
+    let first = send().await;
+    assert_eq!(send().await["id"], first["id"], "and its retry is one, too");
 }
 
 #[tokio::test]

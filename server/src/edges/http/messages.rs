@@ -4,7 +4,7 @@ use axum::Json as Out;
 use axum::extract::{Path, Request, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use lastword_proto::wire::{Envelope, Page, StoredMessage};
+use lastword_proto::wire::{Envelope, FieldError, Page, StoredMessage};
 use lastword_proto::{Code, Draft, MessageType, header};
 use serde::Serialize;
 
@@ -87,6 +87,9 @@ pub(super) async fn list(
     caller: Caller,
     Params(params): Params<AuditParams>,
 ) -> Result<Out<Page<StoredMessage>>, ApiError> {
+    if params.q.as_ref().is_some_and(|words| words.trim().is_empty()) {
+        return Err(ApiError::pointless(&FieldError::new("q", "is empty: leave it out, or give words to search for")));
+    }
     audit::messages(&ctx, caller, params).await.map(Out)
 }
 
