@@ -24,6 +24,9 @@ impl Step<'_> {
         }
         // An agent with all its turns open can only continue one of them.
         let full = own.turns.len() as u64 >= own.turns_max(&state.limits);
+        if turn.is_none() && full && own.turns.len() > 1 {
+            return self.again_of_several(agent);
+        }
         if turn.is_some() || full {
             let open = self.turn_of(agent, turn).map_err(|(_, refusal)| refusal)?;
             let delivery = self.join(open);
@@ -79,6 +82,22 @@ impl Step<'_> {
         let lost = self.state().tasks[&turn.task].in_flight() == 0;
         let last = turn.delivered.last().filter(|_| lost)?;
         Some(Delivery { turn: Some(self.open_turn_view(id)), message: last.message, notices: [].into() })
+    }
+
+    /// Returns the last delivery of one of several open turns once more. An agent that was restarted gets one after the
+    /// other, because the lease of the one that it gets is renewed: next time another one's ends first (L2).
+    fn again_of_several(&mut self, agent: AgentId) -> Outcome {
+        let state = self.state();
+        let turns = state.agents[agent.0 as usize].turns.iter();
+        let lost = turns.filter(|turn| state.tasks[&state.turns[turn].task].in_flight() == 0);
+        let Some(turn) = lost.copied().min_by_key(|turn| (state.turns[turn].lease_until, *turn)) else {
+            return Err(Code::TurnRequired.into());
+        };
+        let lease_until = self.now.plus(state.limits.lease_ms).max(state.turns[&turn].lease_until);
+        if lease_until > state.turns[&turn].lease_until {
+            self.record(Fact::Renewed { turn, lease_until });
+        }
+        Ok(Reply::Delivery(self.again(turn)))
     }
 
     fn open_turn_view(&self, id: TurnId) -> OpenTurn {

@@ -87,10 +87,13 @@ pub(crate) async fn rekey(
 ) -> Result<AgentToken, ApiError> {
     caller.human()?;
     if expires_in_ms.is_some_and(|ms| ms == 0 || ms > EXPIRES_MS_MAX) {
-        return Err(FieldError::new("expires_in_ms", format!("must be between 1 and {EXPIRES_MS_MAX}")).into());
+        return Err(ApiError::pointless(&FieldError::new(
+            "expires_in_ms",
+            format!("must be between 1 and {EXPIRES_MS_MAX}"),
+        )));
     }
     if overlap_ms > OVERLAP_MS_MAX {
-        return Err(FieldError::new("overlap_ms", format!("must be at most {OVERLAP_MS_MAX}")).into());
+        return Err(ApiError::pointless(&FieldError::new("overlap_ms", format!("must be at most {OVERLAP_MS_MAX}"))));
     }
     let agent = find(ctx, name).await?;
     let token = new_token()?;

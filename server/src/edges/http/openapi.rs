@@ -167,7 +167,7 @@ fn request_body(body: &str) -> Value {
         content.insert("text/plain".to_owned(), json!({ "schema": grammar::text() }));
     }
     // A body whose members may all be left out may be left out itself.
-    json!({ "required": !matches!(body, "Finish" | "Progress" | "Extend"), "content": content })
+    json!({ "required": !matches!(body, "Finish" | "Progress" | "Extend" | "TokenTerms"), "content": content })
 }
 
 /// Whether a call makes something, so that a key makes its retry the same call (Q1).
