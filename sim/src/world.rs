@@ -80,6 +80,11 @@ impl World {
         &self.log
     }
 
+    /// Drops the facts so far, so that clones are cheap. The world can't be restarted from its log afterwards.
+    pub fn drop_log(&mut self) {
+        self.log = Vec::new();
+    }
+
     /// Returns the witness.
     #[must_use]
     pub const fn witness(&self) -> &Witness {

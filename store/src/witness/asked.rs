@@ -3,11 +3,12 @@
 use lastword_proto::fact::{Decision, EscalationCause, Fact, Role, SYSTEM};
 use lastword_proto::ids::{AgentId, ApprovalId, EscalationId, TaskId, Time};
 use lastword_proto::policy::{ApprovalRule, Ruling};
+use serde::Serialize;
 
 use super::Witness;
 
 /// An open question to a human.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Escalation {
     agent: AgentId,
     pub(super) task: Option<TaskId>,
@@ -24,7 +25,7 @@ impl Escalation {
 }
 
 /// A held call that is pending, or approved and unused.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct HeldCall {
     agent: AgentId,
     pub(super) task: Option<TaskId>,

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use lastword_proto::fact::{Entry, Extension, Fact, Latched, Message, Part, Role, Spend};
 use lastword_proto::ids::{AgentId, ConvId, GrantId, Seq, TaskId};
 use lastword_proto::limits::Limits;
+use serde::Serialize;
 
 use super::Witness;
 
 /// Bounds derived from the limits.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Numbers {
     /// V(h) for each hop up to the cap: the waking messages that a task there can cause, itself included.
     caused: Vec<u64>,
@@ -49,7 +50,7 @@ impl Numbers {
 }
 
 /// A grant that is open or has open tasks.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct GrantCount {
     pub(super) giver: AgentId,
     own_root: bool,
@@ -80,7 +81,7 @@ impl GrantCount {
 }
 
 /// An open task.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct TaskCount {
     pub(super) grant: GrantId,
     pub(super) hop: u64,

@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use lastword_proto::fact::{Control, Entry, Fact, GrantEnd, Latched, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, Seq, TaskId, Time, TurnId};
 use lastword_proto::limits::Limits;
+use serde::Serialize;
 
 mod asked;
 mod grants;
@@ -35,7 +36,7 @@ const SWEEP_EVERY: u64 = 4_096;
 const SECOND_EDITION: u32 = 2;
 
 /// A promise that a fact of the log breaks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BrokenPromise {
     /// The promise, as a sentence.
     pub promise: &'static str,
@@ -52,7 +53,7 @@ impl std::fmt::Display for BrokenPromise {
 }
 
 /// The maxima over all grants that no human extended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Peaks {
     /// Waking messages as the termination proof counts them: the requests of agents, and the answers.
     pub waking: u64,
@@ -62,8 +63,8 @@ pub struct Peaks {
     pub turns: u64,
 }
 
-/// The recount of the facts so far.
-#[derive(Clone, Debug, Default)]
+/// The recount of the facts so far. It is serialized only for comparison: a model checker hashes the bytes.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Witness {
     seq: u64,
     at: Time,
@@ -90,7 +91,7 @@ pub struct Witness {
 }
 
 /// The last ids given out: an unknown lower id belongs to something that has ended.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 struct Last {
     grant: u64,
     task: u64,
@@ -101,7 +102,7 @@ struct Last {
 }
 
 /// Whether an agent, conversation or workspace runs (H4).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 enum Running {
     #[default]
     Active,

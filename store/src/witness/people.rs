@@ -5,12 +5,13 @@ use std::collections::VecDeque;
 use lastword_proto::fact::{AgentLimits, Decision, Fact, Kind, Message, Role, SYSTEM};
 use lastword_proto::ids::{AgentId, GrantId, Seq, Time};
 use lastword_proto::names::AgentName;
+use serde::Serialize;
 
 use super::windows::Sent;
 use super::{Running, Witness};
 
 /// An agent or a human.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct Party {
     pub(super) name: AgentName,
     kind: Kind,

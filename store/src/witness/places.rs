@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lastword_proto::fact::{Crossing, Fact, Place};
 use lastword_proto::ids::{ConvId, Time};
+use serde::Serialize;
 
 use super::{Running, Witness};
 
 /// A conversation or room.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Spot {
     /// Agent messages since a human spoke; `None` after the witness dropped the place.
     agent_messages: Option<u64>,
@@ -29,7 +30,7 @@ impl Spot {
 }
 
 /// All places with counters.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Places(BTreeMap<Place, Spot>);
 
 impl Places {

@@ -3,11 +3,12 @@
 use lastword_proto::fact::{Fact, Part, Rerun, Spend, TurnEnd};
 use lastword_proto::ids::{AgentId, ConvId, Seq, TaskId, TurnId};
 use lastword_proto::{FinishStatus, fact::EscalationCause};
+use serde::Serialize;
 
 use super::{Running, Witness};
 
 /// An open turn.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct OpenTurn {
     pub(super) task: TaskId,
     agent: AgentId,

@@ -3,11 +3,12 @@
 use std::collections::BTreeSet;
 
 use lastword_proto::ids::{AgentId, DAY_MS, HOUR_MS, Time};
+use serde::Serialize;
 
 use super::Witness;
 
 /// The target of something that an agent wrote.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) enum Target {
     /// One agent or human.
     One(AgentId),
@@ -18,7 +19,7 @@ pub(super) enum Target {
 }
 
 /// Something that an agent wrote.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Serialize)]
 pub(super) struct Sent {
     pub(super) at: Time,
     to: Target,
