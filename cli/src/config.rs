@@ -165,7 +165,7 @@ struct File {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum TlsMode {
-    /// Signed by itself, and made once in the data directory.
+    /// Self-signed, made once in the data directory.
     Auto,
 }
 

@@ -26,7 +26,8 @@ pub fn back_up(dir: &Path, to: &mut dyn Write, progress: &mut dyn FnMut(Seq, Seq
     Store::sqlite(dir).back_up(&FILES, to, progress)
 }
 
-/// Why a backup was not restored. The data directory is as before.
+/// Why a backup was not restored. Before [`RestoreError::File`] nothing in the data directory was changed; after it, what
+/// was there is in the directory itself, in `replaced-TIME` or in `restoring`.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// The backup can't be used, or the data directory is in use.

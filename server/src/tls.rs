@@ -39,7 +39,7 @@ pub enum Tls {
         /// Its private key, without a passphrase.
         key: PathBuf,
     },
-    /// Signed by itself, and made once in the data directory. Clients know it by its fingerprint.
+    /// Self-signed, made once in the data directory. Clients know it by its fingerprint.
     Auto,
 }
 

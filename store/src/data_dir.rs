@@ -104,8 +104,8 @@ pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     path.parent().map_or(Ok(()), sync_dir)
 }
 
-/// The last acknowledged position and its hash. Written after each commit and never synced, so it is never ahead of the
-/// durable log; if it is, the log lost its end.
+/// The last acknowledged position and its hash. Written after each commit and synced only when the log is opened, so it is
+/// never ahead of the durable log; if it is, the log lost its end.
 #[derive(Debug)]
 pub(crate) struct Head(File);
 
@@ -121,6 +121,11 @@ impl Head {
         bytes[..8].copy_from_slice(&last.0.to_le_bytes());
         bytes[8..].copy_from_slice(hash);
         self.0.write_all_at(&bytes, 0)
+    }
+
+    /// Syncs the file: from then on it exists with some earlier position in it, whatever happens.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.0.sync_all()
     }
 }
 

@@ -87,8 +87,10 @@ impl SqliteLog {
             check_snapshot(dir, last, &path)?;
         }
         let head = Head::open(dir).map_err(failed)?;
-        // It may be behind, after a crash between the two writes.
-        head.note(last, &hash).map_err(|source| OpenError::io(&dir.join(data_dir::FILE_HEAD), &source))?;
+        // It may be behind, after a crash between the two writes. Synced this once: a power cut must not leave a log
+        // without its head, which would stop the next start.
+        let noted = head.note(last, &hash).and_then(|()| head.sync()).and_then(|()| data_dir::sync_dir(dir));
+        noted.map_err(|source| OpenError::io(&dir.join(data_dir::FILE_HEAD), &source))?;
         let readers = Pool::new(path);
         let wal_bytes = CHECKPOINT_BYTES;
         Ok(Self { lock, db, readers, head, epoch, last, hash, buffer: Vec::new(), wal_bytes, failed: None })
