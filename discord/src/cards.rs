@@ -145,6 +145,7 @@ pub(crate) fn question(view: &EscalationView, user: Option<u64>) -> Card {
     let asks = match view.cause {
         EscalationCause::Asked => format!("❓ **{agent}** asks"),
         EscalationCause::TimedOut => format!("⏰ a request of **{agent}** timed out twice. What should happen?"),
+        EscalationCause::NoProgress => format!("🔁 **{agent}** makes no progress and is held. May it go on?"),
     };
     let mut text = format!("{asks} · {reference} · {id}\n{}", shown(message));
     // Lifts take their buttons first; if the rest is too few for all options, these become a list in the text.

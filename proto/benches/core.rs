@@ -33,7 +33,7 @@ fn credential(n: u64) -> [u8; 32] {
 fn crowd(agents: u64, conversations: u64) -> (Core, Vec<Principal>, Time) {
     let mut core = Core::default();
     let mut out = Out::default();
-    let limits = Limits { agents_max: 1_000_000, inbox_max: 1_000_000, ..Limits::default() };
+    let limits = Limits { agents_max: 1_000_000, inbox_max: 1_000_000, unattended_ms: 0, ..Limits::default() };
     let mut now = Time(1);
     core.handle(now, Input::Configure(Box::new(limits)), &mut out);
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };

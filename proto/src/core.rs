@@ -8,6 +8,7 @@ use crate::fact::{EDITION, Entry, Fact, Role};
 use crate::ids::{AgentId, Seq, Time};
 use crate::input::{Effect, Input, Out, RefusedAbout, Reply};
 use crate::names::{AgentName, Ref};
+use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 use crate::rules::{Rule, Rules};
 use crate::state::{Principal, State};
@@ -24,6 +25,7 @@ mod escalations;
 mod finish;
 mod lifts;
 mod plan;
+mod progress;
 
 mod rooms;
 mod schedules;
@@ -110,7 +112,7 @@ impl Core {
     /// rules that this program doesn't know. The fact is folded all the same.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), PhiMismatch> {
         self.notice_revived(entry);
-        let folded = self.state.apply(entry.at, &entry.fact);
+        let folded = self.state.apply(entry.at, &entry.fact, None);
         if folded == entry.grant {
             return Ok(());
         }
@@ -142,7 +144,7 @@ impl Core {
     /// used.
     pub fn handle(&mut self, now: Time, input: Input, out: &mut Out) {
         let now = now.max(self.state.at);
-        let mut step = Step { core: self, now, out };
+        let mut step = Step { core: self, now, out, reading: None };
         // A period in which the broker didn't run is counted from the last fact, so nothing may be recorded before it.
         // The fact that begins an epoch is the first of its append.
         if !matches!(input, Input::Attach(..) | Input::Idled(..) | Input::BeginEpoch(_)) {
@@ -159,6 +161,8 @@ struct Step<'a> {
     core: &'a mut Core,
     now: Time,
     out: &'a mut Out,
+    /// What the text of the input amounts to, if the shell computed it before (R5).
+    reading: Option<Reading>,
 }
 
 impl Step<'_> {
@@ -183,10 +187,16 @@ impl Step<'_> {
             Input::Amend(by, agent, profile) => self.amend(by, agent, profile),
             Input::Rekey(by, agent, token) => self.rekey(by, agent, token),
             Input::Remove(by, agent) => self.remove(by, agent),
-            Input::Send(by, draft) => self.send(by, *draft),
+            Input::Send(by, mut draft) => {
+                self.reading = draft.reading.take();
+                self.send(by, *draft)
+            }
             Input::Take(by, turn) => self.take(by, turn),
             Input::Collect(by, request) => self.collect(by, &request),
-            Input::Finish(by, turn, finish) => self.finish(by, turn, *finish),
+            Input::Finish(by, turn, mut finish) => {
+                self.reading = finish.reading.take();
+                self.finish(by, turn, *finish)
+            }
             Input::Progress(by, turn, progress) => self.progress(by, turn, progress),
             Input::Cancel(by, request) => self.cancel(by, &request),
             Input::Control(by, scope, control) => self.control(by, scope, control),
@@ -261,7 +271,7 @@ impl Step<'_> {
         let own = conv.and_then(|conv| self.state().ref_of(conv).cloned());
         // A total belongs to the whole work, and the other limits to the conversation that was named.
         let named = reference.filter(|reference| self.state().conv_of(reference.as_str()).is_some());
-        if matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard) {
+        if matches!(refusal.code, Code::DepthCap | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress) {
             named.or(own)
         } else {
             own.or(named)
@@ -301,7 +311,8 @@ impl Step<'_> {
 
     /// Records a fact. Nothing changes in any other way.
     fn record(&mut self, fact: Fact) {
-        let grant = self.core.state.apply(self.now, &fact);
+        let said = matches!(&fact, Fact::Accepted { message } if message.is_in_exchange());
+        let grant = self.core.state.apply(self.now, &fact, self.reading.as_ref().filter(|_| said));
         self.out.entries.push(Entry { at: self.now, grant, fact });
     }
 

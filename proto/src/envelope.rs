@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::{Seq, TurnId};
 use crate::names::{AgentName, Label, Ref, RequestId};
+use crate::progress::Reading;
 
 macro_rules! words {
     ($(#[$doc:meta])* $name:ident { $($(#[$vdoc:meta])* $variant:ident = $word:literal,)* }) => {
@@ -225,6 +226,9 @@ pub struct Draft {
     pub status: Option<FinishStatus>,
     /// Whether `request_id` came in the header `Idempotency-Key`; if so, it does not name a work item (Q1).
     pub key_only: bool,
+    /// What body and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to the
+    /// fold.
+    pub reading: Option<Reading>,
 }
 
 impl Draft {
@@ -253,6 +257,7 @@ impl Draft {
             eta_ms: None,
             status: None,
             key_only: false,
+            reading: None,
         }
     }
 

@@ -16,6 +16,7 @@ use crate::ids::{
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, Resource};
 use crate::policy::{ApprovalRule, Policy};
+use crate::progress::{Curve, Stall};
 use crate::refusal::{Code, Refusal};
 
 mod agents;
@@ -23,6 +24,7 @@ mod approvals;
 mod claims;
 mod control;
 mod escalations;
+mod exchanges;
 mod grants;
 mod incidents;
 mod lifts;
@@ -35,6 +37,7 @@ pub use approvals::{Decision, Digest};
 pub use claims::ClaimMode;
 pub use control::{Control, Scope};
 pub use escalations::EscalationCause;
+pub use exchanges::Level;
 pub use grants::{Extension, GrantEnd, Spend};
 pub use incidents::{Crossing, Latched, Place};
 pub use lifts::{Lift, Met};
@@ -729,5 +732,24 @@ pub enum Fact {
         expires_at: Option<Time>,
         /// The time from which the token before it is refused; `None` if that ended at once.
         former_until: Option<Time>,
+    },
+    /// The message before this fact showed that an exchange makes no progress (R5).
+    Stalled {
+        /// The task that asks.
+        task: TaskId,
+        /// The delegate that it asks.
+        agent: AgentId,
+        /// The conversation of the message.
+        conv: ConvId,
+        /// Whether the asker is warned, or the exchange is held.
+        level: Level,
+        /// Why.
+        stall: Stall,
+        /// Whether this had an effect; `false` if the guard only observed (G7).
+        enforced: bool,
+        /// The numbers after the message.
+        curve: Curve,
+        /// The broker's question to a human, for an exchange that is held.
+        escalation: Option<EscalationId>,
     },
 }

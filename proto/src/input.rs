@@ -12,6 +12,7 @@ use crate::ids::{AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, Ro
 use crate::limits::Limits;
 use crate::names::{AgentName, Label, Ref, RequestId, Resource};
 use crate::policy::Policy;
+use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 use crate::state::Principal;
 
@@ -155,6 +156,9 @@ pub struct Finish {
     pub estimated: bool,
     /// The request that it answers, for a RESPONSE sent as a message.
     pub request: Option<RequestId>,
+    /// What answer and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to
+    /// the fold.
+    pub reading: Option<Reading>,
 }
 
 /// A report of progress.

@@ -21,6 +21,7 @@ pub mod limits;
 pub mod named;
 pub mod names;
 pub mod policy;
+pub mod progress;
 pub mod refusal;
 pub mod rules;
 pub mod state;

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
+use crate::envelope::words;
 use crate::guards;
 use crate::names::AgentName;
 
@@ -34,11 +35,14 @@ macro_rules! limits {
             pub observed: Observed,
             /// The agents that may decide approvals besides humans (H3); none by default.
             pub approvers: Approvers,
+            /// The profile from which these limits were made; they may differ from it (R6).
+            pub profile: Profile,
         }
 
         impl Default for Limits {
             fn default() -> Self {
-                Self { $($name: $default,)* observed: Observed::default(), approvers: Approvers::default() }
+                let (observed, approvers) = (Observed::default(), Approvers::default());
+                Self { $($name: $default,)* observed, approvers, profile: Profile::Strict }
             }
         }
 
@@ -125,6 +129,7 @@ limits! {
     "L3" notices_bytes_max = 32_768, "Total size of the notices attached to one delivery.";
     "D3" refs_named_max = 64, "REFs that one request can name for its task.";
     "G2" agent_day_bytes_max = 268_435_456, "Bytes that an agent's messages, posts, calls, questions and claims may add to the log in a UTC day; 0 means no limit.";
+    "R5" no_progress_bytes_max = 67_108_864, "Memory for what tells whether exchanges make progress; beyond it the one with the oldest message starts anew.";
     "B1" bound_warning_messages = 1_000, "`lastword bound` warns if a grant may cause more waking messages.";
     "B1" bound_ceiling_messages = 10_000, "`lastword bound` and `serve` refuse a configuration whose grants may cause more.";
 }
@@ -139,13 +144,57 @@ struct Stored {
     approvers: Vec<AgentName>,
 }
 
+/// The name under which the profile is stored among the limits.
+const PROFILE: &str = "profile";
+/// The mark of a stored guard that is enforced although it observes by default.
+const ENFORCED: char = '!';
+
+words! {
+    /// A set of limits to start from (R6). Any limit that is set by hand wins over it.
+    Profile {
+        /// Every limit at its default, from the four sources; `no_progress` is observed.
+        Strict = "strict",
+        /// For teams that work through many rounds; `no_progress` is enforced.
+        Long = "long",
+    }
+}
+
+impl Limits {
+    /// Returns the limits of a profile (R6).
+    #[must_use]
+    pub fn of(profile: Profile) -> Self {
+        let strict = Self::default();
+        match profile {
+            Profile::Strict => strict,
+            Profile::Long => {
+                let mut long = Self {
+                    depth_max: 39,
+                    task_requests_max: 64,
+                    turns_soft_max: 80,
+                    turns_hard_max: 200,
+                    grant_messages_max: 512,
+                    grant_turns_max: 800,
+                    profile,
+                    ..strict
+                };
+                long.observed.enforce("no_progress");
+                long
+            }
+        }
+    }
+}
+
 impl From<Limits> for Stored {
     fn from(limits: Limits) -> Self {
         let values = LIMITS.iter().filter_map(|row| Some((row.name.into(), limits.value(row.name)?)));
-        let observed = guards::GUARDS.iter().map(|g| g.name).filter(|name| limits.observed.observes(name));
+        let long = (limits.profile == Profile::Long).then(|| (PROFILE.into(), 1));
+        let observed = guards::GUARDS.iter().filter_map(|guard| match limits.observed.observes(guard.name) {
+            true => Some(guard.name.into()),
+            false => guard.observed.then(|| alloc::format!("{ENFORCED}{}", guard.name).into()),
+        });
         Self {
-            values: values.collect(),
-            observed: observed.map(Into::into).collect(),
+            values: values.chain(long).collect(),
+            observed: observed.collect(),
             asker_approves: limits.approvers.asker,
             approvers: limits.approvers.agents,
         }
@@ -156,10 +205,16 @@ impl From<Stored> for Limits {
     fn from(stored: Stored) -> Self {
         let mut limits = Self::default();
         for (name, value) in &stored.values {
+            if &**name == PROFILE && *value == 1 {
+                limits.profile = Profile::Long;
+            }
             limits.set(name, *value);
         }
         for name in &stored.observed {
-            limits.observed.observe(name);
+            match name.strip_prefix(ENFORCED) {
+                Some(name) => limits.observed.enforce(name),
+                None => limits.observed.observe(name),
+            };
         }
         limits.approvers = Approvers { asker: stored.asker_approves, agents: stored.approvers };
         limits
@@ -177,8 +232,18 @@ pub struct Approvers {
 }
 
 /// The set of guards that observe instead of enforce (G7): one bit for each row of `GUARDS`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observed(u64);
+
+impl Default for Observed {
+    fn default() -> Self {
+        let mut set = Self(0);
+        for guard in guards::GUARDS.iter().filter(|guard| guard.observed) {
+            set.observe(guard.name);
+        }
+        set
+    }
+}
 
 impl Observed {
     /// Returns the set of all guards that may be observed.
@@ -203,6 +268,17 @@ impl Observed {
         }
     }
 
+    /// Puts the guard called `name` into force. Returns `false` if no guard has that name, or if it is always enforced.
+    pub fn enforce(&mut self, name: &str) -> bool {
+        match guards::GUARDS.iter().position(|g| g.name == name && g.observable) {
+            Some(index) => {
+                self.0 &= !(1 << index);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// Whether the guard at `index` of `GUARDS` only observes.
     #[must_use]
     pub const fn contains(self, index: usize) -> bool {
@@ -212,7 +288,15 @@ impl Observed {
     /// Whether the guard called `name` only observes.
     #[must_use]
     pub fn observes(self, name: &str) -> bool {
-        self.0 != 0 && guards::GUARDS.iter().position(|g| g.name == name).is_some_and(|i| self.contains(i))
+        // The core asks this for every message, so only the few guards that observe are compared.
+        let mut left = self.0;
+        while left != 0 {
+            if guards::GUARDS.get(left.trailing_zeros() as usize).is_some_and(|guard| guard.name == name) {
+                return true;
+            }
+            left &= left - 1;
+        }
+        false
     }
 }
 

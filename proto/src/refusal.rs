@@ -132,6 +132,7 @@ impl Code {
                 | Self::TurnsSoft
                 | Self::TurnsHard
                 | Self::Latched
+                | Self::NoProgress
         )
     }
 
@@ -269,6 +270,8 @@ codes! {
         "Drop what you know of it and take the next message.";
     QuotaBytes "quota_bytes" 429 "G2" "You have had your share of the disk for today"
         "Finish with what you have, in few words; more is stored after retry_after_ms, or when a human raises agent_day_bytes_max.";
+    NoProgress "no_progress" 422 "R5" "Held: your requests to this agent in this task make no progress"
+        "Answer with what you have, or ask the human; nothing more can be asked of this agent in this task until a human says so.";
 }
 
 #[cfg(test)]

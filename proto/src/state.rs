@@ -26,6 +26,7 @@ mod control;
 mod conversations;
 mod epochs;
 mod escalations;
+mod exchanges;
 mod fold;
 mod forget;
 mod grant_clock;
@@ -55,6 +56,7 @@ pub use claims::Claim;
 pub use conversations::{Conversation, RootLine};
 pub use epochs::{Epochs, Numbered};
 pub use escalations::{Escalation, EscalationState, Lifts};
+pub use exchanges::{Exchange, Hold};
 pub(crate) use grant_clock::GrantDue;
 pub use grants::Grant;
 pub use incidents::{Incident, IncidentOn};
@@ -157,6 +159,7 @@ pub struct State {
     pub(crate) minted: Minted,
     /// The epochs that ended with a restore.
     pub epochs: Epochs,
+    pub(crate) exchanges: exchanges::Exchanges,
 }
 
 /// The last number minted of each kind.
@@ -246,6 +249,7 @@ impl Default for State {
             closed: VecDeque::new(),
             minted: Minted::default(),
             epochs: Epochs::default(),
+            exchanges: exchanges::Exchanges::default(),
         }
     }
 }

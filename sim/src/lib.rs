@@ -8,6 +8,7 @@ mod adversary;
 mod alphabet;
 pub mod edges;
 pub mod explorer;
+pub mod no_progress;
 pub mod rogue;
 mod witness;
 mod world;

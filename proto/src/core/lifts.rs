@@ -39,7 +39,7 @@ impl Lift {
             Code::Budget if cost_microusd_max > 0 => Self::CostMicroUsd(cost_microusd_max),
             Code::Budget => Self::Tokens(TOKENS),
             Code::GrantExpired => Self::TimeMs(HOURS * HOUR_MS),
-            Code::TurnsSoft | Code::TurnsHard => Self::Rearm,
+            Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => Self::Rearm,
             _ => return None,
         })
     }

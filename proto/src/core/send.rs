@@ -410,6 +410,7 @@ impl Step<'_> {
             }
             self.record(Fact::Accepted { message: Box::new(message) });
             sent.push(self.state().seq);
+            self.check_progress();
             self.raise_alert(sender, &draft);
             self.announce(&draft, to);
         }

@@ -46,7 +46,9 @@ impl Step<'_> {
         } else {
             let message = self.answer_message(answer, from, body, payload);
             self.record(Fact::Accepted { message: Box::new(message) });
-            Some(self.state().seq)
+            let seq = self.state().seq;
+            self.check_progress();
+            Some(seq)
         };
         // After the answer: a child that is settled finds its requester closed, so it opens no further turn.
         for child in children {

@@ -11,5 +11,7 @@ words! {
         Asked = "asked",
         /// A request timed out and is not tried again (Q3).
         TimedOut = "timed_out",
+        /// The requests of a task to one delegate are held because they make no progress (R5).
+        NoProgress = "no_progress",
     }
 }

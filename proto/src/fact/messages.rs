@@ -60,6 +60,16 @@ pub struct Message {
 }
 
 impl Message {
+    /// Whether agents say it to each other in an exchange: a request, or an answer that the broker didn't make (R5).
+    #[must_use]
+    pub(crate) fn is_in_exchange(&self) -> bool {
+        match self.part {
+            Part::Request(_) => self.sender_task.is_some(),
+            Part::Answer(_) => self.from != SYSTEM,
+            Part::Plain | Part::Reply { .. } | Part::Status { .. } | Part::Echo => false,
+        }
+    }
+
     /// Whether the sender says something with it: it has content and isn't an echo of one of our own messages (R4,
     /// D10).
     #[must_use]

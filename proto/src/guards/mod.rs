@@ -17,6 +17,7 @@ mod chain;
 mod depth;
 mod hops;
 mod identity;
+mod progress;
 mod quota;
 mod references;
 mod roots;
@@ -41,6 +42,8 @@ pub struct Guard {
     pub rule: &'static str,
     /// Whether it may be put under observation (G7).
     pub observable: bool,
+    /// Whether it is under observation unless the configuration says otherwise.
+    pub observed: bool,
     /// Whether it also applies to humans.
     pub humans: bool,
     /// Returns the refusal, if the message breaks the rule.
@@ -74,6 +77,7 @@ pub const GUARDS: &[Guard] = &[
     guard("hop_cap", "D4", hops::hop_cap),
     guard("depth_cap", "D2", depth::depth_cap),
     guard("task_requests", "D3", quota::task_requests),
+    observed("no_progress", "R5", progress::no_progress),
     always("unattended", "D12", roots::unattended),
     always("root_allowance", "D7", roots::root_allowance),
     guard("mutual_wait", "Q8", wait::mutual_wait),
@@ -92,15 +96,19 @@ pub const GUARDS: &[Guard] = &[
 type Judge = fn(&View<'_>) -> Option<Refusal>;
 
 const fn guard(name: &'static str, rule: &'static str, judge: Judge) -> Guard {
-    Guard { name, rule, observable: true, humans: false, judge }
+    Guard { name, rule, observable: true, observed: false, humans: false, judge }
+}
+
+const fn observed(name: &'static str, rule: &'static str, judge: Judge) -> Guard {
+    Guard { name, rule, observable: true, observed: true, humans: false, judge }
 }
 
 const fn always(name: &'static str, rule: &'static str, judge: Judge) -> Guard {
-    Guard { name, rule, observable: false, humans: false, judge }
+    Guard { name, rule, observable: false, observed: false, humans: false, judge }
 }
 
 const fn for_all(name: &'static str, rule: &'static str, judge: Judge) -> Guard {
-    Guard { name, rule, observable: false, humans: true, judge }
+    Guard { name, rule, observable: false, observed: false, humans: true, judge }
 }
 
 /// The context in which a sender sends (D1, D7).

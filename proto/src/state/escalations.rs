@@ -153,7 +153,13 @@ impl State {
         state: EscalationState,
         answer: Option<(AgentId, Seq)>,
     ) -> Option<AgentId> {
-        let escalation = self.escalations.get_mut(&id).filter(|e| e.state == EscalationState::Open)?;
+        // A human's words reset the exchange that the broker asks about, which withdraws the question; if they are the
+        // answer to it, it is answered.
+        let ends = |e: &&mut Escalation| {
+            let answered = state == EscalationState::Answered && e.cause == EscalationCause::NoProgress;
+            e.state == EscalationState::Open || (answered && e.state == EscalationState::Withdrawn)
+        };
+        let escalation = self.escalations.get_mut(&id).filter(ends)?;
         escalation.state = state;
         escalation.by = answer.map(|(by, _)| by);
         escalation.answer = answer.map(|(_, seq)| seq);

@@ -3,17 +3,19 @@
 
 use super::{AskedCall, Claim, EscalationState, MadeOnce, State};
 use crate::fact::{EndReason, Fact, Key, Latched, Made, Place};
-use crate::ids::{AgentId, GrantId, Time, TurnId};
+use crate::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::Ref;
+use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it.
-    pub(crate) fn apply(&mut self, at: Time, fact: &Fact) -> Option<(GrantId, u64)> {
+    /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it. `reading` is what
+    /// the fact's message says, if that was computed before; otherwise the fold computes it.
+    pub(crate) fn apply(&mut self, at: Time, fact: &Fact, reading: Option<&Reading>) -> Option<(GrantId, u64)> {
         self.seq.0 += 1;
         self.at = self.at.max(at);
-        self.change(at, fact);
+        self.change(at, fact, reading);
         // After the change, because a human whom this fact registers is unknown before it.
         self.attend(at, fact);
         self.charge_bytes(at, fact);
@@ -23,7 +25,7 @@ impl State {
 
     /// Passes each fact to the concept that it is about.
     #[expect(clippy::too_many_lines, reason = "one match over all facts, with an arm for each")]
-    fn change(&mut self, at: Time, fact: &Fact) {
+    fn change(&mut self, at: Time, fact: &Fact, reading: Option<&Reading>) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
             Fact::Registered { agent, name, kind, incarnation, profile, credential } => {
@@ -59,7 +61,7 @@ impl State {
                 self.root_started(at, *task, *agent, *conv, *grant, *received);
             }
             Fact::RootEnded { task, status } => self.close_task(at, *task, *status, EndReason::Answered),
-            Fact::Accepted { message } => self.accepted(at, message),
+            Fact::Accepted { message } => self.accepted(at, message, reading),
             Fact::Keyed { agent, key, made } => self.keyed(at, *agent, key, made),
             Fact::AlertRaised { agent, pushed, .. } => self.alert_raised(at, *agent, *pushed),
             Fact::Noticed { agent, through } => self.drop_notices(*agent, *through),
@@ -120,7 +122,7 @@ impl State {
             Fact::RoomOpened { room, name, members } => self.room_opened(*room, name, members),
             Fact::Posted { room, from, .. } => self.posted(at, *room, *from),
             Fact::PostKeyed { agent, key, admitted, .. } => self.post_keyed(at, *agent, key, *admitted),
-            Fact::Rearmed { conv, .. } => self.heard(Place::Conversation(*conv), 0),
+            Fact::Rearmed { conv, .. } => self.rearmed(at, *conv),
             Fact::AgentLimited { agent, limits } => self.agent_limited(at, *agent, limits),
             Fact::AgentGranted { agent, day, spend, .. } => self.agent_granted(*agent, *day, *spend),
             Fact::AgentRested { agent, until } => self.agent_rested(at, *agent, *until),
@@ -133,6 +135,9 @@ impl State {
             Fact::Forgot { items } => self.forget(at, *items),
             Fact::Upgraded { edition } => self.edition = *edition,
             Fact::EpochBegan { first } => self.epoch_began(*first),
+            Fact::Stalled { task, agent, level, stall, enforced, escalation, .. } => {
+                self.stalled((*task, *agent), (*level, *stall, *enforced), *escalation);
+            }
         }
     }
 
@@ -155,6 +160,7 @@ impl State {
             Fact::RootEnded { task, .. }
             | Fact::Collected { task, .. }
             | Fact::Requeued { task, .. }
+            | Fact::Stalled { task, .. }
             | Fact::RequestsGranted { task, .. } => of_task(*task),
             Fact::TurnOpened { turn, .. }
             | Fact::Joined { turn, .. }
@@ -229,6 +235,12 @@ impl State {
             self.arm_grant(id);
         }
         self.arm_attendance();
+    }
+
+    /// Starts the counters of a conversation again, about which a human said something (R4).
+    fn rearmed(&mut self, at: Time, conv: ConvId) {
+        self.heard(Place::Conversation(conv), 0);
+        self.human_in_exchanges(at, conv);
     }
 
     fn keyed(&mut self, at: Time, agent: AgentId, key: &Key, made: &Made) {

@@ -60,6 +60,9 @@ impl State {
             incident.lifted = Some((at, by));
             self.closed.push_back((at, Closed::Incident(*id)));
         }
+        if let Latched::Place(Place::Conversation(conv)) = on {
+            self.human_in_exchanges(at, conv);
+        }
         self.after_latch(at, on);
     }
 

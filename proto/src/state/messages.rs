@@ -6,9 +6,10 @@ use super::{Closed, EscalationState, Few, Known, Opt, Ready, State, Task};
 use crate::fact::{Message, Part, Recipient, SYSTEM};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, Seq, TaskId, Time};
+use crate::progress::Reading;
 
 impl State {
-    pub(super) fn accepted(&mut self, at: Time, message: &Message) {
+    pub(super) fn accepted(&mut self, at: Time, message: &Message, reading: Option<&Reading>) {
         self.count_message(at, message);
         self.remember_key(at, message);
         match &message.part {
@@ -20,8 +21,13 @@ impl State {
             Part::Request(terms) => {
                 self.charge_window(at, message);
                 self.request_accepted(at, message, terms);
+                self.third_party_in_exchanges(at, message.conv, message.sender_task);
+                self.said_in_exchange(at, message, reading);
             }
-            Part::Answer(answer) => self.answered(at, message, answer),
+            Part::Answer(answer) => {
+                self.answered(at, message, answer);
+                self.said_in_exchange(at, message, reading);
+            }
             Part::Reply { task, escalation } => {
                 if let Some(id) = escalation {
                     // First the end of the question, so that the task is not waiting for it when the answer is ready.
@@ -50,12 +56,16 @@ impl State {
         let ticks = message.grant.and_then(|grant| self.grants.get(&grant)).is_some_and(|grant| grant.scheduled);
         let human = self.agents[message.from.0 as usize].is_heard() && (!ticks || !message.part.is_request());
         let bytes = message.body.len() as u64;
+        let said = human && message.is_said();
+        if said && self.conversations.get(&message.conv).is_some_and(|conv| conv.messages > 0) {
+            self.human_in_exchanges(at, message.conv);
+        }
         if let Some(conv) = self.conversations.get_mut(&message.conv) {
             conv.messages += 1;
             conv.deepest = conv.deepest.max(message.depth);
             conv.last_at = at;
             // Only `Heard` raises the count; here a human's message resets it (R4).
-            conv.agent_messages = if human && message.is_said() { 0 } else { conv.agent_messages };
+            conv.agent_messages = if said { 0 } else { conv.agent_messages };
             let to = if let Recipient::One(to) = message.to { Some(to) } else { None };
             for agent in [Some(message.from), to].into_iter().flatten().filter(|a| *a != SYSTEM) {
                 if let Err(place) = conv.participants.binary_search(&agent) {

@@ -437,6 +437,7 @@ impl State {
         for approval in approvals {
             self.end_approval(at, approval, ApprovalState::Expired);
         }
+        self.close_exchanges(at, id);
     }
 
     /// Keeps the depth of a root, so that a later root in the same conversation continues at it (D3).

@@ -65,7 +65,9 @@ impl LiftStep {
                     .into(),
             }),
             Code::Paused | Code::Stopped => refusal.subject.as_deref().map(|on| resume(on, at.agent)),
-            Code::Latched | Code::TurnsSoft | Code::TurnsHard => at.reference.map(|on| resume(on, None)),
+            Code::Latched | Code::TurnsSoft | Code::TurnsHard | Code::NoProgress => {
+                at.reference.map(|on| resume(on, None))
+            }
             code => {
                 let money = refusal.subject.as_deref() == Some(crate::guards::MONEY);
                 let cost = refusal.limit.filter(|_| money).unwrap_or(0);

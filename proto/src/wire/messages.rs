@@ -109,6 +109,9 @@ pub struct StoredMessage {
     /// The escalation that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
+    /// REQUEST: only in the reply to its send, that the exchange with its recipient makes no progress (R5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warning: Option<String>,
 }
 
 impl StoredMessage {
@@ -146,6 +149,7 @@ impl StoredMessage {
             eta_ms: None,
             acknowledged: false,
             escalation: None,
+            warning: None,
         }
     }
 }

@@ -5,7 +5,7 @@ use lastword_proto::Code;
 use crate::transcripts::transcripts;
 
 /// The refusals that a well-behaved team meets.
-const MET: [Code; 36] = [
+const MET: [Code; 37] = [
     Code::PassiveReply,
     Code::Cycle,
     Code::RefInUse,
@@ -42,6 +42,7 @@ const MET: [Code; 36] = [
     Code::TaskQuestions,
     Code::CausedByRefused,
     Code::TurnsOpen,
+    Code::NoProgress,
 ];
 
 #[test]

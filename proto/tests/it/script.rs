@@ -1,7 +1,7 @@
 //! Transcripts: one input in each line, with its outcome in indented lines below.
 //!
 //! `NAME: VERB …` acts as that agent or human; `at MS` sets the clock and ticks; `limit NAME=VALUE` and `observe GUARD`
-//! configure; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held calls; `agent NAME
+//! configure, and `enforce GUARD` the reverse; `policy RULING PATTERN [agents=…] [who=…] [timeout=MS] [tier=…]` adds a rule for held calls; `agent NAME
 //! [action=…] [group=…]` and `human NAME` register. `clock MS` sets only the clock, so that the tick is late. `idle
 //! MS`: the broker doesn't run for that time, and then ticks. `NAME keeps its proof` lets it act as `old-NAME` after
 //! the name is registered again.
@@ -21,6 +21,7 @@ use lastword_proto::input::{
 use lastword_proto::limits::{Approvers, Limits};
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::progress::{self, Curve};
 use lastword_proto::rules::Off;
 use lastword_proto::{Core, Effect, Entry, Input, Out, Principal, Reply};
 
@@ -35,6 +36,7 @@ pub(crate) struct World {
     proofs: BTreeMap<String, Principal>,
     step_ms: u64,
     one_off: Option<(String, i64)>,
+    observing: Option<String>,
 }
 
 /// The broker that plays a transcript.
@@ -64,6 +66,7 @@ pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
         proofs: BTreeMap::new(),
         step_ms: 0,
         one_off: None,
+        observing: None,
     };
     if let Broker::OneOff { limit, by } = broker {
         world.one_off = Some((limit.to_owned(), by));
@@ -75,6 +78,7 @@ pub(crate) fn play(script: &str, broker: Broker<'_>) -> (String, World) {
     }
     if let Broker::Observing(guard) = broker {
         assert!(world.limits.observed.observe(guard), "no observable guard is called {guard}");
+        world.observing = Some(guard.to_owned());
     }
     world.give(Input::Configure(Box::new(world.limits.clone())));
     let mut out = String::new();
@@ -143,6 +147,12 @@ impl World {
             ["limit", setting] => {
                 let (name, value) = setting.split_once('=').expect("limit NAME=VALUE");
                 self.set(name, value.parse().unwrap());
+                self.give(Input::Configure(Box::new(self.limits.clone())))
+            }
+            ["enforce", guard] => {
+                if self.observing.as_deref() != Some(guard) {
+                    assert!(self.limits.observed.enforce(guard), "no observable guard is called {guard}");
+                }
                 self.give(Input::Configure(Box::new(self.limits.clone())))
             }
             ["observe", guard] => {
@@ -416,6 +426,13 @@ impl World {
             Fact::PostKeyed { agent, key, admitted: false, .. } => {
                 format!("post {} of {} is remembered", key.id, self.name(*agent))
             }
+            Fact::Stalled { agent, level, stall, enforced, curve, .. } => {
+                let mode = if *enforced { "" } else { " (observed)" };
+                let Curve { messages, dry, units, context, read_again } = curve;
+                let numbers = format!("{messages} messages, dry {dry}, {units} new units");
+                let tokens = format!("{context} tokens, {read_again} read again");
+                format!("{level} with {}: {stall}{mode}, {numbers}, {tokens}", self.name(*agent))
+            }
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),
@@ -444,11 +461,16 @@ impl World {
             }
             Reply::Finished { open: true, .. } => "the task goes on".into(),
             Reply::Renewed { end: Some(code), .. } => format!("end now: {}", code.word()),
+            Reply::Sent(seqs) => {
+                let state = self.core.state();
+                let (delegate, exchange) = seqs.iter().find_map(|seq| state.warned_at(*seq))?;
+                let held = exchange.hold().is_some();
+                format!("warned: {}", progress::warning(state.name_of(delegate), exchange.curve(), held))
+            }
             Reply::Held(id) => format!("{id} held"),
             Reply::Claimed(id) => format!("{id} claimed"),
             Reply::Usable(_)
             | Reply::Finished { .. }
-            | Reply::Sent(_)
             | Reply::Done
             | Reply::Renewed { .. }
             | Reply::Registered(_)

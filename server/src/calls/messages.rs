@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use lastword_proto::names::RequestId;
+use lastword_proto::progress::{self, Reading};
 use lastword_proto::wire::{EscalationView, FieldError, Finished, StoredMessage};
-use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq};
+use lastword_proto::{Address, Draft, Input, MessageType, Reply, Seq, State};
 
 use super::{Caller, Context, admitted, escalations, wait_for};
 use crate::broker::{Live, Wait};
@@ -41,6 +42,10 @@ pub(crate) async fn send(
     let many = matches!(draft.to, Address::List(_) | Address::Group(_));
     // Only a single REQUEST has an answer to wait for. The core must not count any other send as waiting (Q8).
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
+    if draft.kind == MessageType::Request || draft.kind == MessageType::Response {
+        // On this thread, because the judge's is the one that every send waits for.
+        draft.reading = Some(Reading::of(&draft.body, draft.payload.as_deref()));
+    }
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let input = Input::Send(caller.principal, Box::new(draft));
     let handle = ctx.handle.clone();
@@ -50,19 +55,24 @@ pub(crate) async fn send(
         match reply {
             Reply::Sent(seqs) | Reply::Again(seqs) => {
                 let waits = wait.and_then(|_| Some(Wait::new(&handle, *seqs.first()?)));
+                let warning = seqs.iter().filter(|_| fresh).find_map(|seq| Some((*seq, warning(live.state, *seq)?)));
                 // Usually still in memory, which saves another read of the state.
-                Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh))
+                Ok((views::shown(live, &seqs).ok_or(seqs), waits, fresh, warning))
             }
             other => Err(other),
         }
     };
-    let (shown, waits, fresh) = match ctx.handle.submit_then(input, then).await? {
-        Ok((Ok(shown), waits, fresh)) => (shown, waits, fresh),
-        Ok((Err(seqs), waits, fresh)) => (views::show(&ctx.handle, seqs).await?, waits, fresh),
+    let (shown, waits, fresh, warning) = match ctx.handle.submit_then(input, then).await? {
+        Ok((Ok(shown), waits, fresh, warning)) => (shown, waits, fresh, warning),
+        Ok((Err(seqs), waits, fresh, warning)) => (views::show(&ctx.handle, seqs).await?, waits, fresh, warning),
         Err(other) => return without_message(ctx, other).await,
     };
+    let stored = |shown: Shown| {
+        let warned = warning.as_ref().filter(|(seq, _)| *seq == shown.seq).map(|(_, text)| text.to_string());
+        shown.stored().map(|stored| StoredMessage { warning: warned, ..stored })
+    };
     if many {
-        return Ok(Sent::Many(shown.into_iter().filter_map(Shown::stored).collect()));
+        return Ok(Sent::Many(shown.into_iter().filter_map(stored).collect()));
     }
     let shown = shown.into_iter().next().ok_or_else(|| ApiError::internal("nothing was stored"))?;
     let response = match (wait, waits, shown.request_id()) {
@@ -75,8 +85,14 @@ pub(crate) async fn send(
         }
         _ => None,
     };
-    let stored = shown.stored().ok_or_else(|| ApiError::internal("what was stored is no message"))?;
+    let stored = stored(shown).ok_or_else(|| ApiError::internal("what was stored is no message"))?;
     Ok(Sent::One(Box::new(stored), response.map(Box::new)))
+}
+
+/// Returns the warning that the reply to the request at `seq` carries (R5).
+fn warning(state: &State, seq: Seq) -> Option<Box<str>> {
+    let (delegate, exchange) = state.warned_at(seq)?;
+    Some(progress::warning(state.name_of(delegate), exchange.curve(), exchange.hold().is_some()))
 }
 
 async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> {

@@ -8,6 +8,7 @@ use lastword_proto::fact::{Recipient, Spend};
 use lastword_proto::ids::{AgentId, TurnId};
 use lastword_proto::input;
 use lastword_proto::names::SYSTEM_NAME;
+use lastword_proto::progress::Reading;
 use lastword_proto::wire::quote::quoted;
 use lastword_proto::wire::{
     Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, StoredMessage, TurnView, Usage, rfc3339,
@@ -260,6 +261,8 @@ pub(crate) async fn finish(
     check_sizes(ctx, lengths)?;
     nests(ctx, payload.as_deref())?;
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
+    // On this thread, because the judge's is the one that every finish waits for.
+    let reading = Some(Reading::of(&finish.answer, payload.as_deref()));
     let finish = input::Finish {
         status: finish.status,
         body: finish.answer.into(),
@@ -270,6 +273,7 @@ pub(crate) async fn finish(
         spend: finish.usage.map(spend),
         estimated: finish.usage.is_some_and(|usage| usage.estimated),
         request: None,
+        reading,
     };
     let reply = ctx.handle.submit(Input::Finish(caller.principal, turn, Box::new(finish))).await;
     match admitted(reply)? {

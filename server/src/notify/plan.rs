@@ -54,7 +54,7 @@ impl Waiting {
 
     const fn question(at: Time, cause: EscalationCause) -> Self {
         let severity = match cause {
-            EscalationCause::Asked => Severity::Normal,
+            EscalationCause::Asked | EscalationCause::NoProgress => Severity::Normal,
             EscalationCause::TimedOut => Severity::Low,
         };
         Self { at, expires_at: None, severity, repeats: true }

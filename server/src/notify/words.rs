@@ -108,6 +108,7 @@ impl Item {
         let summary = match view.cause {
             EscalationCause::Asked => format!("{agent} asks: {line}"),
             EscalationCause::TimedOut => format!("a request to {agent} timed out on its last attempt"),
+            EscalationCause::NoProgress => format!("{agent} is held: {line}"),
         };
         let decide = match view.lifts.first() {
             Some(lift) => format!("lastword answer {} --lift {} ({})", view.id, lift.id, escape(&lift.text)),

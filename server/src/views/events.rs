@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use lastword_proto::fact::{Latched, Place, Recipient, SYSTEM, Scope};
 use lastword_proto::ids::{AgentId, ApprovalId, ConvId, EscalationId, GrantId, TaskId, TurnId};
+use lastword_proto::progress::Curve;
 use lastword_proto::state::Agent;
 use lastword_proto::wire::{Event, rfc3339};
 use lastword_proto::{Entry, Fact, Principal, Refusal, Seq, State};
@@ -331,6 +332,17 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("escalation_lifts").with("escalation", escalation.to_string());
             about.with("code", met.code.word()).with("lifts", lifts)
         }
+        Fact::Stalled { task, agent, conv, level, stall, enforced, curve, escalation } => {
+            let Curve { messages, dry, units, context, read_again } = *curve;
+            let about = About::new("stalled").task(*task).conv(*conv).with("delegate", state.name_of(*agent));
+            let about = about.with("level", level.word()).with("stall", stall.word()).with("enforced", *enforced);
+            let about = about.with("messages", messages).with("dry", dry).with("units", units);
+            let about = about.with("context", context).with("read_again", read_again);
+            match escalation {
+                Some(escalation) => about.with("escalation", escalation.to_string()),
+                None => about,
+            }
+        }
         Fact::LiftChosen { escalation, lift, by } => {
             let about = About::new("lift_chosen").with("escalation", escalation.to_string());
             about.with("lift", format!("lift-{lift}")).with("by", state.name_of(*by))
@@ -486,6 +498,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::Warned { .. }
         | Fact::Refused { .. }
         | Fact::Observed { .. }
+        | Fact::Stalled { .. }
         | Fact::GrantOpened { .. }
         | Fact::GrantExtended { .. }
         | Fact::GrantClosed { .. }

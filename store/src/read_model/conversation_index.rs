@@ -233,7 +233,7 @@ impl<'a> Lines<'a> {
             Fact::ApprovalDecided { approval, .. } | Fact::ApprovalUsed { approval } => {
                 self.place(Kind::Approval, approval.0)
             }
-            Fact::Rearmed { conv, .. } | Fact::RoundsGranted { conv, .. } => Ok(of(*conv)),
+            Fact::Rearmed { conv, .. } | Fact::RoundsGranted { conv, .. } | Fact::Stalled { conv, .. } => Ok(of(*conv)),
             other => {
                 debug_assert!(is_no_history(other), "a fact that belongs to a history is placed: {other:?}");
                 Ok(None)

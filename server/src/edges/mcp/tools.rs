@@ -110,6 +110,9 @@ async fn send(ctx: &Context, caller: Caller, args: args::Send, trace: &Trace) ->
     match messages::send(ctx, caller, envelope.draft()?, wait).await? {
         Sent::One(message, response) => {
             let mut sent = json!({ "request_id": message.request_id, "ref": message.reference, "to": message.to });
+            if let Some(warning) = message.warning {
+                sent["warning"] = warning.into();
+            }
             if let Some(response) = response {
                 sent["response"] = brief::message(*response);
             }

@@ -1,0 +1,394 @@
+//! What the guard reads in a text: its length in tokens, its units and a hash of the whole.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use super::Bits;
+
+/// Characters of a text whose units are read. The rest counts only as context.
+const READ_CHARS: usize = 8_000;
+/// Characters of a token, as everywhere else.
+const TOKEN_CHARS: usize = 4;
+/// The characters from which a line of code is a unit.
+const LINE_CHARS: u32 = 4;
+/// The most characters of a run that belongs to the run before it if it has a digit, such as `v2`.
+const SUFFIX_CHARS: u32 = 3;
+/// Chooses one of many equally good hashes. It decides only which units share a bit.
+const UNIT_SEED: u64 = 0x0b63_d165_f892_93ab;
+
+/// What one text amounts to. It costs microseconds and depends on the text alone, so it can be made on any thread before
+/// the message is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    tokens: u64,
+    same: u64,
+    words: u32,
+    blank: bool,
+    /// The different hashes of words and pairs, then those of lines of code.
+    units: Box<[u16]>,
+    lines_at: usize,
+}
+
+impl Reading {
+    /// Reads a text and the structured content beside it. All of it is lower-cased.
+    #[must_use]
+    pub fn of(text: &str, beside: Option<&str>) -> Self {
+        let parts = [Some(text), beside];
+        let count = |part: &&str| part.chars().count();
+        let chars: usize = parts.iter().flatten().map(count).sum();
+        let mut scan = Scan::new(chars.min(READ_CHARS));
+        let mut left = READ_CHARS;
+        for (i, part) in parts.into_iter().flatten().enumerate() {
+            // What stands beside the text doesn't continue its last word.
+            if i > 0 && left > 0 {
+                scan.next('\n');
+            }
+            left = scan.read(part, left);
+        }
+        scan.finish((chars / TOKEN_CHARS).max(1) as u64)
+    }
+
+    pub(super) const fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Returns the hash of the text, in which white space of any length is one space.
+    pub(super) const fn same(&self) -> u64 {
+        self.same
+    }
+
+    pub(super) const fn words(&self) -> u32 {
+        self.words
+    }
+
+    pub(super) const fn is_blank(&self) -> bool {
+        self.blank
+    }
+
+    /// Returns the different hashes of words and pairs, and those of lines of code that aren't among them.
+    pub(super) fn units(&self) -> (&[u16], &[u16]) {
+        self.units.split_at(self.lines_at)
+    }
+}
+
+/// A hash of characters, one step a character.
+#[derive(Clone, Copy)]
+struct Hash(u64);
+
+impl Hash {
+    const WORD: Self = Self(0xcbf2_9ce4_8422_2325);
+    const LINE: Self = Self(0x9ae1_6a3b_2f90_404f);
+
+    /// FNV-1a over code points instead of bytes.
+    const fn add(&mut self, c: u32) {
+        self.0 = (self.0 ^ c as u64).wrapping_mul(0x0100_0000_01b3);
+    }
+
+    /// Returns the hash of two hashes, one after the other.
+    const fn then(self, next: Self) -> Self {
+        Self((self.0.rotate_left(23) ^ next.0).wrapping_mul(0x0100_0000_01b3))
+    }
+
+    /// Returns the hash of a unit: the upper bits of the products depend on all of the lower ones.
+    const fn unit(self) -> u16 {
+        let mixed = (self.0 ^ UNIT_SEED).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        ((mixed ^ (mixed >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as u16
+    }
+}
+
+/// What a character is to a unit.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    /// Ends every run.
+    Other,
+    /// Ends every run, and is a space in the whole text.
+    Space,
+    Letter,
+    Digit,
+    /// A letter of a script that writes no spaces.
+    Spaceless,
+    /// A mark on such a letter: part of its run, but no character of a pair.
+    Mark,
+}
+
+const ASCII: [Class; 128] = {
+    let mut table = [Class::Other; 128];
+    let mut c = 0_u8;
+    while c < 128 {
+        table[c as usize] = match c {
+            b'0'..=b'9' => Class::Digit,
+            b'a'..=b'z' | b'A'..=b'Z' | b'_' => Class::Letter,
+            b' ' | 9..=13 | 28..=31 => Class::Space,
+            _ => Class::Other,
+        };
+        c += 1;
+    }
+    table
+};
+
+const fn in_ranges(c: char, ranges: &[(u32, u32)]) -> bool {
+    let (c, mut i) = (c as u32, 0);
+    while i < ranges.len() {
+        if ranges[i].0 <= c && c <= ranges[i].1 {
+            return true;
+        }
+        i += 1;
+    }
+    false
+}
+
+/// Han, Hiragana, Katakana, Thai, Lao, Myanmar and Khmer.
+const SPACELESS: &[(u32, u32)] = &[
+    (0x3041, 0x30ff),
+    (0x4e00, 0x9fff),
+    (0x3005, 0x3007),
+    (0x3400, 0x4dbf),
+    (0x0e01, 0x0eff),
+    (0x1000, 0x109f),
+    (0x1780, 0x17ff),
+    (0x31f0, 0x31ff),
+    (0xa9e0, 0xa9ff),
+    (0xaa60, 0xaa7f),
+    (0xf900, 0xfaff),
+    (0xff66, 0xff9f),
+    (0x1_b000, 0x1_b16f),
+    (0x2_0000, 0x3_ffff),
+];
+
+/// Tone and vowel marks of those scripts that `char::is_alphanumeric` leaves out.
+const MARKS: &[(u32, u32)] =
+    &[(0x0e47, 0x0e4e), (0x0ec8, 0x0ece), (0x1037, 0x1037), (0x1039, 0x103a), (0x17c9, 0x17d3), (0x3099, 0x309a)];
+
+fn class(c: char) -> Class {
+    if let Some(class) = ASCII.get(c as usize) {
+        return *class;
+    }
+    if !c.is_alphanumeric() {
+        return match c {
+            c if c.is_whitespace() => Class::Space,
+            c if in_ranges(c, MARKS) => Class::Mark,
+            _ => Class::Other,
+        };
+    }
+    match c {
+        c if c.is_numeric() => Class::Digit,
+        c if in_ranges(c, SPACELESS) => Class::Spaceless,
+        _ => Class::Letter,
+    }
+}
+
+/// The run of characters that is being read.
+#[derive(Clone, Copy)]
+enum Run {
+    None,
+    Word {
+        hash: Hash,
+        chars: u32,
+        starts_with_digit: bool,
+        has_digit: bool,
+    },
+    /// A run of a script without spaces: its last character, and whether it has several.
+    Pairs {
+        last: char,
+        several: bool,
+    },
+}
+
+/// A text made of words, with white space of any length as one space.
+struct Whole {
+    hash: Hash,
+    chars: u32,
+    space: bool,
+}
+
+impl Whole {
+    const fn new(hash: Hash) -> Self {
+        Self { hash, chars: 0, space: false }
+    }
+
+    const fn add(&mut self, c: char, class: Class) {
+        if matches!(class, Class::Space) {
+            self.space = self.chars > 0;
+            return;
+        }
+        if self.space {
+            self.hash.add(b' ' as u32);
+            self.chars += 1;
+            self.space = false;
+        }
+        self.hash.add(c as u32);
+        self.chars += 1;
+    }
+}
+
+/// One pass over a text.
+struct Scan {
+    bits: Bits,
+    units: Vec<u16>,
+    lines: Vec<u16>,
+    words: u32,
+    run: Run,
+    /// The hash of the last run, to which a number belongs.
+    before: Hash,
+    whole: Whole,
+    /// The line of code that is being read; `None` outside a fence.
+    line: Option<Whole>,
+    /// The backticks at the end of what was read, up to two: the third one is a fence.
+    ticks: u32,
+}
+
+impl Scan {
+    fn new(chars: usize) -> Self {
+        Self {
+            bits: Bits::new(),
+            // Words of English text have five to six characters with their space.
+            units: Vec::with_capacity(chars / 5 + 4),
+            lines: Vec::new(),
+            words: 0,
+            run: Run::None,
+            before: Hash::WORD,
+            whole: Whole::new(Hash::WORD),
+            line: None,
+            ticks: 0,
+        }
+    }
+
+    /// Reads at most `left` characters of a part, in lower case. Returns how many more may be read.
+    fn read(&mut self, part: &str, mut left: usize) -> usize {
+        let bytes = part.as_bytes();
+        let ascii = &bytes[..bytes.len().min(left)];
+        if ascii.is_ascii() {
+            for byte in ascii {
+                self.step(char::from(byte.to_ascii_lowercase()), ASCII[usize::from(*byte)]);
+            }
+            return left - ascii.len();
+        }
+        for c in part.chars().flat_map(char::to_lowercase) {
+            if left == 0 {
+                break;
+            }
+            self.next(c);
+            left -= 1;
+        }
+        left
+    }
+
+    fn next(&mut self, c: char) {
+        self.step(c, class(c));
+    }
+
+    fn step(&mut self, c: char, class: Class) {
+        self.whole.add(c, class);
+        if c == '`' || self.ticks > 0 || self.line.is_some() {
+            self.code(c, class);
+        }
+        match (class, &mut self.run) {
+            (Class::Letter | Class::Digit, Run::Word { hash, chars, has_digit, .. }) => {
+                hash.add(c as u32);
+                *chars += 1;
+                *has_digit |= class == Class::Digit;
+            }
+            (Class::Letter | Class::Digit, Run::None | Run::Pairs { .. }) => {
+                self.end_run();
+                let (mut hash, digit) = (Hash::WORD, class == Class::Digit);
+                hash.add(c as u32);
+                self.run = Run::Word { hash, chars: 1, starts_with_digit: digit, has_digit: digit };
+            }
+            (Class::Spaceless, Run::Pairs { last, several }) => {
+                let pair = pair(*last, c);
+                (*last, *several) = (c, true);
+                self.unit(pair, pair);
+            }
+            (Class::Spaceless, Run::None | Run::Word { .. }) => {
+                self.end_run();
+                self.run = Run::Pairs { last: c, several: false };
+            }
+            (Class::Mark, Run::Pairs { .. }) | (Class::Other | Class::Space | Class::Mark, Run::None) => {}
+            (Class::Other | Class::Space, _) | (Class::Mark, Run::Word { .. }) => self.end_run(),
+        }
+    }
+
+    fn end_run(&mut self) {
+        match core::mem::replace(&mut self.run, Run::None) {
+            Run::None | Run::Pairs { several: true, .. } => {}
+            Run::Pairs { last, several: false } => {
+                let mut hash = Hash::WORD;
+                hash.add(last as u32);
+                self.unit(hash, hash);
+            }
+            Run::Word { hash, chars, starts_with_digit, has_digit } => {
+                let suffix = starts_with_digit || (has_digit && chars <= SUFFIX_CHARS);
+                self.unit(if suffix { self.before.then(hash) } else { hash }, hash);
+            }
+        }
+    }
+
+    fn unit(&mut self, unit: Hash, run: Hash) {
+        self.words = self.words.saturating_add(1);
+        self.before = run;
+        let unit = unit.unit();
+        if self.bits.add(unit) {
+            self.units.push(unit);
+        }
+    }
+
+    /// Reads a character of code, or a backtick, of which three begin or end code.
+    fn code(&mut self, c: char, class: Class) {
+        if c == '`' {
+            self.ticks += 1;
+            if self.ticks == 3 {
+                self.ticks = 0;
+                self.line = if self.line.is_some() {
+                    self.end_line();
+                    None
+                } else {
+                    Some(Whole::new(Hash::LINE))
+                };
+            }
+            return;
+        }
+        self.put_ticks();
+        if c == '\n' {
+            self.end_line();
+        } else if let Some(line) = &mut self.line {
+            line.add(c, class);
+        }
+    }
+
+    /// Adds backticks that turned out not to be a fence to the line.
+    fn put_ticks(&mut self) {
+        let ticks = core::mem::take(&mut self.ticks);
+        if let Some(line) = &mut self.line {
+            (0..ticks).for_each(|_| line.add('`', Class::Other));
+        }
+    }
+
+    fn end_line(&mut self) {
+        let Some(line) = &mut self.line else { return };
+        let line = core::mem::replace(line, Whole::new(Hash::LINE));
+        if line.chars >= LINE_CHARS {
+            self.lines.push(line.hash.unit());
+        }
+    }
+
+    fn finish(mut self, tokens: u64) -> Reading {
+        self.end_run();
+        self.put_ticks();
+        self.end_line();
+        let lines_at = self.units.len();
+        for line in self.lines {
+            if self.bits.add(line) {
+                self.units.push(line);
+            }
+        }
+        let (same, blank) = (self.whole.hash.0, self.whole.chars == 0);
+        Reading { tokens, same, words: self.words, blank, units: self.units.into(), lines_at }
+    }
+}
+
+const fn pair(first: char, second: char) -> Hash {
+    let mut hash = Hash::WORD;
+    hash.add(first as u32);
+    hash.add(second as u32);
+    hash
+}
