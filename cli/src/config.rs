@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_client::{Pin, Trust};
 use lastword_proto::Limits;
-use lastword_proto::limits::{Approvers, LIMITS};
+use lastword_proto::limits::{Approvers, LIMITS, Profile};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
@@ -137,10 +137,14 @@ struct File {
     tls_pin: Option<String>,
     tls_ca: Option<PathBuf>,
     token_file: Option<PathBuf>,
-    /// Limits that differ from their defaults, by name.
+    /// The limits to start from (R6).
+    profile: Option<Spanned<Profile>>,
+    /// Limits that differ from the profile's, by name.
     limits: BTreeMap<String, Spanned<u64>>,
     /// Guards that only record what they would refuse (G7).
     observe: Option<Spanned<Vec<String>>>,
+    /// Guards that refuse although they only observe in the profile (G7).
+    enforce: Option<Spanned<Vec<String>>>,
     /// Agents that may decide approvals besides humans (H3).
     approvers: Approvers,
     /// The policy of held calls: the first rule that matches a call applies (H2).
@@ -199,7 +203,7 @@ pub(crate) struct Settings {
     pub(crate) token: TokenSource,
     /// The configuration file, if there is one.
     pub(crate) file: Option<PathBuf>,
-    /// `FILE:LINE` of each limit that the file sets, and of `observe`.
+    /// `FILE:LINE` of each limit that the file sets, and of `profile`, `observe` and `enforce`.
     pub(crate) set_at: BTreeMap<String, String>,
     /// The limits in force: the file's values over the defaults.
     pub(crate) limits: Limits,
@@ -341,18 +345,21 @@ fn place(path: &Path, text: &str, at: usize) -> String {
     format!("{}:{}", path.display(), text.bytes().take(at).filter(|byte| *byte == b'\n').count() + 1)
 }
 
-/// Returns where the file sets each limit, and `observe`.
+/// Returns where the file sets each limit, and `profile`, `observe` and `enforce`.
 fn set_at(file: &File, place: impl Fn(usize) -> String) -> BTreeMap<String, String> {
     let limits = file.limits.iter().map(|(name, value)| (name.clone(), value.span().start));
     let observe = file.observe.iter().map(|list| ("observe".to_owned(), list.span().start));
-    limits.chain(observe).map(|(name, at)| (name, place(at))).collect()
+    let enforce = file.enforce.iter().map(|list| ("enforce".to_owned(), list.span().start));
+    let profile = file.profile.iter().map(|profile| ("profile".to_owned(), profile.span().start));
+    limits.chain(observe).chain(enforce).chain(profile).map(|(name, at)| (name, place(at))).collect()
 }
 
 /// The times that may be 0: no limit, and no minimum.
 const MAY_BE_ZERO: [&str; 2] = ["unattended_ms", "progress_interval_ms"];
 
 fn limits_of(file: &File) -> Result<Limits, Failure> {
-    let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::default() };
+    let profile = file.profile.as_ref().map_or(Profile::Strict, |profile| *profile.get_ref());
+    let mut limits = Limits { approvers: file.approvers.clone(), ..Limits::of(profile) };
     for (name, value) in &file.limits {
         if *value.get_ref() == 0 && name.ends_with("_ms") && !MAY_BE_ZERO.contains(&name.as_str()) {
             return Err(Failure::usage(format!("{name} is 0, and a time has to be longer")).hint(
@@ -371,6 +378,16 @@ fn limits_of(file: &File) -> Result<Limits, Failure> {
         if !limits.observed.observe(guard) {
             return Err(Failure::usage(format!("no guard {guard:?} that can be observed"))
                 .hint("`lastword limits` lists the guards; the totals of a grant can't be observed"));
+        }
+    }
+    for guard in file.enforce.iter().flat_map(Spanned::get_ref) {
+        if file.observe.iter().flat_map(Spanned::get_ref).any(|observed| observed == guard) {
+            return Err(Failure::usage(format!("the guard {guard:?} is listed in both observe and enforce"))
+                .hint("leave it in the one that is meant"));
+        }
+        if !limits.observed.enforce(guard) {
+            return Err(Failure::usage(format!("no guard {guard:?} that could only observe"))
+                .hint("`lastword limits` lists the guards; those that can't be observed are always enforced"));
         }
     }
     Ok(limits)
@@ -432,6 +449,9 @@ mod tests {
             ("observe = [\"nonsense\"]", "nonsense"),
             ("observe = [\"grant_messages\"]", "grant_messages"),
             ("data = ", "data"),
+            ("profile = \"short\"", "strict"),
+            ("enforce = [\"grant_messages\"]", "always enforced"),
+            ("enforce = [\"cycle\"]\nobserve = [\"cycle\"]", "both"),
             ("[[schedule]]\nname = \"nightly\"\nzone = \"UTC\"", "zone"),
             ("[[schedule]]\nname = \"nightly\"\ncron = \"0 2 * * *\"\nbody = \"x\"", "to"),
             ("[[approval]]\ntool = \"Bash\"\ntier = \"none\"", "tier.none"),
@@ -442,6 +462,25 @@ mod tests {
             assert!(said.contains(word), "{text}: {said}");
             assert_eq!(failure.exit, crate::failure::Exit::Usage);
         }
+    }
+
+    #[test]
+    fn a_profile_sets_limits_and_what_is_set_by_hand_wins() {
+        let of = |text: &str| {
+            let (_dir, global) = written(text);
+            Settings::resolve(&global, &Environment::default()).unwrap().limits
+        };
+        let strict = of("profile = \"strict\"");
+        assert_eq!(strict, Limits::default());
+        assert!(strict.observed.observes("no_progress"));
+        let long = of("profile = \"long\"");
+        assert_eq!((long.depth_max, long.turns_soft_max, long.turns_hard_max), (39, 80, 200));
+        assert_eq!((long.task_requests_max, long.grant_messages_max, long.grant_turns_max), (64, 512, 800));
+        assert!(!long.observed.observes("no_progress"));
+        let own = of("profile = \"long\"\nobserve = [\"no_progress\"]\n[limits]\ndepth_max = 7");
+        assert_eq!((own.depth_max, own.grant_turns_max, own.profile), (7, 800, Profile::Long));
+        assert!(own.observed.observes("no_progress"));
+        assert!(!of("enforce = [\"no_progress\"]").observed.observes("no_progress"));
     }
 
     #[test]

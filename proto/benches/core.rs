@@ -16,6 +16,7 @@ use lastword_proto::ids::Time;
 use lastword_proto::input::Registration;
 use lastword_proto::limits::Limits;
 use lastword_proto::names::{AgentName, Ref};
+use lastword_proto::progress::{Progress, Reading};
 use lastword_proto::{Core, Fact, Input, MessageType, Out, Principal, header};
 
 /// The allocator that the program uses.
@@ -67,6 +68,8 @@ fn root(n: u64, to: u64) -> Box<Draft> {
     let to = Address::Name(AgentName::new(&format!("agent-{to}")).unwrap());
     let mut draft = Draft::new(MessageType::Request, to, &"x".repeat(400));
     draft.reference = Ref::new(&format!("WORK-{n}")).ok();
+    // As the edges do on their own threads.
+    draft.reading = Some(Reading::of(&draft.body, None));
     Box::new(draft)
 }
 
@@ -162,5 +165,48 @@ fn headers(c: &mut Criterion) {
     c.bench_function("header print", |b| b.iter(|| std::hint::black_box(&parsed).to_string()));
 }
 
-criterion_group!(benches, sends, headers);
+/// Returns a text of about `chars` characters in English, code or Chinese; another one for each `n`.
+fn text(kind: &str, chars: usize, n: usize) -> String {
+    let mut text = String::new();
+    let mut k = n * 7_919;
+    while text.chars().count() < chars {
+        k += 1;
+        match kind {
+            "English" => text.push_str(&format!("{} ", ["the", "build", "failed", "because", "word"][k % 5])),
+            "code" if text.is_empty() => text.push_str("```rust\n"),
+            "code" => text.push_str(&format!("    let value_{} = call(argument, {});\n", k % 997, k % 31)),
+            _ => text.extend((0..20).filter_map(|i| char::from_u32(0x4e00 + ((k * 31 + i * 977) % 8_000) as u32))),
+        }
+        if kind == "English" && k.is_multiple_of(3) {
+            text.push_str(&format!("word{} ", k % 1_999));
+        }
+    }
+    text
+}
+
+/// The cost of R5: reading a text, which the edges do, and judging what was read, which the judge's thread does.
+fn exchanges(c: &mut Criterion) {
+    let mut group = c.benchmark_group("no progress");
+    for kind in ["English", "code", "Chinese"] {
+        for chars in [400, 8_000] {
+            let texts: Vec<String> = (0..16).map(|n| text(kind, chars, n)).collect();
+            let mut next = (0..texts.len()).cycle();
+            group.bench_function(format!("read {chars} characters of {kind}"), |b| {
+                b.iter(|| Reading::of(&texts[next.next().unwrap()], None));
+            });
+            let readings: Vec<Reading> = texts.iter().map(|text| Reading::of(text, None)).collect();
+            let mut next = (0..readings.len()).cycle();
+            let mut progress = Progress::default();
+            group.bench_function(format!("judge {chars} characters of {kind}"), |b| {
+                b.iter(|| {
+                    let n = next.next().unwrap();
+                    progress.message(n as u32 % 2, Some(1 - n as u32 % 2), &readings[n])
+                });
+            });
+        }
+    }
+    group.finish();
+}
+
+criterion_group!(benches, sends, headers, exchanges);
 criterion_main!(benches);

@@ -1,6 +1,7 @@
 //! `lastword bound`: shows the most that one grant can cause under the configured limits.
 
 use lastword_proto::Limits;
+use lastword_proto::limits::Profile;
 use serde::Serialize;
 
 use super::Context;
@@ -39,6 +40,19 @@ struct Bound {
     warning_messages: u64,
     /// The number of messages above which the program refuses the configuration.
     ceiling_messages: u64,
+    /// The profile that the limits start from (R6).
+    profile: Profile,
+    /// The bound of one grant in each profile as it is.
+    profiles: Vec<OfProfile>,
+}
+
+/// The bound of one grant in a profile.
+#[derive(Debug, Serialize)]
+struct OfProfile {
+    profile: Profile,
+    messages: u64,
+    turns: u64,
+    agents: u64,
 }
 
 pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
@@ -47,6 +61,7 @@ pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
         let mut text = table(&["of one grant", "at most", "why"], &bound.rows(&cx.settings.limits), out);
         text.push_str("\n\nExtensions by a human come on top; each states its amount.\n\n");
         text.push_str(&bound.unattended(out));
+        text.push_str(&format!("\n\n{}", bound.profiles(out)));
         if bound.warns() {
             text.push_str(&format!(
                 "\nwarning: more than {} waking messages per human message",
@@ -69,6 +84,14 @@ pub(super) fn check(limits: &Limits) -> Result<(), Failure> {
     ))
 }
 
+impl OfProfile {
+    fn of(profile: Profile) -> Self {
+        let limits = Limits::of(profile);
+        let (messages, turns) = (limits.bound_messages(), limits.bound_turns());
+        Self { profile, messages, turns, agents: limits.grant_agents_max }
+    }
+}
+
 impl Bound {
     fn of(limits: &Limits) -> Self {
         let structural_messages = limits.potential(0);
@@ -87,7 +110,25 @@ impl Bound {
             rest_ms: limits.bound_rest_ms(),
             warning_messages: limits.bound_warning_messages,
             ceiling_messages: limits.bound_ceiling_messages,
+            profile: limits.profile,
+            profiles: Profile::ALL.iter().map(|profile| OfProfile::of(*profile)).collect(),
         }
+    }
+
+    /// Compares the profiles, each as it is, and marks the one that these limits start from (R6).
+    fn profiles(&self, out: &Out) -> String {
+        let rows = self.profiles.iter().map(|of| {
+            let mark = if of.profile == self.profile { "in use" } else { "" };
+            vec![
+                of.profile.to_string(),
+                of.messages.to_string(),
+                of.turns.to_string(),
+                of.agents.to_string(),
+                mark.into(),
+            ]
+        });
+        let head = ["profile", "waking messages", "turns", "agents", ""];
+        table(&head, &rows.collect::<Vec<_>>(), out)
     }
 
     const fn warns(&self) -> bool {
@@ -143,6 +184,9 @@ mod tests {
         let bound = Bound::of(&Limits::default());
         assert_eq!((bound.tasks, bound.structural_messages, bound.structural_turns), (4369, 8737, 314_564));
         assert_eq!((bound.messages, bound.turns), (64, 100));
+        let of = |of: &OfProfile| (of.profile, of.messages, of.turns);
+        let profiles: Vec<_> = bound.profiles.iter().map(of).collect();
+        assert_eq!(profiles, [(Profile::Strict, 64, 100), (Profile::Long, 512, 800)]);
         assert!(check(&Limits::default()).is_ok());
     }
 

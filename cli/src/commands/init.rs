@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write as _};
 
+use lastword_proto::limits;
 use lastword_server::edges::mcp::Selection;
 use serde::Serialize;
 use serde_json::json;
@@ -11,6 +12,7 @@ use super::Context;
 use super::init_check::check;
 use super::init_clients::{Call, Identity, Program};
 use super::init_files::{Change, Step, change, hooks};
+use super::limits::Profile;
 use crate::config::{CONFIG_FILE, DATA_DIR, LISTEN, TokenSource};
 use crate::failure::Failure;
 
@@ -28,6 +30,9 @@ pub(crate) struct Args {
     /// Configure Gemini CLI in this folder: .gemini/settings.json.
     #[arg(long)]
     gemini: bool,
+    /// Profile of the limits in lastword.toml: strict, or long for teams that work through many rounds.
+    #[arg(long, value_enum, default_value = "strict", conflicts_with_all = ["claude", "codex", "opencode", "gemini"])]
+    profile: Profile,
     /// Print the changes without writing them.
     #[arg(long)]
     dry_run: bool,
@@ -85,7 +90,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
         return if args.from_env || args.as_human || args.replace || args.remove || args.check || args.dry_run {
             Err(Failure::usage("no agent program is named").hint("add --claude, --codex, --opencode or --gemini"))
         } else {
-            configuration(cx)
+            configuration(args.profile, cx)
         };
     }
     if args.as_human
@@ -225,7 +230,7 @@ fn removed(program: Program, dry: bool) -> Result<Report, Failure> {
     Ok(Report { changes, next, ..empty(program) })
 }
 
-fn configuration(cx: &Context) -> Result<(), Failure> {
+fn configuration(profile: Profile, cx: &Context) -> Result<(), Failure> {
     let mut file = OpenOptions::new().write(true).create_new(true).open(CONFIG_FILE).map_err(|error| {
         if error.kind() == ErrorKind::AlreadyExists {
             Failure::refused(format!("{CONFIG_FILE} already exists")).hint("edit it, or move it away first")
@@ -233,7 +238,7 @@ fn configuration(cx: &Context) -> Result<(), Failure> {
             Failure::unavailable(format!("{CONFIG_FILE}: {error}"))
         }
     })?;
-    file.write_all(template().as_bytes())?;
+    file.write_all(template(profile.into()).as_bytes())?;
     cx.out.show(&json!({ "written": CONFIG_FILE }), |_, _| {
         format!(
             "wrote {CONFIG_FILE}\nnext: `lastword serve`, and in another terminal `lastword agent add NAME`\n\
@@ -242,7 +247,9 @@ fn configuration(cx: &Context) -> Result<(), Failure> {
     })
 }
 
-fn template() -> String {
+fn template(profile: limits::Profile) -> String {
+    let comment = if profile == limits::Profile::Strict { "# " } else { "" };
+    let other = if profile == limits::Profile::Strict { limits::Profile::Long } else { profile };
     format!(
         "# Lastword. Flags and LASTWORD_* variables win over this file; paths are relative to it.\n\
          # data = \"{DATA_DIR}\"\n\
@@ -252,13 +259,14 @@ fn template() -> String {
          # tls = \"auto\"                          # TLS with a certificate that the server makes; or tls_cert and tls_key\n\
          # tls_pin = \"server.pin\"                # for clients elsewhere: its fingerprint, or a file that holds it\n\
          # token_file = \"me.token\"               # for clients\n\
+         {comment}profile = \"{other}\"                      # for teams that work through many rounds; the default is strict\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that are allowed without a decision\n\
          # notify = [{{ name = \"desktop\", command = [\"notify-send\", \"{{title}}\", \"{{text}}\"] }}]   # notifies humans of pending decisions\n\
          # schedule = [{{ name = \"nightly\", cron = \"0 2 * * *\", to = \"echo\", body = \"Run the tests.\" }}]   # recurring requests\n\
          \n\
-         # Limits that differ from their defaults; `lastword limits` lists and explains them all.\n\
+         # Limits that differ from the profile; `lastword limits` lists and explains them all.\n\
          [limits]\n\
          # depth_max = 5\n\
          # grant_messages_max = 64\n"
@@ -279,12 +287,25 @@ mod tests {
             Some(rest) if rest.contains(" = ") => format!("{rest}\n"),
             Some(_) | None => format!("{line}\n"),
         };
+        let template = || template(limits::Profile::Strict);
         let in_force: String = template().lines().map(uncomment).collect();
         assert!(in_force.contains("\ndepth_max = 5"), "{in_force}");
         for text in [template(), in_force] {
             std::fs::write(&path, text).unwrap();
             let global = Global { config: Some(path.clone()), ..Global::default() };
             Settings::resolve(&global, &Environment::default()).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_profile_that_init_is_asked_for_is_in_force() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(CONFIG_FILE);
+        for profile in [limits::Profile::Strict, limits::Profile::Long] {
+            std::fs::write(&path, template(profile)).unwrap();
+            let global = Global { config: Some(path.clone()), ..Global::default() };
+            let settings = Settings::resolve(&global, &Environment::default()).unwrap();
+            assert_eq!(settings.limits, lastword_proto::Limits::of(profile));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `lastword limits`: shows every limit, from the running server or the configuration.
 
 use lastword_client::wire::{ApprovalRuleView, LimitView, LimitsView};
+use lastword_proto::limits;
 use lastword_proto::policy::Ruling;
 
 use super::{Context, limits_diff};
@@ -24,12 +25,34 @@ enum Command {
         /// Read only the configuration, even if a server is running.
         #[arg(long)]
         offline: bool,
+        /// Compare with this profile instead of the defaults.
+        #[arg(long, value_enum)]
+        profile: Option<Profile>,
     },
 }
 
+/// The profiles, as a flag names them.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+pub(super) enum Profile {
+    /// Every limit at its default
+    Strict,
+    /// For teams that work through many rounds
+    Long,
+}
+
+impl From<Profile> for limits::Profile {
+    fn from(profile: Profile) -> Self {
+        match profile {
+            Profile::Strict => Self::Strict,
+            Profile::Long => Self::Long,
+        }
+    }
+}
+
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
-    if let Some(Command::Diff { offline }) = args.command {
-        return limits_diff::run(offline || args.offline, cx).await;
+    if let Some(Command::Diff { offline, profile }) = args.command {
+        return limits_diff::run(offline || args.offline, profile.map_or(limits::Profile::Strict, Into::into), cx)
+            .await;
     }
     let view = if is_running(cx) && !args.offline {
         in_force(cx).await?
@@ -58,7 +81,8 @@ fn words(view: &LimitsView, out: &Out) -> String {
     let guards: Vec<_> = view.guards.iter().map(|(name, mode)| vec![name.clone(), mode.clone()]).collect();
     let approvals: Vec<_> = view.approvals.iter().map(approval).collect();
     format!(
-        "{}\n\n{}\n\n{}\n\nA grant can cause {} waking messages at most (`lastword bound`).",
+        "profile {}\n\n{}\n\n{}\n\n{}\n\nA grant can cause {} waking messages at most (`lastword bound`).",
+        view.profile,
         table(&["limit", "value", "default", "rule", "what it bounds"], &limits, out),
         table(&["guard", "mode"], &guards, out),
         table(&["held call", "of", "decision", "tier", "decided by", "within"], &approvals, out),

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use lastword_client::wire::{ApprovalRuleView, LimitsView};
+use lastword_proto::Limits;
+use lastword_proto::limits::Profile;
 use serde::Serialize;
 
 use super::Context;
@@ -19,6 +21,8 @@ struct Diff {
     /// The configuration file; `None` if there is none and the defaults apply.
     #[serde(skip_serializing_if = "Option::is_none")]
     config: Option<String>,
+    /// The profile whose values are compared.
+    profile: Profile,
     /// Limits and guards whose values differ anywhere.
     items: Vec<Item>,
     /// Rules on held calls that a restart would put into force.
@@ -45,6 +49,7 @@ struct Item {
 
 #[derive(Debug, Serialize)]
 struct Values {
+    /// The value of the profile.
     default: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     server: Option<String>,
@@ -61,30 +66,31 @@ impl Values {
     }
 }
 
-pub(super) async fn run(offline: bool, cx: &Context) -> Result<(), Failure> {
+pub(super) async fn run(offline: bool, profile: Profile, cx: &Context) -> Result<(), Failure> {
     let server = if is_running(cx) && !offline { Some(in_force(cx).await?) } else { None };
     let config = LimitsView::of(&cx.settings.limits, &cx.settings.policy);
     let file = cx.settings.file.as_ref().map(|file| file.display().to_string());
-    let diff = Diff::of(server.as_ref(), &config, cx.settings.set_at.clone(), cx.server_url(), file);
+    let diff = Diff::of(profile, server.as_ref(), &config, cx.settings.set_at.clone(), cx.server_url(), file);
     cx.out.show(&diff, words)
 }
 
 impl Diff {
     fn of(
+        profile: Profile,
         server: Option<&LimitsView>,
         config: &LimitsView,
         mut set_at: BTreeMap<String, String>,
         url: String,
         file: Option<String>,
     ) -> Self {
-        let defaults = LimitsView::of(&Default::default(), &Default::default());
+        let defaults = LimitsView::of(&Limits::of(profile), &Default::default());
         let number =
             |view: &LimitsView, name: &str| view.items.iter().find(|i| i.name == name).map(|i| i.value.to_string());
         let limits = defaults.items.iter().map(|row| Item {
             name: row.name.clone(),
             rule: row.rule.clone(),
             values: Values {
-                default: row.default.to_string(),
+                default: row.value.to_string(),
                 // An older server has no value for a limit that it doesn't know.
                 server: server.map(|server| number(server, &row.name).unwrap_or_else(|| "-".to_owned())),
                 config: number(config, &row.name).unwrap_or_default(),
@@ -95,7 +101,8 @@ impl Diff {
         items.extend(defaults.guards.iter().map(|(name, mode)| {
             let of = |view: &LimitsView| view.guards.get(name).cloned().unwrap_or_else(|| "-".to_owned());
             let values = Values { default: mode.clone(), server: server.map(of), config: of(config) };
-            let set_at = set_at.get("observe").filter(|_| values.config != values.default).cloned();
+            let list = if values.config == "observe" { "observe" } else { "enforce" };
+            let set_at = set_at.get(list).filter(|_| values.config != values.default).cloned();
             Item { name: format!("guard {name}"), rule: "G7".to_owned(), values, set_at }
         }));
         items.retain(|item| item.values.differ());
@@ -111,6 +118,7 @@ impl Diff {
         Self {
             server: server.map(|_| url),
             config: file,
+            profile,
             items,
             approvals_added,
             approvals_removed,
@@ -136,10 +144,16 @@ fn words(diff: &Diff, out: &Out) -> String {
         None => format!("no server is running; configuration {config}\n"),
     };
     if diff.items.is_empty() {
-        text.push_str("no limit and no guard differs from its default");
+        let than = if diff.profile == Profile::Strict {
+            "default".to_owned()
+        } else {
+            format!("value in the profile {}", diff.profile)
+        };
+        text.push_str(&format!("no limit and no guard differs from its {than}"));
     } else {
         let rows: Vec<_> = diff.items.iter().map(row).collect();
-        let head = ["limit", "rule", "default", "server", "configuration", "set in", ""];
+        let base = if diff.profile == Profile::Strict { "default" } else { diff.profile.word() };
+        let head = ["limit", "rule", base, "server", "configuration", "set in", ""];
         text.push_str(&table(&head, &rows, out));
     }
     for (mark, rules) in [("+", &diff.approvals_added), ("-", &diff.approvals_removed)] {
@@ -177,14 +191,12 @@ fn row(item: &Item) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use lastword_proto::Limits;
-
     use super::*;
 
     fn diff(server: Option<&Limits>, config: &Limits) -> Diff {
         let view = |limits: &Limits| LimitsView::of(limits, &Default::default());
         let set_at = [("depth_max".to_owned(), "lastword.toml:2".to_owned())].into();
-        Diff::of(server.map(view).as_ref(), &view(config), set_at, "http://here".into(), None)
+        Diff::of(Profile::Strict, server.map(view).as_ref(), &view(config), set_at, "http://here".into(), None)
     }
 
     #[test]
@@ -213,5 +225,22 @@ mod tests {
         );
         assert!(told.restart_changes);
         assert!(!diff(None, &config).restart_changes, "there is no server to restart");
+    }
+
+    #[test]
+    fn a_configuration_is_compared_with_a_profile() {
+        let view = |limits: &Limits| LimitsView::of(limits, &Default::default());
+        let against = |profile, config: &Limits| {
+            let told = Diff::of(profile, None, &view(config), BTreeMap::new(), String::new(), None);
+            told.items.iter().map(|item| row(item)[..5].join("|")).collect::<Vec<_>>()
+        };
+        let long = Limits::of(Profile::Long);
+        assert!(against(Profile::Long, &long).is_empty());
+        let rows = against(Profile::Strict, &long);
+        assert!(rows.contains(&"depth_max|D2|5||39".to_owned()), "{rows:?}");
+        assert!(rows.contains(&"guard no_progress|G7|observe||enforce".to_owned()), "{rows:?}");
+        assert_eq!(rows.len(), 7, "{rows:?}");
+        let own = Limits { depth_max: 7, ..long };
+        assert_eq!(against(Profile::Long, &own), ["depth_max|D2|39||7"]);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::guards::GUARDS;
-use crate::limits::{Approvers, LIMITS, LimitRow, Limits};
+use crate::limits::{Approvers, LIMITS, LimitRow, Limits, Profile};
 use crate::policy::{Policy, Ruling};
 
 /// A limit in force.
@@ -30,6 +30,9 @@ pub struct LimitView {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct LimitsView {
+    /// The profile that the limits start from (R6).
+    #[serde(default = "strict")]
+    pub profile: Profile,
     /// Every limit, in the order of the documentation.
     pub items: Vec<LimitView>,
     /// For each guard, `enforce` or `observe` (G7).
@@ -58,6 +61,11 @@ pub struct ApprovalRuleView {
     pub who: Vec<String>,
     /// Time to decide, in ms; after it the call is denied.
     pub timeout_ms: u64,
+}
+
+/// Returns the profile of a server that doesn't know profiles.
+const fn strict() -> Profile {
+    Profile::Strict
 }
 
 fn who(approvers: &Approvers) -> Vec<String> {
@@ -95,6 +103,7 @@ impl LimitsView {
             timeout_ms: rule.timeout_ms.unwrap_or(limits.approval_ms),
         });
         Self {
+            profile: limits.profile,
             items: LIMITS.iter().map(row).collect(),
             guards: GUARDS.iter().map(|guard| (guard.name.into(), mode(guard.name).into())).collect(),
             bound_messages: limits.bound_messages(),

@@ -12,6 +12,7 @@ mod found;
 mod fuzzed;
 mod histories;
 mod model;
+mod no_progress;
 mod sixty_days;
 mod surfaces;
 mod tidy;

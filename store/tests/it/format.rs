@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use lastword_proto::fact::{
     AgentLimits, Answer, ClaimMode, Control, Crossing, Decision, EndReason, EscalationCause, GrantEnd, Key, Kind,
-    Latched, Lift, Made, Message, Met, Part, Place, Profile, Recipient, Rerun, Role, Schedule, Scope, Spend, Terms,
-    TurnEnd, WriteKind,
+    Latched, Level, Lift, Made, Message, Met, Part, Place, Profile, Recipient, Rerun, Role, Schedule, Scope, Spend,
+    Terms, TurnEnd, WriteKind,
 };
 use lastword_proto::ids::{
     AgentId, ApprovalId, ClaimId, ConvId, EscalationId, GrantId, IncidentId, RoomId, TaskId, TurnId,
@@ -18,6 +18,7 @@ use lastword_proto::ids::{
 use lastword_proto::limits::Approvers;
 use lastword_proto::names::{AgentName, Label, Ref, RequestId, Resource};
 use lastword_proto::policy::{ApprovalRule, CallPattern, Policy, Ruling};
+use lastword_proto::progress::{Curve, Stall};
 use lastword_proto::{
     Address, AnswerStatus, Code, Entry, Fact, FinishStatus, Limits, MessageType, Priority, Refusal, Seq, Time,
 };
@@ -106,7 +107,7 @@ fn the_numbers_that_stand_for_words_never_change() {
         )*};
     }
     list!(MessageType Priority AnswerStatus FinishStatus Kind EndReason Rerun TurnEnd GrantEnd Control Crossing Decision);
-    list!(ClaimMode EscalationCause Code Ruling Role WriteKind);
+    list!(ClaimMode EscalationCause Code Ruling Role WriteKind Level Stall);
     // Each kind has its own part of the file, so that one can grow without moving the others.
     let mut kinds: Vec<&str> = lines.lines().filter_map(|line| line.split_once(' ')).map(|(kind, _)| kind).collect();
     kinds.dedup();
@@ -134,7 +135,8 @@ fn samples() -> Vec<(&'static str, Entry)> {
         .chain(schedules())
         .chain(usage())
         .chain(epochs())
-        .chain(tokens());
+        .chain(tokens())
+        .chain(exchanges());
     samples.extend(later.map(|(name, fact)| (name, at(1_700_000_000_123, fact))));
     samples
 }
@@ -336,6 +338,13 @@ fn usage() -> [(&'static str, Fact); 2] {
 
 fn epochs() -> [(&'static str, Fact); 1] {
     [("EpochBegan", Fact::EpochBegan { first: Seq(59_760_451_000_001) })]
+}
+
+fn exchanges() -> [(&'static str, Fact); 1] {
+    let curve = Curve { messages: 9, dry: 5_000, units: 73, context: 564, read_again: 2_792 };
+    let (task, agent, conv) = (TaskId(6), AgentId(7), ConvId(300));
+    let (level, stall, escalation) = (Level::Held, Stall::Dry, Some(EscalationId(2)));
+    [("Stalled", Fact::Stalled { task, agent, conv, level, stall, enforced: true, curve, escalation })]
 }
 
 fn edition() -> [(&'static str, Fact); 3] {

@@ -25,6 +25,7 @@ pub(super) async fn page(State(ctx): State<Context>, viewer: Viewer) -> Result<R
     let changed = limits.items.iter().filter(|limit| limit.value != limit.default).count() as u64;
     let main = html! {
         (heading("Limits", &html! { span.faint { (plural(changed, "limit differs", "limits differ")) " from the default" } }))
+        p #profile { "Profile " b { (limits.profile) } ", " (set_at(&ctx, "profile")) ". The values below are in force, whatever the profile says." }
         p { "One grant can cause at most " b { (number(limits.bound_messages)) } " waking messages. Limits are set in "
             code { "lastword.toml" } " and take effect at the next server start; "
             code { "lastword limits diff" } " shows what a restart would change." }

@@ -1,0 +1,51 @@
+//! The guard of R5 against the verdicts of its reference implementation, on conversations written for this test.
+
+use std::io::BufReader;
+
+use lastword_sim::no_progress::{Compared, verdicts};
+
+const CONVERSATIONS: &str = include_str!("../data/no_progress.jsonl");
+const VERDICTS: &str = include_str!("../data/no_progress_verdicts.jsonl");
+
+fn compared(recorded: &str) -> Compared {
+    let recorded = verdicts(BufReader::new(recorded.as_bytes())).unwrap();
+    let mut compared = Compared::default();
+    compared.add(BufReader::new(CONVERSATIONS.as_bytes()), &recorded).unwrap();
+    compared
+}
+
+#[test]
+fn the_guard_gives_the_verdicts_of_its_reference() {
+    let found = compared(VERDICTS);
+    assert!(found.conversations > 20, "{}", found.conversations);
+    assert!(found.verdicts.is_empty(), "{:#?}", found.verdicts);
+    // Two units of a long conversation may share one of 65,536 bits, and other ones do with another hash.
+    for difference in &found.numbers {
+        let (judged, recorded) = (difference.judged, difference.recorded.unwrap());
+        assert_eq!(judged.context, recorded.context, "{difference}");
+        let off = judged.units.abs_diff(recorded.units);
+        assert!(off * 50 <= recorded.units, "{difference}");
+    }
+}
+
+#[test]
+fn another_verdict_is_listed() {
+    let changed = VERDICTS.replacen("\"hold\": null", "\"hold\": 1", 1);
+    assert_ne!(changed, VERDICTS);
+    let found = compared(&changed);
+    assert_eq!(found.verdicts.len(), 1, "{:#?}", found.verdicts);
+    let missing = VERDICTS.split_once('\n').unwrap().1;
+    assert!(compared(missing).verdicts[0].recorded.is_none());
+}
+
+#[test]
+fn kinds_of_conversations_are_told_apart() {
+    let held: Vec<_> = verdicts(BufReader::new(VERDICTS.as_bytes())).unwrap().into_iter().collect();
+    let is_held = |name: &str| held.iter().find(|(known, _)| known == name).unwrap().1.hold.is_some();
+    for name in ["thank-you-loop", "stuck-asker", "same-in-other-words", "chess-illegal"] {
+        assert!(is_held(name), "{name}");
+    }
+    for name in ["one-question", "stuck-but-much-news", "lead-and-helpers", "chess"] {
+        assert!(!is_held(name), "{name}");
+    }
+}
