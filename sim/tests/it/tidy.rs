@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_proto::Code;
 use lastword_proto::guards::GUARDS;
-use lastword_proto::limits::LIMITS;
+use lastword_proto::limits::{LIMITS, Limits, Profile};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -190,11 +190,21 @@ fn the_limits_document_is_the_table_in_the_code() {
     for row in LIMITS {
         writeln!(text, "| `{}` | {} | {} | {} |", row.name, row.default, row.rule, row.meaning).unwrap();
     }
-    writeln!(text, "\n## Guards\n\nIn the order in which they are checked. A guard that can be observed may be listed in `observe`: it then records the\nmessages that it would have refused, and admits them.\n\n| guard | rule | can be observed | applies to humans |\n|---|---|---|---|").unwrap();
+    writeln!(text, "\n## Profiles\n\n`profile = \"long\"` in `lastword.toml` starts from these limits instead of the defaults above, for teams that work\nthrough many rounds (R6). What is set by hand wins.\n\n| limit or guard | `strict`, the default | `long` |\n|---|---|---|").unwrap();
+    let (strict, long) = (Limits::of(Profile::Strict), Limits::of(Profile::Long));
+    for row in LIMITS.iter().filter(|row| strict.value(row.name) != long.value(row.name)) {
+        let value = |limits: &Limits| limits.value(row.name).unwrap();
+        writeln!(text, "| `{}` | {} | {} |", row.name, value(&strict), value(&long)).unwrap();
+    }
+    let mode = |limits: &Limits, name: &str| if limits.observed.observes(name) { "observe" } else { "enforce" };
+    for guard in GUARDS.iter().filter(|guard| mode(&strict, guard.name) != mode(&long, guard.name)) {
+        writeln!(text, "| `{}` | {} | {} |", guard.name, mode(&strict, guard.name), mode(&long, guard.name)).unwrap();
+    }
+    writeln!(text, "\n## Guards\n\nIn the order in which they are checked. A guard that can be observed may be listed in `observe`: it then records the\nmessages that it would have refused, and admits them. `enforce` lists guards that would only observe otherwise.\n\n| guard | rule | can be observed | applies to humans |\n|---|---|---|---|").unwrap();
     for guard in GUARDS {
         let yes = |b: bool| if b { "yes" } else { "no" };
-        writeln!(text, "| `{}` | {} | {} | {} |", guard.name, guard.rule, yes(guard.observable), yes(guard.humans))
-            .unwrap();
+        let observable = if guard.observed { "yes, by default" } else { yes(guard.observable) };
+        writeln!(text, "| `{}` | {} | {observable} | {} |", guard.name, guard.rule, yes(guard.humans)).unwrap();
     }
     check("docs/limits.md", &text);
 }
