@@ -312,7 +312,8 @@ impl Step<'_> {
     /// Records a fact. Nothing changes in any other way.
     fn record(&mut self, fact: Fact) {
         let said = matches!(&fact, Fact::Accepted { message } if message.is_in_exchange());
-        let grant = self.core.state.apply(self.now, &fact, self.reading.as_ref().filter(|_| said));
+        let reading = if said { self.reading.take() } else { None };
+        let grant = self.core.state.apply(self.now, &fact, reading);
         self.out.entries.push(Entry { at: self.now, grant, fact });
     }
 

@@ -34,7 +34,7 @@ const FREE_MESSAGES: u32 = 5;
 /// How often in a row a speaker says the same before the exchange is stuck.
 pub const SAME_MAX: u32 = 3;
 /// The words of a text below which repeating it means nothing, such as "yes" or "ok, done".
-const SAME_WORDS: u32 = 3;
+const SAME_WORDS: u16 = 3;
 /// The new units since the first of those messages above which the exchange isn't stuck.
 const SAME_NEW_UNITS: u64 = 45;
 /// The number of different hashes of a unit.
@@ -290,6 +290,13 @@ impl Progress {
     #[must_use]
     pub const fn curve(&self) -> Curve {
         self.curve
+    }
+
+    /// Returns the bytes that the state after a first message is counted with.
+    #[must_use]
+    pub fn bytes_of(first: &Reading) -> u64 {
+        let (words, lines) = first.units();
+        FIXED_BYTES + 2 * (words.len() + lines.len()) as u64
     }
 
     /// Returns the bytes that the state is counted with, the same on every machine.

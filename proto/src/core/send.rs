@@ -375,7 +375,7 @@ impl Step<'_> {
 
     fn accept(&mut self, sending: Sending) -> Vec<crate::ids::Seq> {
         let Sending { sender, mut draft, standing, targets, tick, .. } = sending;
-        let several = targets.len() > 1;
+        let (several, count) = (targets.len() > 1, targets.len());
         let key = draft.request_id.as_ref().map(|id| Key { id: id.clone(), fingerprint: draft.fingerprint() });
         let mut contents = Content::of(&mut draft, targets.len());
         let mut root = standing.task();
@@ -403,12 +403,15 @@ impl Step<'_> {
             let line = (conv, line.depth);
             let message = self.message(sender, (&draft, key.clone(), content), line, root, grant, to, number);
             let heard = standing == SendContext::Human && tick.is_none() && message.is_said();
+            // Each message of a list has the same text; the last one takes its reading.
+            let reading = if i + 1 < count { self.reading.clone() } else { None };
             // Recorded before the message, whose own fact resets its conversation.
             if heard && self.state().agents[sender.0 as usize].is_heard() {
                 self.lift_place(Place::Conversation(conv), sender);
                 self.hear_human(sender, conv, Some(conv));
             }
             self.record(Fact::Accepted { message: Box::new(message) });
+            self.reading = reading;
             sent.push(self.state().seq);
             self.check_progress();
             self.raise_alert(sender, &draft);

@@ -3,6 +3,8 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use serde::{Deserialize, Serialize};
+
 use super::Bits;
 
 /// Characters of a text whose units are read. The rest counts only as context.
@@ -18,15 +20,15 @@ const UNIT_SEED: u64 = 0x9351_7228_6182_d787;
 
 /// What one text amounts to. It costs microseconds and depends on the text alone, so it can be made on any thread before
 /// the message is judged.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
-    tokens: u64,
     same: u64,
-    words: u32,
-    blank: bool,
     /// The different hashes of words and pairs, then those of lines of code.
     units: Box<[u16]>,
-    lines_at: usize,
+    lines_at: u32,
+    tokens: u32,
+    words: u16,
+    blank: bool,
 }
 
 impl Reading {
@@ -45,11 +47,11 @@ impl Reading {
             }
             left = scan.read(part, left);
         }
-        scan.finish((chars / TOKEN_CHARS).max(1) as u64)
+        scan.finish(chars)
     }
 
     pub(super) const fn tokens(&self) -> u64 {
-        self.tokens
+        self.tokens as u64
     }
 
     /// Returns the hash of the text, in which white space of any length is one space.
@@ -57,7 +59,8 @@ impl Reading {
         self.same
     }
 
-    pub(super) const fn words(&self) -> u32 {
+    /// Returns the number of words and pairs, which is cut at the largest `u16`.
+    pub(super) const fn words(&self) -> u16 {
         self.words
     }
 
@@ -67,7 +70,7 @@ impl Reading {
 
     /// Returns the different hashes of words and pairs, and those of lines of code that aren't among them.
     pub(super) fn units(&self) -> (&[u16], &[u16]) {
-        self.units.split_at(self.lines_at)
+        self.units.split_at(self.lines_at as usize)
     }
 }
 
@@ -278,7 +281,7 @@ struct Scan {
     bits: Bits,
     units: Vec<u16>,
     lines: Vec<u16>,
-    words: u32,
+    words: u16,
     run: Run,
     /// The hash of the last run, to which a number belongs.
     before: u64,
@@ -464,18 +467,20 @@ impl Scan {
         }
     }
 
-    fn finish(mut self, tokens: u64) -> Reading {
+    fn finish(mut self, chars: usize) -> Reading {
         self.end_run();
         self.put_ticks();
         self.end_line();
-        let lines_at = self.units.len();
+        // Of at most `READ_CHARS` characters there are fewer.
+        let lines_at = u32::try_from(self.units.len()).unwrap_or(u32::MAX);
         for line in self.lines {
             if self.bits.add(line) {
                 self.units.push(line);
             }
         }
         let (same, blank) = (self.whole.hash.value(), self.whole.chars == 0);
-        Reading { tokens, same, words: self.words, blank, units: self.units.into(), lines_at }
+        let tokens = u32::try_from((chars / TOKEN_CHARS).max(1)).unwrap_or(u32::MAX);
+        Reading { same, units: self.units.into(), lines_at, tokens, words: self.words, blank }
     }
 }
 
@@ -495,7 +500,7 @@ mod tests {
             let class = if c.is_ascii() { ASCII[c as usize] } else { by_tables(c) };
             scan.step(c, class);
         }
-        scan.finish((chars / TOKEN_CHARS).max(1) as u64)
+        scan.finish(chars)
     }
 
     #[test]

@@ -59,6 +59,18 @@ impl Exchange {
         }
     }
 
+    /// Folds a message at `seq`, said by the asker or by the delegate.
+    fn say(&mut self, seq: Seq, asks: bool, reading: &Reading) {
+        // Between two, each message goes to the other one.
+        let (from, to) = if asks { (0, 1) } else { (1, 0) };
+        self.due = match self.progress.message(from, Some(to), reading) {
+            Verdict::Going => Due::Nothing,
+            Verdict::Warn => Due::Warning,
+            Verdict::Hold(stall) => Due::Hold(stall),
+        };
+        (self.last, self.asks) = (seq, asks);
+    }
+
     /// Returns its numbers after the last message.
     #[must_use]
     pub const fn curve(&self) -> Curve {
@@ -86,7 +98,7 @@ impl Exchange {
 /// All exchanges of open tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exchanges {
-    of: Table<TaskId, ThinVec<Exchange>>,
+    of: Table<TaskId, OfTask>,
     count: usize,
     bytes: u64,
     /// The exchanges in the order of their messages. An entry counts only if no later one is about its exchange.
@@ -95,57 +107,113 @@ pub(crate) struct Exchanges {
     warned: Option<(Seq, TaskId, AgentId)>,
 }
 
+/// The exchanges of one task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum OfTask {
+    /// One request to one delegate, and nothing since. Many tasks have no more, and nothing can be due yet, so the text's
+    /// reading is kept as it came.
+    One { agent: AgentId, seq: Seq, first: Reading },
+    /// An exchange for each delegate.
+    Many(ThinVec<Exchange>),
+}
+
+impl OfTask {
+    /// Returns the delegates, with the position of the last message and the counted bytes of each.
+    fn parts(&self) -> Few<(AgentId, Seq, u64), 4> {
+        match self {
+            Self::One { agent, seq, first } => Few::from_slice(&[(*agent, *seq, Progress::bytes_of(first))]),
+            Self::Many(all) => all.iter().map(|one| (one.agent, one.last, one.progress.bytes())).collect(),
+        }
+    }
+
+    fn find(&self, agent: AgentId) -> Option<(Seq, u64)> {
+        self.parts().into_iter().find(|(known, ..)| *known == agent).map(|(_, seq, bytes)| (seq, bytes))
+    }
+
+    /// Returns the exchange with a delegate for its next message.
+    fn exchange(&mut self, agent: AgentId) -> &mut Exchange {
+        if let Self::One { agent, seq, first } = self {
+            let mut exchange = Exchange::new(*agent);
+            exchange.say(*seq, true, first);
+            let mut all = ThinVec::new();
+            append(&mut all, exchange);
+            *self = Self::Many(all);
+        }
+        let Self::Many(all) = self else { unreachable!("one exchange was made a list above") };
+        let place = all.iter().position(|exchange| exchange.agent == agent).unwrap_or_else(|| {
+            append(all, Exchange::new(agent));
+            all.len() - 1
+        });
+        &mut all[place]
+    }
+}
+
 /// The entries of `recent` beyond two for each exchange after which those that no longer count are removed.
 const STALE_MAX: usize = 64;
 
 impl Exchanges {
     fn get(&self, task: TaskId, agent: AgentId) -> Option<&Exchange> {
-        self.of.get(&task)?.iter().find(|exchange| exchange.agent == agent)
+        match self.of.get(&task)? {
+            OfTask::One { .. } => None,
+            OfTask::Many(all) => all.iter().find(|exchange| exchange.agent == agent),
+        }
     }
 
     fn get_mut(&mut self, task: TaskId, agent: AgentId) -> Option<&mut Exchange> {
-        self.of.get_mut(&task)?.iter_mut().find(|exchange| exchange.agent == agent)
+        match self.of.get_mut(&task)? {
+            OfTask::One { .. } => None,
+            OfTask::Many(all) => all.iter_mut().find(|exchange| exchange.agent == agent),
+        }
+    }
+
+    fn contains(&self, task: TaskId, agent: AgentId) -> bool {
+        self.of.get(&task).is_some_and(|of| of.find(agent).is_some())
     }
 
     /// Folds a message at `seq`, said by the asker or by the delegate.
-    fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: &Reading) {
-        if self.of.get(&task).is_none() {
-            self.of.insert(task, ThinVec::new());
-        }
-        let Some(all) = self.of.get_mut(&task) else { return };
-        let place = all.iter().position(|exchange| exchange.agent == agent).unwrap_or_else(|| {
-            append(all, Exchange::new(agent));
+    fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Reading) {
+        self.recent.push_back((seq, task, agent));
+        let Some(of) = self.of.get_mut(&task) else {
+            self.bytes += Progress::bytes_of(&reading);
             self.count += 1;
-            all.len() - 1
-        });
-        let exchange = &mut all[place];
-        let before = if exchange.last == Seq(0) { 0 } else { exchange.progress.bytes() };
-        // Between two, each message goes to the other one.
-        let (from, to) = if asks { (0, 1) } else { (1, 0) };
-        exchange.due = match exchange.progress.message(from, Some(to), reading) {
-            Verdict::Going => Due::Nothing,
-            Verdict::Warn => Due::Warning,
-            Verdict::Hold(stall) => Due::Hold(stall),
+            let of = if asks {
+                OfTask::One { agent, seq, first: reading }
+            } else {
+                // Only an exchange that was reset begins with an answer.
+                let mut exchange = Exchange::new(agent);
+                exchange.say(seq, false, &reading);
+                let mut all = ThinVec::new();
+                append(&mut all, exchange);
+                OfTask::Many(all)
+            };
+            self.of.insert(task, of);
+            return;
         };
-        (exchange.last, exchange.asks) = (seq, asks);
+        let before = of.find(agent).map(|(_, bytes)| bytes);
+        let exchange = of.exchange(agent);
+        exchange.say(seq, asks, &reading);
         if asks && core::mem::take(&mut exchange.unsaid) {
             self.warned = Some((seq, task, agent));
         }
-        self.bytes = self.bytes + exchange.progress.bytes() - before;
-        self.recent.push_back((seq, task, agent));
+        self.bytes = self.bytes + exchange.progress.bytes() - before.unwrap_or(0);
+        self.count += usize::from(before.is_none());
+        self.forget_stale();
+    }
+
+    fn forget_stale(&mut self) {
         if self.recent.len() > 2 * self.count + STALE_MAX {
             let of = &self.of;
-            let counts = |(seq, task, agent): &(Seq, TaskId, AgentId)| {
-                of.get(task).is_some_and(|all| all.iter().any(|one| one.agent == *agent && one.last == *seq))
-            };
-            self.recent.retain(counts);
+            self.recent.retain(|(seq, task, agent)| {
+                of.get(task).and_then(|of| of.find(*agent)).is_some_and(|(last, _)| last == *seq)
+            });
         }
     }
 
     /// Returns the exchange whose last message is the oldest.
     fn oldest(&mut self) -> Option<(TaskId, AgentId)> {
         while let Some((seq, task, agent)) = self.recent.pop_front() {
-            if self.get(task, agent).is_some_and(|exchange| exchange.last == seq) {
+            let last = self.of.get(&task).and_then(|of| of.find(agent)).map(|(seq, _)| seq);
+            if last == Some(seq) {
                 return Some((task, agent));
             }
         }
@@ -154,29 +222,42 @@ impl Exchanges {
 
     /// Removes an exchange. Returns the broker's question about it.
     fn remove(&mut self, task: TaskId, agent: AgentId) -> Option<EscalationId> {
-        let all = self.of.get_mut(&task)?;
-        let place = all.iter().position(|exchange| exchange.agent == agent)?;
-        let exchange = all.remove(place);
-        if all.is_empty() {
+        let of = self.of.get_mut(&task)?;
+        let (_, bytes) = of.find(agent)?;
+        self.bytes -= bytes;
+        self.count -= 1;
+        let mut escalation = None;
+        let empty = match of {
+            OfTask::One { .. } => true,
+            OfTask::Many(all) => {
+                let place = all.iter().position(|exchange| exchange.agent == agent)?;
+                escalation = all.remove(place).escalation;
+                all.is_empty()
+            }
+        };
+        if empty {
             self.of.remove(&task);
         }
-        self.bytes -= exchange.progress.bytes();
-        self.count -= 1;
-        exchange.escalation
+        escalation
     }
 
     /// Removes all exchanges of a task. Returns the broker's questions about them.
     fn close(&mut self, task: TaskId) -> ThinVec<EscalationId> {
-        let Some(all) = self.of.remove(&task) else { return ThinVec::new() };
-        self.count -= all.len();
-        self.bytes -= all.iter().map(|exchange| exchange.progress.bytes()).sum::<u64>();
-        all.iter().filter_map(|exchange| exchange.escalation).collect()
+        let Some(of) = self.of.remove(&task) else { return ThinVec::new() };
+        let parts = of.parts();
+        self.count -= parts.len();
+        self.bytes -= parts.iter().map(|(.., bytes)| bytes).sum::<u64>();
+        self.forget_stale();
+        match of {
+            OfTask::One { .. } => ThinVec::new(),
+            OfTask::Many(all) => all.iter().filter_map(|exchange| exchange.escalation).collect(),
+        }
     }
 }
 
 impl State {
-    /// Returns what a task and one of its delegates say to each other; `None` if they said nothing since it was last
-    /// reset (R5).
+    /// Returns what a task and one of its delegates say to each other; `None` before their second message, and before
+    /// the first one after a reset (R5).
     #[must_use]
     pub fn exchange(&self, task: TaskId, agent: AgentId) -> Option<&Exchange> {
         self.exchanges.get(task, agent)
@@ -219,17 +300,11 @@ impl State {
     }
 
     /// Folds a message into its exchange. `reading` is what its text amounts to, if that is known already.
-    pub(super) fn said_in_exchange(&mut self, at: Time, message: &Message, reading: Option<&Reading>) {
+    pub(super) fn said_in_exchange(&mut self, at: Time, message: &Message, reading: Option<Reading>) {
         let Some((task, agent, asks)) = self.exchange_of(message) else { return };
-        let read;
-        let reading = if let Some(reading) = reading {
-            debug_assert_eq!(reading, &Reading::of(&message.body, message.payload.as_deref()), "of this very text");
-            reading
-        } else {
-            read = Reading::of(&message.body, message.payload.as_deref());
-            &read
-        };
-        self.exchanges.say(self.seq, task, agent, asks, reading);
+        let read = || Reading::of(&message.body, message.payload.as_deref());
+        debug_assert!(reading.as_ref().is_none_or(|reading| *reading == read()), "the reading of this very text");
+        self.exchanges.say(self.seq, task, agent, asks, reading.unwrap_or_else(read));
         while self.exchanges.bytes > self.limits.no_progress_bytes_max {
             let Some((task, agent)) = self.exchanges.oldest() else { return };
             self.reset_exchange(at, task, agent);
@@ -323,7 +398,7 @@ impl State {
                 let asked = self.tasks[&asker].delegates.iter().filter(|delegate| delegate.conv == conv);
                 let known = asked.map(|delegate| (asker, delegate.agent));
                 found
-                    .extend(known.filter(|(task, agent)| self.exchange(*task, *agent).is_some() && which(self, *task)));
+                    .extend(known.filter(|(task, agent)| self.exchanges.contains(*task, *agent) && which(self, *task)));
             }
         }
         for (task, agent) in found {

@@ -12,7 +12,7 @@ use crate::refusal::{Code, Refusal};
 impl State {
     /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it. `reading` is what
     /// the fact's message says, if that was computed before; otherwise the fold computes it.
-    pub(crate) fn apply(&mut self, at: Time, fact: &Fact, reading: Option<&Reading>) -> Option<(GrantId, u64)> {
+    pub(crate) fn apply(&mut self, at: Time, fact: &Fact, reading: Option<Reading>) -> Option<(GrantId, u64)> {
         self.seq.0 += 1;
         self.at = self.at.max(at);
         self.change(at, fact, reading);
@@ -25,7 +25,7 @@ impl State {
 
     /// Passes each fact to the concept that it is about.
     #[expect(clippy::too_many_lines, reason = "one match over all facts, with an arm for each")]
-    fn change(&mut self, at: Time, fact: &Fact, reading: Option<&Reading>) {
+    fn change(&mut self, at: Time, fact: &Fact, reading: Option<Reading>) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
             Fact::Registered { agent, name, kind, incarnation, profile, credential } => {

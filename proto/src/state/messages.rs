@@ -9,7 +9,7 @@ use crate::ids::{AgentId, Seq, TaskId, Time};
 use crate::progress::Reading;
 
 impl State {
-    pub(super) fn accepted(&mut self, at: Time, message: &Message, reading: Option<&Reading>) {
+    pub(super) fn accepted(&mut self, at: Time, message: &Message, reading: Option<Reading>) {
         self.count_message(at, message);
         self.remember_key(at, message);
         match &message.part {
