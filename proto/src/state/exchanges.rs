@@ -1,11 +1,11 @@
 //! Exchanges: what an asking task and one delegate say to each other, and whether they make progress (R5).
 
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 use thin_vec::ThinVec;
 
-use super::small::append;
 use super::{Asker, EscalationState, Few, State, Table};
 use crate::fact::{Level, Message, Part, Recipient, SYSTEM};
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, Seq, TaskId, Time};
@@ -14,9 +14,6 @@ use crate::progress::{Curve, Progress, Reading, Stall, Verdict};
 /// The requests of one task to one delegate, and the answers to them (R5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Exchange {
-    agent: AgentId,
-    /// The position of its last message.
-    last: Seq,
     /// Whether its last message is a request.
     asks: bool,
     due: Due,
@@ -46,10 +43,8 @@ pub struct Hold {
 }
 
 impl Exchange {
-    fn new(agent: AgentId) -> Self {
+    fn new() -> Self {
         Self {
-            agent,
-            last: Seq(0),
             asks: true,
             due: Due::Nothing,
             hold: None,
@@ -59,8 +54,8 @@ impl Exchange {
         }
     }
 
-    /// Folds a message at `seq`, said by the asker or by the delegate.
-    fn say(&mut self, seq: Seq, asks: bool, reading: &Reading) {
+    /// Folds a message, said by the asker or by the delegate.
+    fn say(&mut self, asks: bool, reading: &Reading) {
         // Between two, each message goes to the other one.
         let (from, to) = if asks { (0, 1) } else { (1, 0) };
         self.due = match self.progress.message(from, Some(to), reading) {
@@ -68,7 +63,7 @@ impl Exchange {
             Verdict::Warn => Due::Warning,
             Verdict::Hold(stall) => Due::Hold(stall),
         };
-        (self.last, self.asks) = (seq, asks);
+        self.asks = asks;
     }
 
     /// Returns its numbers after the last message.
@@ -98,7 +93,7 @@ impl Exchange {
 /// All exchanges of open tasks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Exchanges {
-    of: Table<TaskId, OfTask>,
+    of: Table<TaskId, Few<WithDelegate, 1>>,
     count: usize,
     bytes: u64,
     /// The exchanges in the order of their messages. An entry counts only if no later one is about its exchange.
@@ -107,44 +102,48 @@ pub(crate) struct Exchanges {
     warned: Option<(Seq, TaskId, AgentId)>,
 }
 
-/// The exchanges of one task.
+/// The exchange of a task with one delegate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum OfTask {
-    /// One request to one delegate, and nothing since. Many tasks have no more, and nothing can be due yet, so the text's
-    /// reading is kept as it came.
-    One { agent: AgentId, seq: Seq, first: Reading },
-    /// An exchange for each delegate.
-    Many(ThinVec<Exchange>),
+struct WithDelegate {
+    agent: AgentId,
+    /// The position of the last message.
+    last: Seq,
+    said: Said,
 }
 
-impl OfTask {
-    /// Returns the delegates, with the position of the last message and the counted bytes of each.
-    fn parts(&self) -> Few<(AgentId, Seq, u64), 4> {
+/// What was said in an exchange.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum Said {
+    /// One request. Many have no answer yet, and nothing can be due, so the reading of its text is kept as it came.
+    First(Reading),
+    /// More than that.
+    More(Box<Exchange>),
+}
+
+impl Said {
+    fn bytes(&self) -> u64 {
         match self {
-            Self::One { agent, seq, first } => Few::from_slice(&[(*agent, *seq, Progress::bytes_of(first))]),
-            Self::Many(all) => all.iter().map(|one| (one.agent, one.last, one.progress.bytes())).collect(),
+            Self::First(reading) => Progress::bytes_of(reading),
+            Self::More(exchange) => exchange.progress.bytes(),
         }
     }
 
-    fn find(&self, agent: AgentId) -> Option<(Seq, u64)> {
-        self.parts().into_iter().find(|(known, ..)| *known == agent).map(|(_, seq, bytes)| (seq, bytes))
+    /// Returns the exchange for its next message.
+    fn exchange(&mut self) -> &mut Exchange {
+        if let Self::First(first) = self {
+            let mut exchange = Box::new(Exchange::new());
+            exchange.say(true, first);
+            *self = Self::More(exchange);
+        }
+        let Self::More(exchange) = self else { unreachable!("a first message was folded above") };
+        exchange
     }
 
-    /// Returns the exchange with a delegate for its next message.
-    fn exchange(&mut self, agent: AgentId) -> &mut Exchange {
-        if let Self::One { agent, seq, first } = self {
-            let mut exchange = Exchange::new(*agent);
-            exchange.say(*seq, true, first);
-            let mut all = ThinVec::new();
-            append(&mut all, exchange);
-            *self = Self::Many(all);
+    fn escalation(&self) -> Option<EscalationId> {
+        match self {
+            Self::First(_) => None,
+            Self::More(exchange) => exchange.escalation,
         }
-        let Self::Many(all) = self else { unreachable!("one exchange was made a list above") };
-        let place = all.iter().position(|exchange| exchange.agent == agent).unwrap_or_else(|| {
-            append(all, Exchange::new(agent));
-            all.len() - 1
-        });
-        &mut all[place]
     }
 }
 
@@ -152,59 +151,57 @@ impl OfTask {
 const STALE_MAX: usize = 64;
 
 impl Exchanges {
+    fn find(&self, task: TaskId, agent: AgentId) -> Option<&WithDelegate> {
+        self.of.get(&task)?.iter().find(|one| one.agent == agent)
+    }
+
     fn get(&self, task: TaskId, agent: AgentId) -> Option<&Exchange> {
-        match self.of.get(&task)? {
-            OfTask::One { .. } => None,
-            OfTask::Many(all) => all.iter().find(|exchange| exchange.agent == agent),
+        match &self.find(task, agent)?.said {
+            Said::First(_) => None,
+            Said::More(exchange) => Some(exchange),
         }
-    }
-
-    fn get_mut(&mut self, task: TaskId, agent: AgentId) -> Option<&mut Exchange> {
-        match self.of.get_mut(&task)? {
-            OfTask::One { .. } => None,
-            OfTask::Many(all) => all.iter_mut().find(|exchange| exchange.agent == agent),
-        }
-    }
-
-    fn contains(&self, task: TaskId, agent: AgentId) -> bool {
-        self.of.get(&task).is_some_and(|of| of.find(agent).is_some())
     }
 
     /// Folds a message at `seq`, said by the asker or by the delegate.
     fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Reading) {
         self.recent.push_back((seq, task, agent));
-        let Some(of) = self.of.get_mut(&task) else {
-            self.bytes += Progress::bytes_of(&reading);
-            self.count += 1;
-            let of = if asks {
-                OfTask::One { agent, seq, first: reading }
-            } else {
-                // Only an exchange that was reset begins with an answer.
-                let mut exchange = Exchange::new(agent);
-                exchange.say(seq, false, &reading);
-                let mut all = ThinVec::new();
-                append(&mut all, exchange);
-                OfTask::Many(all)
-            };
-            self.of.insert(task, of);
-            return;
-        };
-        let before = of.find(agent).map(|(_, bytes)| bytes);
-        let exchange = of.exchange(agent);
-        exchange.say(seq, asks, &reading);
+        let known = self.of.get_mut(&task).and_then(|all| all.iter_mut().find(|one| one.agent == agent));
+        let Some(one) = known else { return self.begin(seq, task, agent, asks, reading) };
+        let before = one.said.bytes();
+        let exchange = one.said.exchange();
+        exchange.say(asks, &reading);
+        one.last = seq;
         if asks && core::mem::take(&mut exchange.unsaid) {
             self.warned = Some((seq, task, agent));
         }
-        self.bytes = self.bytes + exchange.progress.bytes() - before.unwrap_or(0);
-        self.count += usize::from(before.is_none());
+        self.bytes = self.bytes + exchange.progress.bytes() - before;
         self.forget_stale();
+    }
+
+    fn begin(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Reading) {
+        let said = if asks {
+            Said::First(reading)
+        } else {
+            // Only an exchange that was reset begins with an answer.
+            let mut exchange = Box::new(Exchange::new());
+            exchange.say(false, &reading);
+            Said::More(exchange)
+        };
+        self.bytes += said.bytes();
+        self.count += 1;
+        let one = WithDelegate { agent, last: seq, said };
+        if let Some(all) = self.of.get_mut(&task) {
+            all.push(one);
+        } else {
+            self.of.insert(task, core::iter::once(one).collect());
+        }
     }
 
     fn forget_stale(&mut self) {
         if self.recent.len() > 2 * self.count + STALE_MAX {
             let of = &self.of;
             self.recent.retain(|(seq, task, agent)| {
-                of.get(task).and_then(|of| of.find(*agent)).is_some_and(|(last, _)| last == *seq)
+                of.get(task).is_some_and(|all| all.iter().any(|one| one.agent == *agent && one.last == *seq))
             });
         }
     }
@@ -212,8 +209,7 @@ impl Exchanges {
     /// Returns the exchange whose last message is the oldest.
     fn oldest(&mut self) -> Option<(TaskId, AgentId)> {
         while let Some((seq, task, agent)) = self.recent.pop_front() {
-            let last = self.of.get(&task).and_then(|of| of.find(agent)).map(|(seq, _)| seq);
-            if last == Some(seq) {
+            if self.find(task, agent).is_some_and(|one| one.last == seq) {
                 return Some((task, agent));
             }
         }
@@ -222,36 +218,24 @@ impl Exchanges {
 
     /// Removes an exchange. Returns the broker's question about it.
     fn remove(&mut self, task: TaskId, agent: AgentId) -> Option<EscalationId> {
-        let of = self.of.get_mut(&task)?;
-        let (_, bytes) = of.find(agent)?;
-        self.bytes -= bytes;
-        self.count -= 1;
-        let mut escalation = None;
-        let empty = match of {
-            OfTask::One { .. } => true,
-            OfTask::Many(all) => {
-                let place = all.iter().position(|exchange| exchange.agent == agent)?;
-                escalation = all.remove(place).escalation;
-                all.is_empty()
-            }
-        };
-        if empty {
+        let all = self.of.get_mut(&task)?;
+        let place = all.iter().position(|one| one.agent == agent)?;
+        let one = all.remove(place);
+        if all.is_empty() {
             self.of.remove(&task);
         }
-        escalation
+        self.bytes -= one.said.bytes();
+        self.count -= 1;
+        one.said.escalation()
     }
 
     /// Removes all exchanges of a task. Returns the broker's questions about them.
-    fn close(&mut self, task: TaskId) -> ThinVec<EscalationId> {
-        let Some(of) = self.of.remove(&task) else { return ThinVec::new() };
-        let parts = of.parts();
-        self.count -= parts.len();
-        self.bytes -= parts.iter().map(|(.., bytes)| bytes).sum::<u64>();
+    fn close(&mut self, task: TaskId) -> Few<EscalationId, 2> {
+        let Some(all) = self.of.remove(&task) else { return Few::new() };
+        self.count -= all.len();
+        self.bytes -= all.iter().map(|one| one.said.bytes()).sum::<u64>();
         self.forget_stale();
-        match of {
-            OfTask::One { .. } => ThinVec::new(),
-            OfTask::Many(all) => all.iter().filter_map(|exchange| exchange.escalation).collect(),
-        }
+        all.iter().filter_map(|one| one.said.escalation()).collect()
     }
 }
 
@@ -317,7 +301,9 @@ impl State {
         (level, stall, enforced): (Level, Stall, bool),
         escalation: Option<EscalationId>,
     ) {
-        let Some(exchange) = self.exchanges.get_mut(task, agent) else { return };
+        let all = self.exchanges.of.get_mut(&task);
+        let Some(one) = all.and_then(|all| all.iter_mut().find(|one| one.agent == agent)) else { return };
+        let (last, exchange) = (one.last, one.said.exchange());
         match level {
             Level::Warned => {}
             Level::Held => exchange.hold = Some(Hold { stall, enforced }),
@@ -327,7 +313,7 @@ impl State {
         // The reply to a finish goes to the delegate, so the warning waits for the next request.
         exchange.unsaid = enforced && !exchange.asks;
         if enforced && exchange.asks {
-            self.exchanges.warned = Some((exchange.last, task, agent));
+            self.exchanges.warned = Some((last, task, agent));
         }
     }
 
@@ -397,8 +383,9 @@ impl State {
             for asker in self.open_tasks_of(grant) {
                 let asked = self.tasks[&asker].delegates.iter().filter(|delegate| delegate.conv == conv);
                 let known = asked.map(|delegate| (asker, delegate.agent));
-                found
-                    .extend(known.filter(|(task, agent)| self.exchanges.contains(*task, *agent) && which(self, *task)));
+                found.extend(
+                    known.filter(|(task, agent)| self.exchanges.find(*task, *agent).is_some() && which(self, *task)),
+                );
             }
         }
         for (task, agent) in found {
