@@ -69,7 +69,7 @@ fn root(n: u64, to: u64) -> Box<Draft> {
     let mut draft = Draft::new(MessageType::Request, to, &"x".repeat(400));
     draft.reference = Ref::new(&format!("WORK-{n}")).ok();
     // As the edges do on their own threads.
-    draft.reading = Some(Reading::of(&draft.body, None));
+    draft.reading = Some(Box::new(Reading::of(&draft.body, None)));
     Box::new(draft)
 }
 

@@ -112,7 +112,7 @@ impl Core {
     /// rules that this program doesn't know. The fact is folded all the same.
     pub fn replay(&mut self, entry: &Entry) -> Result<(), PhiMismatch> {
         self.notice_revived(entry);
-        let folded = self.state.apply(entry.at, &entry.fact, None);
+        let folded = self.state.apply(entry.at, &entry.fact);
         if folded == entry.grant {
             return Ok(());
         }
@@ -162,7 +162,7 @@ struct Step<'a> {
     now: Time,
     out: &'a mut Out,
     /// What the text of the input amounts to, if the shell computed it before (R5).
-    reading: Option<Reading>,
+    reading: Option<Box<Reading>>,
 }
 
 impl Step<'_> {
@@ -311,9 +311,10 @@ impl Step<'_> {
 
     /// Records a fact. Nothing changes in any other way.
     fn record(&mut self, fact: Fact) {
-        let said = matches!(&fact, Fact::Accepted { message } if message.is_in_exchange());
-        let reading = if said { self.reading.take() } else { None };
-        let grant = self.core.state.apply(self.now, &fact, reading);
+        if self.reading.is_some() && matches!(&fact, Fact::Accepted { message } if message.is_in_exchange()) {
+            self.core.state.reading = self.reading.take();
+        }
+        let grant = self.core.state.apply(self.now, &fact);
         self.out.entries.push(Entry { at: self.now, grant, fact });
     }
 

@@ -228,7 +228,7 @@ pub struct Draft {
     pub key_only: bool,
     /// What body and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to the
     /// fold.
-    pub reading: Option<Reading>,
+    pub reading: Option<Box<Reading>>,
 }
 
 impl Draft {

@@ -158,7 +158,7 @@ pub struct Finish {
     pub request: Option<RequestId>,
     /// What answer and payload amount to, if the shell computed it beside the judge's thread (R5); `None` leaves it to
     /// the fold.
-    pub reading: Option<Reading>,
+    pub reading: Option<Box<Reading>>,
 }
 
 /// A report of progress.

@@ -12,6 +12,7 @@ use crate::ids::{
 use crate::limits::Limits;
 use crate::names::{Label, Ref, RequestId};
 use crate::policy::Policy;
+use crate::progress::Reading;
 use index::Index;
 
 mod above;
@@ -160,6 +161,9 @@ pub struct State {
     /// The epochs that ended with a restore.
     pub epochs: Epochs,
     pub(crate) exchanges: exchanges::Exchanges,
+    /// What the message of the next fact amounts to, if the shell computed it; otherwise the fold does.
+    #[serde(skip)]
+    pub(crate) reading: Option<Box<Reading>>,
 }
 
 /// The last number minted of each kind.
@@ -250,6 +254,7 @@ impl Default for State {
             minted: Minted::default(),
             epochs: Epochs::default(),
             exchanges: exchanges::Exchanges::default(),
+            reading: None,
         }
     }
 }

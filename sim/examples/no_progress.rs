@@ -19,7 +19,7 @@ fn main() -> Result<ExitCode, Error> {
     for file in args {
         compared.add(BufReader::new(File::open(file)?), &recorded)?;
     }
-    let Compared { conversations, messages, took, verdicts, numbers } = &compared;
+    let Compared { conversations, messages, verdicts, numbers } = &compared;
     let mut out = stdout().lock();
     for difference in verdicts {
         writeln!(out, "verdict: {difference}")?;
@@ -27,10 +27,9 @@ fn main() -> Result<ExitCode, Error> {
     for difference in numbers {
         writeln!(out, "numbers: {difference}")?;
     }
-    let mean = took.as_nanos() / u128::from((*messages).max(1));
     writeln!(
         out,
-        "{conversations} conversations, {messages} messages, {mean} ns a message: {} other verdicts, {} other numbers",
+        "{conversations} conversations, {messages} messages: {} other verdicts, {} other numbers",
         verdicts.len(),
         numbers.len()
     )?;

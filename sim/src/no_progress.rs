@@ -7,7 +7,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{BufRead, Error, ErrorKind};
-use std::time::{Duration, Instant};
 
 use lastword_proto::progress::{Progress, Reading, Verdict};
 use serde_json::Value;
@@ -51,8 +50,6 @@ pub struct Compared {
     pub conversations: u64,
     /// The messages in them.
     pub messages: u64,
-    /// The time that reading and judging took.
-    pub took: Duration,
     /// The conversations that are warned of or held at another message, or not at all.
     pub verdicts: Vec<Difference>,
     /// The conversations whose numbers differ and whose verdict doesn't.
@@ -106,10 +103,7 @@ impl Compared {
             let from = number(&mut speakers, text(message, "from")?);
             let to = message["to"].as_str().map(|to| number(&mut speakers, to));
             let said = text(message, "text")?;
-            let begin = Instant::now();
-            let verdict = progress.message(from, to, &Reading::of(said, None));
-            self.took += begin.elapsed();
-            match verdict {
+            match progress.message(from, to, &Reading::of(said, None)) {
                 Verdict::Going => {}
                 Verdict::Warn => judged.warn = judged.warn.or(Some(index)),
                 Verdict::Hold(_) => judged.hold = judged.hold.or(Some(index)),

@@ -94,7 +94,7 @@ impl Hash {
     const fn add_ascii(&mut self, byte: u8) {
         self.bytes = (self.bytes << 8) | byte as u64;
         self.count += 1;
-        if self.count % 8 == 0 {
+        if self.count.is_multiple_of(8) {
             self.mixed = mix(self.mixed, self.bytes);
             self.bytes = 0;
         }

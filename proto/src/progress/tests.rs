@@ -1,4 +1,4 @@
-use alloc::string::{String, ToString};
+use alloc::string::String;
 use alloc::vec::Vec;
 use std::format;
 
@@ -182,7 +182,7 @@ fn a_text_is_read_to_a_length_and_counted_whole() {
     assert_eq!(read("").tokens(), 1);
     let both = Reading::of("see", Some("{\"see\":\"also\"}"));
     assert_eq!((both.words(), both.units().0.len()), (3, 2), "what stands beside it counts, too");
-    let umlaut = "Ä".repeat(9_000).to_string();
+    let umlaut = "Ä".repeat(9_000);
     assert_eq!(read(&umlaut).units().0.len(), 1);
 }
 

@@ -115,7 +115,7 @@ struct WithDelegate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Said {
     /// One request. Many have no answer yet, and nothing can be due, so the reading of its text is kept as it came.
-    First(Reading),
+    First(Box<Reading>),
     /// More than that.
     More(Box<Exchange>),
 }
@@ -163,7 +163,7 @@ impl Exchanges {
     }
 
     /// Folds a message at `seq`, said by the asker or by the delegate.
-    fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Reading) {
+    fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Box<Reading>) {
         self.recent.push_back((seq, task, agent));
         let known = self.of.get_mut(&task).and_then(|all| all.iter_mut().find(|one| one.agent == agent));
         let Some(one) = known else { return self.begin(seq, task, agent, asks, reading) };
@@ -178,7 +178,7 @@ impl Exchanges {
         self.forget_stale();
     }
 
-    fn begin(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Reading) {
+    fn begin(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Box<Reading>) {
         let said = if asks {
             Said::First(reading)
         } else {
@@ -283,12 +283,14 @@ impl State {
         }
     }
 
-    /// Folds a message into its exchange. `reading` is what its text amounts to, if that is known already.
-    pub(super) fn said_in_exchange(&mut self, at: Time, message: &Message, reading: Option<Reading>) {
+    /// Folds a message into its exchange.
+    pub(super) fn said_in_exchange(&mut self, at: Time, message: &Message) {
+        let reading = self.reading.take();
         let Some((task, agent, asks)) = self.exchange_of(message) else { return };
         let read = || Reading::of(&message.body, message.payload.as_deref());
-        debug_assert!(reading.as_ref().is_none_or(|reading| *reading == read()), "the reading of this very text");
-        self.exchanges.say(self.seq, task, agent, asks, reading.unwrap_or_else(read));
+        debug_assert!(reading.as_ref().is_none_or(|reading| **reading == read()), "the reading of this very text");
+        let reading = reading.unwrap_or_else(|| Box::new(read()));
+        self.exchanges.say(self.seq, task, agent, asks, reading);
         while self.exchanges.bytes > self.limits.no_progress_bytes_max {
             let Some((task, agent)) = self.exchanges.oldest() else { return };
             self.reset_exchange(at, task, agent);

@@ -6,16 +6,14 @@ use crate::fact::{EndReason, Fact, Key, Latched, Made, Place};
 use crate::ids::{AgentId, ConvId, GrantId, Time, TurnId};
 use crate::limits::Limits;
 use crate::names::Ref;
-use crate::progress::Reading;
 use crate::refusal::{Code, Refusal};
 
 impl State {
-    /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it. `reading` is what
-    /// the fact's message says, if that was computed before; otherwise the fold computes it.
-    pub(crate) fn apply(&mut self, at: Time, fact: &Fact, reading: Option<Reading>) -> Option<(GrantId, u64)> {
+    /// Folds one fact with its time. Returns the grant that it belongs to, and that grant's Φ after it.
+    pub(crate) fn apply(&mut self, at: Time, fact: &Fact) -> Option<(GrantId, u64)> {
         self.seq.0 += 1;
         self.at = self.at.max(at);
-        self.change(at, fact, reading);
+        self.change(at, fact);
         // After the change, because a human whom this fact registers is unknown before it.
         self.attend(at, fact);
         self.charge_bytes(at, fact);
@@ -25,7 +23,7 @@ impl State {
 
     /// Passes each fact to the concept that it is about.
     #[expect(clippy::too_many_lines, reason = "one match over all facts, with an arm for each")]
-    fn change(&mut self, at: Time, fact: &Fact, reading: Option<Reading>) {
+    fn change(&mut self, at: Time, fact: &Fact) {
         match fact {
             Fact::Configured { limits } => self.configured(limits),
             Fact::Registered { agent, name, kind, incarnation, profile, credential } => {
@@ -61,7 +59,7 @@ impl State {
                 self.root_started(at, *task, *agent, *conv, *grant, *received);
             }
             Fact::RootEnded { task, status } => self.close_task(at, *task, *status, EndReason::Answered),
-            Fact::Accepted { message } => self.accepted(at, message, reading),
+            Fact::Accepted { message } => self.accepted(at, message),
             Fact::Keyed { agent, key, made } => self.keyed(at, *agent, key, made),
             Fact::AlertRaised { agent, pushed, .. } => self.alert_raised(at, *agent, *pushed),
             Fact::Noticed { agent, through } => self.drop_notices(*agent, *through),

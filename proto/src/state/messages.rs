@@ -6,10 +6,9 @@ use super::{Closed, EscalationState, Few, Known, Opt, Ready, State, Task};
 use crate::fact::{Message, Part, Recipient, SYSTEM};
 use crate::fsm::RequestEvent;
 use crate::ids::{AgentId, Seq, TaskId, Time};
-use crate::progress::Reading;
 
 impl State {
-    pub(super) fn accepted(&mut self, at: Time, message: &Message, reading: Option<Reading>) {
+    pub(super) fn accepted(&mut self, at: Time, message: &Message) {
         self.count_message(at, message);
         self.remember_key(at, message);
         match &message.part {
@@ -22,11 +21,11 @@ impl State {
                 self.charge_window(at, message);
                 self.request_accepted(at, message, terms);
                 self.third_party_in_exchanges(at, message.conv, message.sender_task);
-                self.said_in_exchange(at, message, reading);
+                self.said_in_exchange(at, message);
             }
             Part::Answer(answer) => {
                 self.answered(at, message, answer);
-                self.said_in_exchange(at, message, reading);
+                self.said_in_exchange(at, message);
             }
             Part::Reply { task, escalation } => {
                 if let Some(id) = escalation {

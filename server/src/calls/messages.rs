@@ -44,7 +44,7 @@ pub(crate) async fn send(
     let wait = wait.filter(|_| draft.kind == MessageType::Request && !many);
     if draft.kind == MessageType::Request || draft.kind == MessageType::Response {
         // On this thread, because the judge's is the one that every send waits for.
-        draft.reading = Some(Reading::of(&draft.body, draft.payload.as_deref()));
+        draft.reading = Some(Box::new(Reading::of(&draft.body, draft.payload.as_deref())));
     }
     draft.wait_ms = wait.map(|wait| u64::try_from(wait.as_millis()).unwrap_or(u64::MAX));
     let input = Input::Send(caller.principal, Box::new(draft));

@@ -262,7 +262,7 @@ pub(crate) async fn finish(
     nests(ctx, payload.as_deref())?;
     let boxed = |parts: Vec<String>| parts.into_iter().map(Into::into).collect();
     // On this thread, because the judge's is the one that every finish waits for.
-    let reading = Some(Reading::of(&finish.answer, payload.as_deref()));
+    let reading = Some(Box::new(Reading::of(&finish.answer, payload.as_deref())));
     let finish = input::Finish {
         status: finish.status,
         body: finish.answer.into(),

@@ -291,6 +291,19 @@ fn about_desk(state: &State, fact: &Fact) -> Option<About> {
     })
 }
 
+fn stalled(state: &State, fact: &Fact) -> Option<About> {
+    let Fact::Stalled { task, agent, conv, level, stall, enforced, curve, escalation } = fact else { return None };
+    let Curve { messages, dry, units, context, read_again } = *curve;
+    let about = About::new("stalled").task(*task).conv(*conv).with("delegate", state.name_of(*agent));
+    let about = about.with("level", level.word()).with("stall", stall.word()).with("enforced", *enforced);
+    let about = about.with("messages", messages).with("dry", dry).with("units", units);
+    let about = about.with("context", context).with("read_again", read_again);
+    Some(match escalation {
+        Some(escalation) => about.with("escalation", escalation.to_string()),
+        None => about,
+    })
+}
+
 #[expect(clippy::wildcard_enum_match_arm, reason = "the functions beside it match the other facts")]
 fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
     Some(match fact {
@@ -332,17 +345,7 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
             let about = About::new("escalation_lifts").with("escalation", escalation.to_string());
             about.with("code", met.code.word()).with("lifts", lifts)
         }
-        Fact::Stalled { task, agent, conv, level, stall, enforced, curve, escalation } => {
-            let Curve { messages, dry, units, context, read_again } = *curve;
-            let about = About::new("stalled").task(*task).conv(*conv).with("delegate", state.name_of(*agent));
-            let about = about.with("level", level.word()).with("stall", stall.word()).with("enforced", *enforced);
-            let about = about.with("messages", messages).with("dry", dry).with("units", units);
-            let about = about.with("context", context).with("read_again", read_again);
-            match escalation {
-                Some(escalation) => about.with("escalation", escalation.to_string()),
-                None => about,
-            }
-        }
+        Fact::Stalled { .. } => stalled(state, fact)?,
         Fact::LiftChosen { escalation, lift, by } => {
             let about = About::new("lift_chosen").with("escalation", escalation.to_string());
             about.with("lift", format!("lift-{lift}")).with("by", state.name_of(*by))
@@ -493,12 +496,11 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::ApprovalUsed { .. } => Subject::Desk,
         // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
+        Fact::Observed { .. } | Fact::Stalled { .. } => Subject::Work,
         Fact::Accepted { .. }
         | Fact::Heard { .. }
         | Fact::Warned { .. }
         | Fact::Refused { .. }
-        | Fact::Observed { .. }
-        | Fact::Stalled { .. }
         | Fact::GrantOpened { .. }
         | Fact::GrantExtended { .. }
         | Fact::GrantClosed { .. }
