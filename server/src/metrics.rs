@@ -5,16 +5,30 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use lastword_proto::fact::Level;
+use lastword_proto::progress::Stall;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Code, Fact, Reply};
 
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
+
+/// The labels of an exchange that makes no progress, in the order of its counters.
+const STALLED: [(Level, Stall, bool); 6] = [
+    (Level::Warned, Stall::Dry, true),
+    (Level::Warned, Stall::Dry, false),
+    (Level::Held, Stall::Dry, true),
+    (Level::Held, Stall::Dry, false),
+    (Level::Held, Stall::Stuck, true),
+    (Level::Held, Stall::Stuck, false),
+];
 
 /// The server's counters. All only grow, and are zero at a start.
 #[derive(Debug)]
 pub struct Metrics {
     accepted: AtomicU64,
     refused: Vec<AtomicU64>,
+    /// Exchanges that made no progress: warned or held, dry or stuck, in force or observed (R5).
+    stalled: [AtomicU64; STALLED.len()],
     wakes: AtomicU64,
     turns: AtomicU64,
     facts: AtomicU64,
@@ -48,6 +62,7 @@ impl Default for Metrics {
         Self {
             accepted: AtomicU64::new(0),
             refused: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
+            stalled: std::array::from_fn(|_| AtomicU64::new(0)),
             wakes: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             facts: AtomicU64::new(0),
@@ -77,6 +92,10 @@ impl Metrics {
             add(&self.accepted, 1);
         } else if matches!(fact, Fact::TurnOpened { .. }) {
             add(&self.turns, 1);
+        } else if let Fact::Stalled { level, stall, enforced, .. } = fact
+            && let Some(place) = STALLED.iter().position(|labels| *labels == (*level, *stall, *enforced))
+        {
+            add(&self.stalled[place], 1);
         }
     }
 
@@ -127,9 +146,22 @@ impl Metrics {
         simple("lastword_disk_shortage", "gauge", shortage, disk as u64);
         clock(clock_ms, &mut out);
         self.refusals(&mut out);
+        self.stalls(&mut out);
         self.notifications(&mut out);
         self.histogram(&mut out);
         out
+    }
+
+    fn stalls(&self, out: &mut String) {
+        out.push_str(
+            "# HELP lastword_no_progress_total Exchanges that make no progress, by what follows, reason and mode.\n",
+        );
+        out.push_str("# TYPE lastword_no_progress_total counter\n");
+        for ((level, stall, enforced), count) in STALLED.iter().zip(&self.stalled) {
+            let mode = if *enforced { "enforce" } else { "observe" };
+            let labels = format!("level=\"{level}\",reason=\"{stall}\",mode=\"{mode}\"");
+            let _ok = writeln!(out, "lastword_no_progress_total{{{labels}}} {}", load(count));
+        }
     }
 
     fn refusals(&self, out: &mut String) {

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Context, text_or_stdin};
 use crate::failure::Failure;
-use crate::out::Out;
+use crate::out::{Out, Tone, escape};
 use crate::quantity::{duration, milliseconds};
 use crate::render;
 
@@ -81,11 +81,19 @@ pub(super) fn show(sent: &Sent, cx: &Context) -> Result<(), Failure> {
 }
 
 fn words(sent: &Sent, out: &Out) -> String {
+    let warned = |text: String, warning: Option<&String>| match warning {
+        Some(warning) => format!("{text}\n{}", out.tone(Tone::Warn, &format!("warning: {}", escape(warning)))),
+        None => text,
+    };
     match sent {
         Sent::One { message, response, .. } => {
-            render::messages(std::iter::once(message.as_ref()).chain(response.as_deref()), out)
+            let text = render::messages(std::iter::once(message.as_ref()).chain(response.as_deref()), out);
+            warned(text, message.warning.as_ref())
         }
-        Sent::Many { messages, .. } => render::messages(messages, out),
+        Sent::Many { messages, .. } => {
+            let warning = messages.iter().find_map(|message| message.warning.as_ref());
+            warned(render::messages(messages, out), warning)
+        }
         Sent::Other(value) => other(value),
     }
 }

@@ -21,6 +21,7 @@ mod launch;
 #[cfg(test)]
 mod lifts;
 #[cfg(test)]
+mod no_progress;
 mod notify;
 #[cfg(test)]
 mod offline;
