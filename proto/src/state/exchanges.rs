@@ -111,6 +111,20 @@ struct WithDelegate {
     said: Said,
 }
 
+impl WithDelegate {
+    fn new(seq: Seq, agent: AgentId, asks: bool, reading: Box<Reading>) -> Self {
+        let said = if asks {
+            Said::First(reading)
+        } else {
+            // Only an exchange that was reset begins with an answer.
+            let mut exchange = Box::new(Exchange::new());
+            exchange.say(false, &reading);
+            Said::More(exchange)
+        };
+        Self { agent, last: seq, said }
+    }
+}
+
 /// What was said in an exchange.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Said {
@@ -165,8 +179,18 @@ impl Exchanges {
     /// Folds a message at `seq`, said by the asker or by the delegate.
     fn say(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Box<Reading>) {
         self.recent.push_back((seq, task, agent));
-        let known = self.of.get_mut(&task).and_then(|all| all.iter_mut().find(|one| one.agent == agent));
-        let Some(one) = known else { return self.begin(seq, task, agent, asks, reading) };
+        let Some(all) = self.of.get_mut(&task) else {
+            let one = WithDelegate::new(seq, agent, asks, reading);
+            self.bytes += one.said.bytes();
+            self.count += 1;
+            return self.of.insert(task, Few::from_buf([one]));
+        };
+        let Some(one) = all.iter_mut().find(|one| one.agent == agent) else {
+            let one = WithDelegate::new(seq, agent, asks, reading);
+            self.bytes += one.said.bytes();
+            self.count += 1;
+            return all.push(one);
+        };
         let before = one.said.bytes();
         let exchange = one.said.exchange();
         exchange.say(asks, &reading);
@@ -176,25 +200,6 @@ impl Exchanges {
         }
         self.bytes = self.bytes + exchange.progress.bytes() - before;
         self.forget_stale();
-    }
-
-    fn begin(&mut self, seq: Seq, task: TaskId, agent: AgentId, asks: bool, reading: Box<Reading>) {
-        let said = if asks {
-            Said::First(reading)
-        } else {
-            // Only an exchange that was reset begins with an answer.
-            let mut exchange = Box::new(Exchange::new());
-            exchange.say(false, &reading);
-            Said::More(exchange)
-        };
-        self.bytes += said.bytes();
-        self.count += 1;
-        let one = WithDelegate { agent, last: seq, said };
-        if let Some(all) = self.of.get_mut(&task) {
-            all.push(one);
-        } else {
-            self.of.insert(task, core::iter::once(one).collect());
-        }
     }
 
     fn forget_stale(&mut self) {
