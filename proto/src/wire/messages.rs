@@ -109,7 +109,7 @@ pub struct StoredMessage {
     /// The escalation that it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub escalation: Option<String>,
-    /// REQUEST: only in the reply to its send, that the exchange with its recipient makes no progress (R5).
+    /// REQUEST: only in the result of its send, that the requests to its recipient make no progress (R5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warning: Option<String>,
 }
