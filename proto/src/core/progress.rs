@@ -18,11 +18,10 @@ const QUOTED_CHARS: usize = 200;
 impl Step<'_> {
     /// Records what is due after the message that was recorded last.
     pub(super) fn check_progress(&mut self) {
-        if !self.has_guard("no_progress") {
+        let Some((task, agent)) = self.state().due_in_exchange().filter(|_| self.has_guard("no_progress")) else {
             return;
-        }
+        };
         let Some(Fact::Accepted { message }) = self.out.entries.last().map(|entry| &entry.fact) else { return };
-        let Some((task, agent, _)) = self.state().exchange_of(message) else { return };
         let Some(exchange) = self.state().exchange(task, agent) else { return };
         let observes = self.state().limits.observed.observes("no_progress");
         let Some((level, stall)) = exchange.due(!observes) else { return };

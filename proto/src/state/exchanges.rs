@@ -100,6 +100,8 @@ pub(crate) struct Exchanges {
     recent: VecDeque<(Seq, TaskId, AgentId)>,
     /// The last request whose reply carries a warning.
     warned: Option<(Seq, TaskId, AgentId)>,
+    /// The exchange in which something is due after the last admitted message.
+    due: Option<(TaskId, AgentId)>,
 }
 
 /// The exchange of a task with one delegate.
@@ -194,6 +196,7 @@ impl Exchanges {
         let before = one.said.bytes();
         let exchange = one.said.exchange();
         exchange.say(asks, &reading);
+        self.due = (exchange.due != Due::Nothing).then_some((task, agent));
         one.last = seq;
         if asks && core::mem::take(&mut exchange.unsaid) {
             self.warned = Some((seq, task, agent));
@@ -252,6 +255,16 @@ impl State {
         self.exchanges.get(task, agent)
     }
 
+    /// Returns the exchange in which something is due after the last admitted message, by its task and delegate.
+    pub(crate) const fn due_in_exchange(&self) -> Option<(TaskId, AgentId)> {
+        self.exchanges.due
+    }
+
+    /// Forgets what was due after the message before.
+    pub(super) const fn nothing_is_due(&mut self) {
+        self.exchanges.due = None;
+    }
+
     /// Returns the exchange whose warning belongs into the reply to the request at `seq`.
     #[must_use]
     pub fn warned_at(&self, seq: Seq) -> Option<(AgentId, &Exchange)> {
@@ -267,7 +280,7 @@ impl State {
 
     /// Returns the task that asks and the delegate, if the message is one of an exchange, and whether the task asks in
     /// it.
-    pub(crate) fn exchange_of(&self, message: &Message) -> Option<(TaskId, AgentId, bool)> {
+    fn exchange_of(&self, message: &Message) -> Option<(TaskId, AgentId, bool)> {
         let open = |id: &TaskId| self.tasks.get(id).is_some_and(|task| !task.is_closed());
         match (&message.part, message.to) {
             (Part::Request(_), Recipient::One(to)) => message.sender_task.filter(open).map(|task| (task, to, true)),

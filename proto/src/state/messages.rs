@@ -9,6 +9,7 @@ use crate::ids::{AgentId, Seq, TaskId, Time};
 
 impl State {
     pub(super) fn accepted(&mut self, at: Time, message: &Message) {
+        self.nothing_is_due();
         self.count_message(at, message);
         self.remember_key(at, message);
         match &message.part {
