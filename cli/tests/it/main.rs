@@ -22,6 +22,7 @@ mod launch;
 mod lifts;
 #[cfg(test)]
 mod no_progress;
+#[cfg(test)]
 mod notify;
 #[cfg(test)]
 mod offline;
