@@ -267,6 +267,8 @@ codes! {
         "Retry after retry_after_ms; a human has to free space on the broker's disk.";
     EpochOver "epoch_over" 409 "L8" "A restore went back to before this was issued"
         "Drop what you know of it and take the next message.";
+    AuthRate "auth_rate" 429 "L4" "Too many failed authentications from your address"
+        "Wait for retry_after_ms; a valid token is accepted at once.";
 }
 
 #[cfg(test)]
