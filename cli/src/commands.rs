@@ -51,6 +51,7 @@ mod run;
 mod schedule;
 mod send;
 mod serve;
+mod sign_in;
 mod stop;
 mod tail;
 mod target;
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     /// Register humans and set their roles
     Human(human::Args),
+    /// Sign in as a human, by the workspace's identity provider
+    SignIn(sign_in::Args),
     /// Send a message
     Send(send::Args),
     /// Take the next delivery, which opens a turn
@@ -196,6 +199,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
+        Command::SignIn(args) => wait(sign_in::run(args, cx)),
         Command::Send(args) => wait(send::run(args, cx)),
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),

@@ -18,6 +18,7 @@ use toml::Spanned;
 
 use crate::failure::Failure;
 use crate::notify;
+use crate::oidc;
 use crate::policy;
 use crate::team::Member;
 
@@ -95,6 +96,8 @@ pub(crate) struct Environment {
     pub(crate) agent_name: Option<String>,
     /// Whether `lastword run` runs this program, by `LASTWORD_RUN` or the turn in `LASTWORD_TURN`.
     pub(crate) in_run: bool,
+    /// The directory of the user's configuration, `XDG_CONFIG_HOME` or `.config` in the home directory.
+    pub(crate) config_home: Option<PathBuf>,
     /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
     pub(crate) no_color: bool,
 }
@@ -110,6 +113,10 @@ impl Environment {
             agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
             agent_name: variable("LASTWORD_AGENT"),
             in_run: set("LASTWORD_RUN").is_some() || set("LASTWORD_TURN").is_some(),
+            config_home: set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {
+                let home = PathBuf::from(set("HOME")?);
+                Some(home.join(".config"))
+            }),
             no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
         }
     }
@@ -157,6 +164,8 @@ struct File {
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
+    /// The provider by which humans sign in.
+    oidc: Option<oidc::Table>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
 }
@@ -215,6 +224,8 @@ pub(crate) struct Settings {
     pub(crate) notify: Vec<notify::Table>,
     /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
+    /// The provider by which humans sign in.
+    pub(crate) oidc: Option<oidc::Table>,
     /// The bridge to Discord, unparsed.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
@@ -287,6 +298,7 @@ impl Settings {
             prices: Prices::new(file.prices),
             notify,
             schedules,
+            oidc: file.oidc.map(|table| table.at(&base)),
             discord: file.discord,
         })
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ClockView, ConversationSummary,
     ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend,
-    Finish, Finished, HeldCall, HumanPatch, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewHuman,
-    NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView,
-    StoredMessage, TokenTerms, UseApproval,
+    Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation,
+    NewHuman, NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView,
+    ScheduleView, SignInProvider, SignedIn, StoredMessage, TokenTerms, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -281,6 +281,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn register_human(&self, human: &NewHuman) -> Result<Registered, ClientError> {
         self.post("/v1/humans", human).await
+    }
+
+    /// Returns the provider by which humans sign in; needs no token.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `unknown_request` if the server has none.
+    pub async fn sign_in_provider(&self) -> Result<SignInProvider, ClientError> {
+        self.get("/v1/sign-in").await
+    }
+
+    /// Signs a human in by the provider's ID token; the token is returned only this once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn sign_in(&self, id_token: &IdToken) -> Result<SignedIn, ClientError> {
+        self.post("/v1/sign-in", id_token).await
     }
 
     /// Sets a human's role (H7).

@@ -269,6 +269,8 @@ codes! {
         "Drop what you know of it and take the next message.";
     QuotaBytes "quota_bytes" 429 "G2" "You have had your share of the disk for today"
         "Finish with what you have, in few words; more is stored after retry_after_ms, or when a human raises agent_day_bytes_max.";
+    AuthRate "auth_rate" 429 "L4" "Too many failed authentications from your address"
+        "Wait for retry_after_ms; a valid token is accepted at once.";
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation}
 pub use events::Event;
 pub use explanations::{CausalLink, Explanation, Hold, RefusedSend, Subject};
 pub use grants::{Extend, GrantView};
-pub use humans::{HumanPatch, NewHuman};
+pub use humans::{HumanPatch, IdToken, NewHuman, SignInProvider, SignedIn};
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use limits::{ApprovalRuleView, LimitView, LimitsView};

@@ -9,9 +9,10 @@ use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 
 use crate::broker::{self, BootError};
 use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
+use crate::oidc::FILE_SUBJECTS;
 
 /// The small files that a backup carries beside the log.
-const FILES: [&str; 3] = [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT];
+const FILES: [&str; 4] = [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT, FILE_SUBJECTS];
 /// The file that says which notifications were sent.
 pub(crate) const FILE_NOTIFY: &str = "notify.json";
 /// The folder in the data directory in which a restore prepares the new log.

@@ -13,11 +13,13 @@ pub mod notify;
 #[cfg(feature = "properties")]
 pub mod properties;
 
+mod attempts;
 mod broker;
 mod calls;
 mod cron;
 mod disk;
 mod error;
+mod oidc;
 mod origins;
 mod priority;
 mod server;
@@ -29,5 +31,6 @@ pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserv
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
+pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
 pub use crate::server::{Config, OPERATOR, Server, StartError};
 pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};

@@ -23,12 +23,14 @@ use tokio::task::JoinSet;
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
+use crate::calls::sign_in::SignIn;
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::listen;
 use crate::edges::mcp::AnonymousMcp;
-use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
+use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
+use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
 use crate::origins::Origins;
 use crate::priority;
 use crate::sync::thread;
@@ -73,6 +75,8 @@ pub struct Config {
     pub notify: Vec<Channel>,
     /// The schedules of the configuration.
     pub schedules: Vec<ConfiguredSchedule>,
+    /// The provider by which humans sign in.
+    pub oidc: Option<Oidc>,
     /// The clocks that the broker's time follows.
     pub clocks: Source,
 }
@@ -94,6 +98,7 @@ impl Config {
             anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
+            oidc: None,
             clocks: Source::machine(),
         }
     }
@@ -148,6 +153,9 @@ pub enum StartError {
         /// The reason, as a sentence.
         reason: String,
     },
+    /// The provider by which humans sign in is configured wrongly.
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -189,6 +197,8 @@ impl Server {
     }
 
     async fn start_all(config: Config) -> Result<Self, StartError> {
+        // Before the data directory is touched.
+        check(&config)?;
         let Config {
             data_dir,
             listen: address,
@@ -202,19 +212,15 @@ impl Server {
             anonymous_mcp,
             notify,
             schedules: configured,
+            oidc,
             clocks,
         } = config;
-        // Checked first, before the data directory is touched.
-        if anonymous_mcp.is_some() {
-            for_this_machine(address)?;
-        }
         let log = Store::sqlite(&data_dir).open()?;
         // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
         let certificate = tls.as_ref().map(|tls| Certificate::open(tls, &data_dir, &hosts)).transpose()?.map(Arc::new);
         let transport = Transport::of(tls.as_ref());
         let (reader, snapshots) = (log.reader(), log.snapshots());
-        let unkeyed = |source| StartError::File { path: data_dir.join(crate::identity::FILE_SECRET_KEY), source };
-        let signer = TurnSigner::open(&data_dir).map_err(unkeyed)?;
+        let (signer, accounts) = kept(&data_dir)?;
         let mut index = Index::open(&data_dir)?;
         index.check(reader.as_ref())?;
         match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
@@ -233,7 +239,7 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
-        let ctx = Context {
+        let mut ctx = Context {
             handle: handle.clone(),
             index: index.reader(),
             indexed,
@@ -247,7 +253,10 @@ impl Server {
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
             sign_in: Arc::default(),
+            attempts: Arc::default(),
+            oidc: None,
         };
+        ctx.oidc = oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console_url(&ctx, addr), accounts)));
         let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
         let threads = vec![keeper, broker, follower];
@@ -393,6 +402,20 @@ fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    if config.anonymous_mcp.is_some() {
+        for_this_machine(config.listen)?;
+    }
+    config.oidc.as_ref().map_or(Ok(()), Oidc::check).map_err(StartError::from)
+}
+
+/// Opens what the data directory holds for authenticating callers.
+fn kept(dir: &Path) -> Result<(TurnSigner, Accounts), StartError> {
+    let failed = |file: &str, source| StartError::File { path: dir.join(file), source };
+    let signer = TurnSigner::open(dir).map_err(|source| failed(FILE_SECRET_KEY, source))?;
+    Ok((signer, Accounts::open(dir).map_err(|source| failed(FILE_SUBJECTS, source))?))
 }
 
 /// The anonymous MCP surface needs no token, so it accepts no caller from another machine.

@@ -21,6 +21,7 @@ use crate::config::TokenSource;
 use crate::config::{TlsMode, certificate};
 use crate::failure::Failure;
 use crate::notify;
+use crate::oidc;
 use crate::out::Out;
 use crate::session::{FILE_SERVER, kept_trust, read_token};
 use crate::team::{Member, Team};
@@ -101,6 +102,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         anonymous_mcp: None,
         notify: notify::channels(&cx.settings.notify)?,
         schedules: cx.settings.schedules.clone(),
+        oidc: cx.settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
         clocks: Source::machine(),
     })
 }
@@ -258,6 +260,7 @@ impl From<StartError> for Failure {
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
             StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
             StartError::Tls(error) => Self::usage(message).hint(error.hint()),
+            StartError::Oidc(_) => Self::usage(message).hint("docs/sign-in.md shows a configuration"),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {

@@ -29,6 +29,10 @@ mod online;
 #[cfg(test)]
 mod program;
 #[cfg(test)]
+#[path = "../../../server/tests/it/provider.rs"]
+#[allow(dead_code, reason = "the server's tests use the rest of it")]
+mod provider;
+#[cfg(test)]
 mod runner;
 #[cfg(test)]
 mod runner_acp;
@@ -40,6 +44,8 @@ mod running;
 mod schedules;
 #[cfg(test)]
 mod sessions;
+#[cfg(test)]
+mod sign_in;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]

@@ -289,6 +289,12 @@ impl Handle {
         self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
+    /// Returns the human whom a token from a sign-in proves, the hash of that human's own token, and when it expires,
+    /// which may be over.
+    pub(crate) fn bearer(&self, token: &str) -> Option<(Principal, Credential, Time)> {
+        self.0.signer.verify_bearer(token, &self.0.directory, self.now())
+    }
+
     /// Returns the signer of turn tokens.
     #[must_use]
     pub fn signer(&self) -> &TurnSigner {

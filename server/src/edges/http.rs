@@ -28,6 +28,7 @@ mod query;
 mod requests;
 mod rooms;
 mod schedules;
+mod sign_in;
 mod stall;
 mod system;
 
@@ -45,7 +46,7 @@ use crate::error::ApiError;
 use lastword_proto::Code;
 
 pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
-pub(crate) use self::extract::{caller, prove, read};
+pub(crate) use self::extract::{attempt, authenticate, caller, prove, read, succeeded};
 
 /// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
@@ -57,6 +58,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .merge(people())
         .merge(desk())
         .route("/events", get(events::events))
+        .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
         .route("/limits", get(limits::show))

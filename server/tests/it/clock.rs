@@ -62,8 +62,17 @@ impl Machine {
     }
 
     pub(crate) async fn world(&self, agents: &[&str], limits: Limits) -> World {
+        self.world_with(agents, |config| config.limits = limits).await
+    }
+
+    /// Starts a server with changed settings.
+    pub(crate) async fn world_with(&self, agents: &[&str], change: impl FnOnce(&mut Config)) -> World {
         let source = self.source();
-        World::set(agents, |config| (config.clocks, config.limits) = (source, limits)).await
+        World::set(agents, |config| {
+            config.clocks = source;
+            change(config);
+        })
+        .await
     }
 
     /// Restarts the server on the same directory.
