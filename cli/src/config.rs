@@ -135,6 +135,8 @@ struct File {
     listen: Option<String>,
     /// Host names that clients may use for the server.
     hosts: Vec<String>,
+    /// Failed authentications of an address in a minute (L4).
+    auth_failures_max: Option<u64>,
     url: Option<String>,
     /// The server's certificate: `auto`, or its files.
     tls: Option<TlsMode>,
@@ -198,6 +200,8 @@ pub(crate) struct Settings {
     pub(crate) listen: String,
     /// Host names that clients may use for the server.
     pub(crate) hosts: Vec<String>,
+    /// Failed authentications of an address in a minute, if configured.
+    pub(crate) auth_failures_max: Option<u64>,
     /// The server's address, if one is named.
     pub(crate) url: Option<String>,
     /// How clients verify the server's certificate, if that is named.
@@ -261,6 +265,10 @@ impl Settings {
             let at = place(entry.span().start);
             ConfiguredSchedule { at, schedule: entry.into_inner() }
         };
+        let auth_failures_max = file.auth_failures_max;
+        if auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
+            return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
+        }
         let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
@@ -285,6 +293,7 @@ impl Settings {
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
+            auth_failures_max,
             url: global.url.clone().or(file.url),
             trust,
             tls,

@@ -27,6 +27,7 @@ mod sync;
 mod tls;
 mod views;
 
+pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;

@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
@@ -61,6 +62,8 @@ pub struct Config {
     pub policy: Policy,
     /// Host names under which the server may be called, besides literal addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
+    pub auth_failures_max: u64,
     /// Whether to replace the first human's token by a new one, in case it was lost.
     pub renew_operator_token: bool,
     /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
@@ -92,6 +95,7 @@ impl Config {
             limits: Limits::default(),
             policy: Policy::default(),
             hosts: Vec::new(),
+            auth_failures_max: AUTH_FAILURES_MAX,
             renew_operator_token: false,
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
@@ -206,6 +210,7 @@ impl Server {
             limits,
             policy,
             hosts,
+            auth_failures_max,
             renew_operator_token,
             seats,
             set_at,
@@ -221,12 +226,7 @@ impl Server {
         let transport = Transport::of(tls.as_ref());
         let (reader, snapshots) = (log.reader(), log.snapshots());
         let (signer, accounts) = kept(&data_dir)?;
-        let mut index = Index::open(&data_dir)?;
-        index.check(reader.as_ref())?;
-        match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
-            Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
-            caught_up => caught_up?,
-        }
+        let index = open_index(&data_dir, reader.as_ref())?;
         let unusable = |source| StartError::Listen { address, source };
         // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
         let listener = listen_on(address).map_err(unusable)?;
@@ -253,7 +253,7 @@ impl Server {
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
             sign_in: Arc::default(),
-            attempts: Arc::default(),
+            attempts: Arc::new(Attempts::new(auth_failures_max)),
             oidc: None,
         };
         ctx.oidc = oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console_url(&ctx, addr), accounts)));
@@ -409,6 +409,17 @@ fn check(config: &Config) -> Result<(), StartError> {
         for_this_machine(config.listen)?;
     }
     config.oidc.as_ref().map_or(Ok(()), Oidc::check).map_err(StartError::from)
+}
+
+/// Opens the read model and lets it catch up with the log.
+fn open_index(data_dir: &Path, log: &dyn LogReader) -> Result<Index, StartError> {
+    let mut index = Index::open(data_dir)?;
+    index.check(log)?;
+    match index.catch_up(log, &mut |_, _| {}) {
+        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+        caught_up => caught_up?,
+    }
+    Ok(index)
 }
 
 /// Opens what the data directory holds for authenticating callers.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
 use lastword_server::clock::Source;
-use lastword_server::{BrokerFailure, Config, Server, StartError, Tls};
+use lastword_server::{AUTH_FAILURES_MAX, BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -96,6 +96,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         limits: cx.settings.limits.clone(),
         policy: cx.settings.policy.clone(),
         hosts,
+        auth_failures_max: cx.settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),
         set_at: cx.settings.set_at.clone(),

@@ -16,7 +16,6 @@ use serde::de::DeserializeOwned;
 
 use super::REQUEST_BYTES_MAX;
 use super::connections::Peer;
-use crate::attempts::FAILURES_MAX;
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -60,7 +59,8 @@ pub(crate) fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiE
     let Some(peer) = extensions.get::<Peer>() else { return Ok(()) };
     ctx.attempts.count(peer.address(), ctx.handle.now()).map_err(|wait_ms| {
         ctx.handle.metrics().refuse(Code::AuthRate);
-        Refusal::new(Code::AuthRate).numbers(FAILURES_MAX, FAILURES_MAX + 1).retry_after(wait_ms).into()
+        let max = ctx.attempts.max();
+        Refusal::new(Code::AuthRate).numbers(max, max + 1).retry_after(wait_ms).into()
     })
 }
 
