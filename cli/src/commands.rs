@@ -4,6 +4,7 @@ mod agent;
 mod answer;
 mod approvals;
 mod approve;
+mod archive;
 mod ask;
 mod attend;
 mod audit;
@@ -161,6 +162,8 @@ pub(crate) enum Command {
     Reindex(reindex::Args),
     /// Copy the log into one file, while a server runs or not
     Backup(backup::Args),
+    /// Show what left the log for the archive; `archive now` moves the oldest part
+    Archive(archive::Args),
     /// Go back to a backup, which begins a new epoch
     Restore(restore::Args),
     /// Verify the log's hash chain and recount it
@@ -231,6 +234,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, cx),
         Command::Reindex(args) => reindex::run(&args, cx),
         Command::Backup(args) => wait(backup::run(args, cx)),
+        Command::Archive(args) => wait(archive::run(args, cx)),
         Command::Restore(args) => restore::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
         Command::Notify(args) => wait(notify::run(args, cx)),

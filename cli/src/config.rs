@@ -12,7 +12,7 @@ use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ConfiguredSchedule, Tls};
+use lastword_server::{ArchivePolicy, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::notify;
 use crate::oidc;
 use crate::policy;
+use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 
 /// The configuration file in the working directory, read if `--config` names no other.
@@ -166,10 +167,30 @@ struct File {
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
+    /// When the oldest part of the log moves to the archive.
+    archive: Archive,
     /// The provider by which humans sign in.
     oidc: Option<oidc::Table>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
+}
+
+/// The members of `[archive]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Archive {
+    /// Entries older than this, such as `90d`.
+    after: Option<String>,
+    /// The oldest entries of a log with more bytes than this.
+    above_bytes: Option<u64>,
+}
+
+impl Archive {
+    fn policy(&self) -> Result<ArchivePolicy, Failure> {
+        let after = self.after.as_deref().map(duration).transpose();
+        let after = after.map_err(|why| Failure::usage(format!("[archive] after: {why}")))?;
+        Ok(ArchivePolicy { after_ms: after.map(milliseconds), above_bytes: self.above_bytes })
+    }
 }
 
 /// A certificate that needs no files.
@@ -202,6 +223,8 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<String>,
     /// Failed authentications of an address in a minute, if configured.
     pub(crate) auth_failures_max: Option<u64>,
+    /// When the oldest part of the log moves to the archive.
+    pub(crate) archive: ArchivePolicy,
     /// The server's address, if one is named.
     pub(crate) url: Option<String>,
     /// How clients verify the server's certificate, if that is named.
@@ -269,6 +292,7 @@ impl Settings {
         if auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
             return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
         }
+        let archive = file.archive.policy()?;
         let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
@@ -294,6 +318,7 @@ impl Settings {
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
             auth_failures_max,
+            archive,
             url: global.url.clone().or(file.url),
             trust,
             tls,

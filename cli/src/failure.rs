@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use lastword_client::ClientError;
 use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
-use lastword_store::{AppendError, BackupError, IndexError, OpenError, ReadError, VerifyError};
+use lastword_store::{AppendError, ArchiveError, BackupError, IndexError, OpenError, ReadError, VerifyError};
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,6 +131,13 @@ impl From<VerifyError> for Failure {
             VerifyError::Broken(broken) => Self::refused(format!("the log is broken at {broken}"))
                 .hint("keep the files unchanged, and restore lastword.db from a backup"),
         }
+    }
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
+        // The error's text says which file it is about.
+        Self::unavailable(error).hint("nothing has changed; `lastword archive` lists the segments")
     }
 }
 

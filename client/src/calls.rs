@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ClockView, ConversationSummary,
-    ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend,
-    Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation,
-    NewHuman, NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView,
-    ScheduleView, SignInProvider, SignedIn, StoredMessage, TokenTerms, UseApproval,
+    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
+    ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
+    Explanation, Extend, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, MoveToArchive,
+    MovedToArchive, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, Page, Post, Posted, Progress,
+    ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInProvider, SignedIn, StoredMessage, TokenTerms,
+    UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -551,6 +552,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn accept_clock(&self) -> Result<ClockView, ClientError> {
         self.json(self.request(Method::POST, "/v1/clock/accept")).await
+    }
+
+    /// Returns the log's extent and the segments that left it; for humans.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn archives(&self) -> Result<ArchivesView, ClientError> {
+        self.get("/v1/archives").await
+    }
+
+    /// Moves the oldest part of the log to the archive. Only an owner may.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn move_to_archive(&self, wanted: &MoveToArchive) -> Result<MovedToArchive, ClientError> {
+        self.json(self.request(Method::POST, "/v1/archives").json(wanted)).await
     }
 
     /// Returns whether the server is ready to admit messages, and its clock.

@@ -271,6 +271,8 @@ codes! {
         "Finish with what you have, in few words; more is stored after retry_after_ms, or when a human raises agent_day_bytes_max.";
     AuthRate "auth_rate" 429 "L4" "Too many failed authentications from your address"
         "Wait for retry_after_ms; a valid token is accepted at once.";
+    Archived "archived" 410 "L7" "That position has left the log for the archive"
+        "Go on after the position that limit names; a human finds what is before in the archive.";
 }
 
 #[cfg(test)]

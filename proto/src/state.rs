@@ -35,6 +35,7 @@ mod index;
 mod keys;
 mod lifts;
 mod messages;
+mod needs;
 mod requests;
 mod rooms;
 mod schedules;

@@ -5,6 +5,7 @@
 
 mod agents;
 mod approvals;
+mod archives;
 pub mod call;
 mod claims;
 mod clock;
@@ -31,6 +32,7 @@ mod turns;
 
 pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
+pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use claims::{ClaimView, NewClaim};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
 pub use conversation_status::ConversationStatus;

@@ -6,6 +6,7 @@
 
 pub(crate) mod agents;
 pub(crate) mod approvals;
+pub(crate) mod archives;
 pub(crate) mod audit;
 pub(crate) mod canonical;
 pub(crate) mod claims;
@@ -47,6 +48,7 @@ use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
+use crate::archive::Archives;
 use crate::attempts::Attempts;
 use crate::broker::{Handle, Unserved};
 use crate::error::ApiError;
@@ -90,6 +92,8 @@ pub struct Context {
     pub(crate) oidc: Option<Arc<sign_in::SignIn>>,
     /// The failed authentications of each address.
     pub(crate) attempts: Arc<Attempts>,
+    /// The archive of the log.
+    pub(crate) archives: Archives,
 }
 
 /// The authenticated caller, and the turn in which it calls.

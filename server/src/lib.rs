@@ -13,6 +13,7 @@ pub mod notify;
 #[cfg(feature = "properties")]
 pub mod properties;
 
+mod archive;
 mod attempts;
 mod broker;
 mod calls;
@@ -27,6 +28,7 @@ mod sync;
 mod tls;
 mod views;
 
+pub use crate::archive::{ArchivePolicy, archives_of};
 pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;

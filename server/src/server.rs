@@ -20,6 +20,7 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use crate::archive::{self, ArchivePolicy};
 use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
@@ -64,6 +65,8 @@ pub struct Config {
     pub hosts: Vec<String>,
     /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
     pub auth_failures_max: u64,
+    /// When the oldest part of the log moves to the archive.
+    pub archive: ArchivePolicy,
     /// Whether to replace the first human's token by a new one, in case it was lost.
     pub renew_operator_token: bool,
     /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
@@ -96,6 +99,7 @@ impl Config {
             policy: Policy::default(),
             hosts: Vec::new(),
             auth_failures_max: AUTH_FAILURES_MAX,
+            archive: ArchivePolicy::default(),
             renew_operator_token: false,
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
@@ -211,6 +215,7 @@ impl Server {
             policy,
             hosts,
             auth_failures_max,
+            archive: archive_policy,
             renew_operator_token,
             seats,
             set_at,
@@ -224,13 +229,11 @@ impl Server {
         // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
         let certificate = tls.as_ref().map(|tls| Certificate::open(tls, &data_dir, &hosts)).transpose()?.map(Arc::new);
         let transport = Transport::of(tls.as_ref());
-        let (reader, snapshots) = (log.reader(), log.snapshots());
+        let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
         let (signer, accounts) = kept(&data_dir)?;
         let index = open_index(&data_dir, reader.as_ref())?;
-        let unusable = |source| StartError::Listen { address, source };
-        // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
-        let listener = listen_on(address).map_err(unusable)?;
-        let addr = listener.local_addr().map_err(unusable)?;
+        // Before the broker starts: a start that fails on a used port leaves no fact in the log.
+        let (listener, addr) = bind(address)?;
         let disk = Arc::new(Disk::of(&data_dir));
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
@@ -239,6 +242,8 @@ impl Server {
         let (stop, stopping) = watch::channel(false);
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
+        let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
+        let (archives, mover) = archive::start(log, handle.clone(), archive_policy).map_err(StartError::Thread)?;
         let mut ctx = Context {
             handle: handle.clone(),
             index: index.reader(),
@@ -253,13 +258,16 @@ impl Server {
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
             sign_in: Arc::default(),
+            archives,
             attempts: Arc::new(Attempts::new(auth_failures_max)),
             oidc: None,
         };
         ctx.oidc = oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console_url(&ctx, addr), accounts)));
-        let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
-        let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
-        let threads = vec![keeper, broker, follower];
+        let keeper =
+            broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
+        let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
+            .map_err(StartError::Thread)?;
+        let threads = vec![keeper, mover, broker, follower];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp));
         tasks.spawn(schedules::tick(ctx.clone()));
@@ -396,12 +404,17 @@ fn local_url(ctx: &Context, addr: SocketAddr) -> String {
 }
 
 /// Listens with a long backlog: with a short one, a flood of connections drops a human's, which the system retries only
-/// after a second.
-fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+/// after a second. Returns the actual address as well.
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listen = || -> io::Result<_> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let addr = listener.local_addr()?;
+        Ok((listener, addr))
+    };
+    listen().map_err(|source| StartError::Listen { address, source })
 }
 
 fn check(config: &Config) -> Result<(), StartError> {
@@ -506,7 +519,7 @@ fn operator(state: &State) -> Option<(Principal, AgentId)> {
 
 /// Starts the thread that keeps the read model up with the log. It ends when the broker does.
 fn follow(
-    (mut index, reader): (Index, Arc<dyn LogReader>),
+    (mut index, reader, first): (Index, Arc<dyn LogReader>, watch::Receiver<Seq>),
     handle: Handle,
     position: watch::Sender<Seq>,
     (hurry, disk): (Arc<Notify>, Arc<Disk>),
@@ -525,7 +538,8 @@ fn follow(
             // On a full disk the remaining room belongs to the log.
             let full = disk.space() == DiskSpace::Full;
             let caught_up = if full { Ok(()) } else { index.catch_up(reader.as_ref(), &mut reached) };
-            let room = match caught_up {
+            let trimmed = caught_up.and_then(|()| if full { Ok(()) } else { index.trim(*first.borrow()) });
+            let room = match trimmed {
                 Ok(()) => !full,
                 Err(error) if error.is_full() => {
                     tracing::warn!(%error, "the read model waits for room on the disk");

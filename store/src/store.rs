@@ -8,10 +8,10 @@ use lastword_proto::{Entry, Seq};
 
 use crate::backup::{self, BackedUp, BackupError, KeptFile};
 use crate::data_dir::DirLock;
-use crate::log::sqlite::SqliteLog;
+use crate::log::sqlite::{self, SqliteLog};
 use crate::log::sqlite_reader::SqliteReader;
 use crate::log::verify::{self, Anchor, Verified, VerifyError};
-use crate::log::{Log, LogReader, OpenError};
+use crate::log::{Archive, Log, LogReader, OpenError};
 
 /// A store, by what it takes to open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -107,7 +107,30 @@ impl Store {
         }
     }
 
-    /// Walks the log's hash chain from its start (L5). A server may be running on it.
+    /// Returns the archive of the log. A server may be running on it, as long as only one of them seals.
+    ///
+    /// # Errors
+    /// There is no log, or this version can't read it.
+    pub fn archive(&self) -> Result<Arc<dyn Archive>, OpenError> {
+        match self {
+            Self::Sqlite { dir } => {
+                SqliteReader::open(dir).map(|reader| Arc::new(reader.archive(dir)) as Arc<dyn Archive>)
+            }
+        }
+    }
+
+    /// Gives the room of entries that left the log back to the disk. No server may be running, and the disk needs room for
+    /// a second copy of the log meanwhile.
+    ///
+    /// # Errors
+    /// The log can't be opened or written.
+    pub fn compact(&self) -> Result<(), OpenError> {
+        match self {
+            Self::Sqlite { dir } => sqlite::compact(dir),
+        }
+    }
+
+    /// Walks the log's hash chain from its start (L5), and the segments of the archive whose files are there. A server may be running on it.
     ///
     /// `expect` is a position and hash noted earlier, which the log must still have. `check` receives every entry in
     /// order and may object. `progress` receives the position reached and the last one, every few rows.

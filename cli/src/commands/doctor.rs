@@ -182,7 +182,11 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
 
 fn log(dir: &Path) -> Check {
     match Store::sqlite(dir).open_reader().map(|reader| reader.last()) {
-        Ok(Ok(last)) => check("log", Grade::Ok, format!("{} entries; `lastword verify` checks them", last.0)),
+        Ok(Ok(last)) => check(
+            "log",
+            Grade::Ok,
+            format!("ends at {}; `lastword verify` checks it, `lastword archive` shows its growth", last.0),
+        ),
         Ok(Err(error)) => check("log", Grade::Failed, error.to_string()),
         Err(OpenError::Missing { .. }) => check("log", Grade::Ok, "no log yet; `lastword serve` creates it".to_owned()),
         Err(error) => check("log", Grade::Failed, error.to_string()),

@@ -16,7 +16,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
-    ("Verify and debug", &["explain", "verify", "backup", "restore", "reindex", "replay", "demo"]),
+    ("Verify and debug", &["explain", "verify", "backup", "restore", "archive", "reindex", "replay", "demo"]),
 ];
 
 /// Examples by command, at least two each. A command with verbs also shows the first example of each verb.
@@ -179,6 +179,10 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("verify", &["lastword verify", "lastword --data copy verify"]),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
     ("restore", &["lastword restore monday.lastword", "lastword --data copy restore monday.lastword"]),
+    ("archive", &["lastword archive", "lastword --url http://10.0.0.5:7171 archive"]),
+    ("archive now", &["lastword archive now --after 90d", "lastword archive now --above 4000000000 --yes"]),
+    ("archive restore", &["lastword archive restore", "lastword archive restore --last 1"]),
+    ("archive compact", &["lastword archive compact", "lastword --data copy archive compact"]),
     ("notify", &["lastword notify test pager"]),
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
     ("doctor", &["lastword doctor", "lastword --data copy doctor --repair"]),

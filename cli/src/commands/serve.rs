@@ -96,6 +96,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         limits: cx.settings.limits.clone(),
         policy: cx.settings.policy.clone(),
         hosts,
+        archive: cx.settings.archive,
         auth_failures_max: cx.settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),

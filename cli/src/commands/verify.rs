@@ -30,12 +30,20 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
     bar.finish_and_clear();
     let verified = verified?;
     let (at, hash) = (verified.end.at.0, hex(&verified.end.hash));
-    let report = json!({ "entries": verified.entries, "rows": verified.rows, "seq": at, "hash": hash });
+    let unread = verified.unread.map(|at| at.0);
+    let report = json!({ "entries": verified.entries, "rows": verified.rows, "seq": at, "hash": hash, "unread_through": unread });
     cx.out.show(&report, |_, _| {
-        format!(
-            "{} entries in {} rows: every hash holds, and the witness finds every promise kept\nend {at}:{hash}",
-            verified.entries, verified.rows
-        )
+        let found = unread.map_or_else(
+            || "every hash holds, and the witness finds every promise kept".to_owned(),
+            |unread| {
+                let unread = unread + 1;
+                format!(
+                    "every hash holds; what is before {unread} was not read, because files of the archive are not here, and \
+                     so the witness recounted nothing"
+                )
+            },
+        );
+        format!("{} entries in {} rows: {found}\nend {at}:{hash}", verified.entries, verified.rows)
     })
 }
 

@@ -1,6 +1,8 @@
 //! The program from outside: the real binary, a real server on a free port.
 
 #[cfg(test)]
+mod archive;
+#[cfg(test)]
 mod backup;
 #[cfg(test)]
 mod crash;

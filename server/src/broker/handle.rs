@@ -59,7 +59,7 @@ impl BrokerShared {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -412,7 +412,7 @@ impl Handle {
         &self.0.limits
     }
 
-    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.0.saving()
     }
 

@@ -2,6 +2,7 @@
 
 mod agents;
 mod approvals;
+mod archives;
 mod backup;
 mod call_table;
 mod claims;
@@ -62,6 +63,7 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
         .route("/limits", get(limits::show))
+        .route("/archives", get(archives::show).post(archives::move_now))
         .route("/backup", post(backup::make));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))

@@ -1,5 +1,6 @@
 //! Jumps of the machine's clocks, none of which breaks anything (L6).
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lastword_proto::Limits;
@@ -76,8 +77,14 @@ impl Machine {
     }
 
     /// Restarts the server on the same directory.
-    pub(crate) async fn restart(&self, mut world: World, limits: Limits) -> World {
+    pub(crate) async fn restart(&self, world: World, limits: Limits) -> World {
+        self.restart_after(world, limits, |_| {}).await
+    }
+
+    /// Restarts the server after a change to its directory.
+    pub(crate) async fn restart_after(&self, mut world: World, limits: Limits, change: impl FnOnce(&Path)) -> World {
         world.server.shutdown().await;
+        change(world.dir.path());
         let config = Config { clocks: self.source(), limits, ..Config::local(world.dir.path()) };
         world.server = Server::start(config).await.unwrap();
         world

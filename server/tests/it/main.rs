@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+#[cfg(test)]
+mod archive;
 mod attendance;
 mod audit;
 mod broker;

@@ -269,7 +269,7 @@ const SERVER_LAYERS: &[&[&str]] = &[
     &["oidc", "origins"],
     &["broker"],
     &["error"],
-    &["views", "backup"],
+    &["archive", "backup", "views"],
     &["calls"],
     &["edges", "notify"],
     &["properties", "server"],

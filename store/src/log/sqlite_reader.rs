@@ -6,7 +6,8 @@ use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::FILE_DATABASE;
-use crate::log::{LogReader, OpenError, ReadError, frame, sqlite};
+use crate::log::sqlite_archive::SqliteArchive;
+use crate::log::{LogReader, OpenError, ReadError, frame, sqlite, sqlite_archive};
 use crate::pool::Pool;
 
 /// Bytes after which a read returns early, so that many long entries don't fill the memory.
@@ -29,6 +30,11 @@ impl SqliteReader {
             .map(|()| Self(pool))
     }
 
+    /// Returns the archive of the same log.
+    pub(crate) fn archive(&self, dir: &Path) -> SqliteArchive {
+        SqliteArchive::new(dir, self.0.clone())
+    }
+
     /// Reads over the connections of `pool`.
     pub(crate) const fn new(pool: Pool) -> Self {
         Self(pool)
@@ -36,6 +42,10 @@ impl SqliteReader {
 }
 
 impl LogReader for SqliteReader {
+    fn first(&self) -> Result<Seq, ReadError> {
+        Ok(self.0.with(|db| sqlite_archive::behind(db).map(|behind| Seq(behind.at.0 + 1)))?)
+    }
+
     fn last(&self) -> Result<Seq, ReadError> {
         self.0.with(last)
     }

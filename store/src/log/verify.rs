@@ -7,9 +7,11 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::{FILE_DATABASE, FILE_HEAD, HeadFound, head_of};
 use crate::log::OpenError;
+use crate::log::archive::ArchiveError;
 use crate::log::chain::{GENESIS, Hash, Row};
 use crate::log::frame::{self, FrameError};
 use crate::log::sqlite;
+use crate::log::sqlite_archive::{self, Sealed};
 use crate::pool::Pool;
 
 /// Rows per read: a longer read transaction would keep a running server from recycling its WAL.
@@ -31,6 +33,9 @@ pub struct Verified {
     pub entries: u64,
     /// The number of rows in the log.
     pub rows: u64,
+    /// The last position in a segment of the archive whose file isn't there. Up to it, the chain is proven by the hash at
+    /// each segment's end, and the entries themselves are not; nothing was passed on to be checked.
+    pub unread: Option<Seq>,
     /// The log's end and its hash: store it elsewhere and pass it to the next verification.
     pub end: Anchor,
 }
@@ -85,6 +90,12 @@ pub enum Problem {
         /// The last acknowledged position.
         acknowledged: Seq,
     },
+    /// A part of the log moved to the archive during the walk.
+    #[error("a part of the log moved to the archive meanwhile: verify again")]
+    Moved,
+    /// A segment of the archive can't be used.
+    #[error("{0}")]
+    Segment(String),
     /// The file can't be read at this position.
     #[error("the file can't be read: {0}")]
     File(String),
@@ -123,10 +134,20 @@ pub(crate) fn verify(
     let pool = Pool::new(path.clone());
     pool.with(|db| {
         sqlite::check_format(db, &path)?;
-        let mut walk = Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0 };
+        let mut walk =
+            Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0, begun: false, checked: true };
         walk.anchored(Seq(0), walk.state.end)?;
         let end = last(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
-        while walk.chunk(db)? {
+        let segments = sqlite_archive::sealed(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
+        // A recount can't begin in the middle: a missing file ends it before it begins.
+        let whole = segments.iter().all(|sealed| sqlite_archive::is_there(dir, sealed));
+        walk.checked = whole;
+        for sealed in &segments {
+            walk.segment(dir, sealed)?;
+            progress(walk.state.end.at, end.max(walk.state.end.at));
+        }
+        let archived = walk.state.end;
+        while walk.chunk(db, archived)? {
             progress(walk.state.end.at, end.max(walk.state.end.at));
         }
         walk.finish()
@@ -135,7 +156,7 @@ pub(crate) fn verify(
 
 impl Default for Verified {
     fn default() -> Self {
-        Self { entries: 0, rows: 0, end: Anchor { at: Seq(0), hash: GENESIS } }
+        Self { entries: 0, rows: 0, unread: None, end: Anchor { at: Seq(0), hash: GENESIS } }
     }
 }
 
@@ -150,20 +171,52 @@ struct Walk<'a> {
     check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
     state: Verified,
     epoch: u64,
+    /// Rows of the log itself were read.
+    begun: bool,
+    /// Entries are passed on to be checked.
+    checked: bool,
 }
 
 impl Walk<'_> {
-    /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end.
-    fn chunk(&mut self, db: &Connection) -> Result<bool, Broken> {
+    /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end. The archive ended at `archived` before the walk.
+    fn chunk(&mut self, db: &Connection, archived: Anchor) -> Result<bool, Broken> {
         self.rows(db).map_err(|stop| match stop {
+            // A running server may have moved rows to the archive before they were read.
+            Stop::Broken(_) if sqlite_archive::behind(db).is_ok_and(|behind| behind != archived) => {
+                self.broken(Problem::Moved)
+            }
             Stop::Broken(broken) => broken,
             Stop::File(error) => self.broken(Problem::File(error.to_string())),
         })
     }
 
+    /// Walks over a segment: over its rows if its file is there, and else from its start to its end.
+    fn segment(&mut self, dir: &Path, sealed: &Sealed) -> Result<(), Broken> {
+        if sealed.first <= self.state.end.at.0 || sealed.last < sealed.first {
+            return Err(self.broken(Problem::Gap { found: Seq(sealed.first) }));
+        }
+        let unusable = |walk: &Self, error: ArchiveError| walk.broken(Problem::Segment(error.to_string()));
+        let rows = sqlite_archive::open(dir, sealed, self.state.end).map_err(|error| unusable(self, error))?;
+        let Some(mut rows) = rows else {
+            self.anchored(Seq(sealed.first), sealed.end())?;
+            self.state = Verified { end: sealed.end(), unread: Some(Seq(sealed.last)), ..self.state };
+            return Ok(());
+        };
+        let file = |source| ArchiveError::File { file: sealed.file.clone(), source };
+        while let Some((row, hash)) = rows.next().map_err(|error| unusable(self, file(error)))? {
+            self.row(row, hash)?;
+        }
+        if self.state.end == sealed.end() {
+            return Ok(());
+        }
+        let problem = format!("{} ends elsewhere than the log says", sealed.file);
+        Err(self.broken(Problem::Segment(problem)))
+    }
+
     fn rows(&mut self, db: &Connection) -> Result<bool, Stop> {
-        // The first read starts below 0, so that an inserted row with a position of 0 or less is found.
-        let behind = if self.state.rows == 0 { i64::MIN } else { self.state.end.at.0.cast_signed() };
+        // The first read starts below 0, so that an inserted row with a position before the first one is found.
+        let behind =
+            if std::mem::replace(&mut self.begun, true) { self.state.end.at.0.cast_signed() } else { i64::MIN };
         let mut statement = db.prepare_cached(
             "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq > ?1 ORDER BY first_seq LIMIT ?2",
         )?;
@@ -197,7 +250,7 @@ impl Walk<'_> {
         }
         let end = Anchor { at: Seq(row.first.0 + found - 1), hash };
         self.anchored(row.first, end)?;
-        self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
+        self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end, ..self.state };
         Ok(())
     }
 
@@ -212,7 +265,9 @@ impl Walk<'_> {
         let mut at = row.first;
         while let Some(bytes) = frame::split(&mut batch) {
             let entry = bytes.and_then(frame::decode).map_err(|error| Broken { at, problem: Problem::Entry(error) })?;
-            (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
+            if self.checked {
+                (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
+            }
             at.0 += 1;
         }
         Ok(at.0 - row.first.0)

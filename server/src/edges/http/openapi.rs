@@ -54,6 +54,10 @@ use super::grammar;
         wire::Explanation,
         wire::LimitsView,
         wire::ClockView,
+        wire::ArchivesView,
+        wire::SegmentView,
+        wire::MoveToArchive,
+        wire::MovedToArchive,
         wire::Problem,
     ))
 )]
