@@ -24,6 +24,22 @@ pub struct Anchor {
     pub hash: [u8; 32],
 }
 
+/// What a log must contain besides intact hashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Positions and hashes that were noted earlier, in any order.
+    pub anchors: Vec<Anchor>,
+    /// The first positions of epochs that a human knows to be restores. Anchors in the part of the history that such a
+    /// restore replaced are counted and not compared.
+    pub restored: Vec<Seq>,
+}
+
+impl From<Option<Anchor>> for Expected {
+    fn from(anchor: Option<Anchor>) -> Self {
+        Self { anchors: anchor.into_iter().collect(), restored: Vec::new() }
+    }
+}
+
 /// The result of a walk over an intact log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
@@ -33,6 +49,8 @@ pub struct Verified {
     pub rows: u64,
     /// The log's end and its hash: store it elsewhere and pass it to the next verification.
     pub end: Anchor,
+    /// The number of expected anchors that a known restore replaced ([`Expected::restored`]).
+    pub replaced: u64,
 }
 
 /// The first position at which the log differs from what was written.
@@ -77,8 +95,19 @@ pub enum Problem {
         before: u64,
     },
     /// The row at a known position has another hash: the history was replaced.
-    #[error("the history up to here is another one than the one whose hash was noted")]
-    Anchor,
+    #[error("the history up to {} is another one than the one whose hash was noted", noted.0)]
+    Anchor {
+        /// The known position.
+        noted: Seq,
+    },
+    /// The log jumps over a known position: it was cut off before it, and an epoch began behind it.
+    #[error("position {} was noted, and the log jumps over it to {}: a restore replaced that part", noted.0, first.0)]
+    Replaced {
+        /// The known position.
+        noted: Seq,
+        /// The first position of the epoch.
+        first: Seq,
+    },
     /// The log ends before a position that was acknowledged.
     #[error("the log ends here, but {} was acknowledged", acknowledged.0)]
     Truncated {
@@ -107,7 +136,7 @@ pub enum VerifyError {
 /// See [`Store::verify`](crate::Store::verify).
 pub(crate) fn verify(
     dir: &Path,
-    anchor: Option<Anchor>,
+    expected: Expected,
     check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
     progress: &mut dyn FnMut(Seq, Seq),
 ) -> Result<Verified, VerifyError> {
@@ -120,23 +149,18 @@ pub(crate) fn verify(
         HeadFound::Noted(at, hash) => Some(Anchor { at, hash }),
         HeadFound::Missing | HeadFound::Damaged => None,
     };
+    let Expected { mut anchors, restored } = expected;
+    anchors.extend(head);
     let pool = Pool::new(path.clone());
     pool.with(|db| {
         sqlite::check_format(db, &path)?;
-        let mut walk = Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0 };
-        walk.anchored(Seq(0), walk.state.end)?;
+        let mut walk = Walk::from(Anchor { at: Seq(0), hash: GENESIS }, anchors, &restored, check)?;
         let end = last(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
         while walk.chunk(db)? {
             progress(walk.state.end.at, end.max(walk.state.end.at));
         }
         walk.finish()
     })
-}
-
-impl Default for Verified {
-    fn default() -> Self {
-        Self { entries: 0, rows: 0, end: Anchor { at: Seq(0), hash: GENESIS } }
-    }
 }
 
 impl From<rusqlite::Error> for VerifyError {
@@ -146,13 +170,29 @@ impl From<rusqlite::Error> for VerifyError {
 }
 
 struct Walk<'a> {
-    anchors: [Option<Anchor>; 2],
+    /// The anchors that the walk hasn't reached, in descending order.
+    anchors: Vec<Anchor>,
+    restored: &'a [Seq],
     check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
     state: Verified,
     epoch: u64,
 }
 
-impl Walk<'_> {
+impl<'a> Walk<'a> {
+    /// A walk that begins behind `start`, where the chain starts.
+    fn from(
+        start: Anchor,
+        mut anchors: Vec<Anchor>,
+        restored: &'a [Seq],
+        check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
+    ) -> Result<Self, Broken> {
+        anchors.sort_unstable_by_key(|anchor| std::cmp::Reverse(anchor.at));
+        let state = Verified { entries: 0, rows: 0, end: start, replaced: 0 };
+        let mut walk = Self { anchors, restored, check, state, epoch: 0 };
+        walk.anchored(start.at, start)?;
+        Ok(walk)
+    }
+
     /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end.
     fn chunk(&mut self, db: &Connection) -> Result<bool, Broken> {
         self.rows(db).map_err(|stop| match stop {
@@ -197,14 +237,25 @@ impl Walk<'_> {
         }
         let end = Anchor { at: Seq(row.first.0 + found - 1), hash };
         self.anchored(row.first, end)?;
-        self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
+        let Verified { entries, rows, replaced, .. } = self.state;
+        self.state = Verified { entries: entries + found, rows: rows + 1, end, replaced };
         Ok(())
     }
 
-    /// Anchors are ends of rows; an anchor inside a row belongs to another history.
-    fn anchored(&self, first: Seq, end: Anchor) -> Result<(), Broken> {
-        let mut here = self.anchors.iter().flatten().filter(|anchor| (first..=end.at).contains(&anchor.at));
-        if here.all(|anchor| *anchor == end) { Ok(()) } else { Err(self.broken(Problem::Anchor)) }
+    /// Compares the anchors up to the row that starts at `first`. Anchors are ends of rows; an anchor inside a row
+    /// belongs to another history, and one before the row is in a gap that an epoch left.
+    fn anchored(&mut self, first: Seq, end: Anchor) -> Result<(), Broken> {
+        while let Some(anchor) = self.anchors.pop_if(|anchor| anchor.at <= end.at) {
+            if anchor.at < first {
+                if !self.restored.contains(&first) {
+                    return Err(self.broken(Problem::Replaced { noted: anchor.at, first }));
+                }
+                self.state.replaced += 1;
+            } else if anchor != end {
+                return Err(self.broken(Problem::Anchor { noted: anchor.at }));
+            }
+        }
+        Ok(())
     }
 
     fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {
@@ -219,8 +270,7 @@ impl Walk<'_> {
     }
 
     fn finish(self) -> Result<Verified, VerifyError> {
-        let missing = self.anchors.iter().flatten().find(|anchor| anchor.at > self.state.end.at);
-        match missing {
+        match self.anchors.last() {
             Some(anchor) => Err(self.broken(Problem::Truncated { acknowledged: anchor.at }).into()),
             None => Ok(self.state),
         }
