@@ -12,7 +12,7 @@ use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ConfiguredSchedule, Tls};
+use lastword_server::{CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -157,6 +157,8 @@ struct File {
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
+    /// The facts after which the server keeps a checkpoint.
+    checkpoint_every_facts: Option<u64>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
 }
@@ -215,6 +217,8 @@ pub(crate) struct Settings {
     pub(crate) notify: Vec<notify::Table>,
     /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
+    /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
+    pub(crate) checkpoint_every_facts: u64,
     /// The bridge to Discord, unparsed.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
@@ -287,6 +291,7 @@ impl Settings {
             prices: Prices::new(file.prices),
             notify,
             schedules,
+            checkpoint_every_facts: file.checkpoint_every_facts.unwrap_or(CHECKPOINT_EVERY_FACTS),
             discord: file.discord,
         })
     }

@@ -5,6 +5,7 @@
 //! thread; the texts of messages come from the log.
 
 pub mod backup;
+pub mod checkpoint;
 pub mod clock;
 pub mod edges;
 pub mod identity;
@@ -29,5 +30,5 @@ pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserv
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
-pub use crate::server::{Config, OPERATOR, Server, StartError};
+pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, OPERATOR, Server, StartError};
 pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};

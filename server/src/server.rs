@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
+use crate::checkpoint::{self, CheckpointError, LogSigner, PublicKey};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::listen;
@@ -39,6 +40,8 @@ pub const OPERATOR: &str = "operator";
 /// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
 /// less than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
+/// The facts between two kept checkpoints, by default.
+pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
@@ -73,6 +76,8 @@ pub struct Config {
     pub notify: Vec<Channel>,
     /// The schedules of the configuration.
     pub schedules: Vec<ConfiguredSchedule>,
+    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
+    pub checkpoint_every_facts: u64,
     /// The clocks that the broker's time follows.
     pub clocks: Source,
 }
@@ -94,6 +99,7 @@ impl Config {
             anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
+            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
             clocks: Source::machine(),
         }
     }
@@ -148,6 +154,9 @@ pub enum StartError {
         /// The reason, as a sentence.
         reason: String,
     },
+    /// The key of checkpoints is unusable.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -202,6 +211,7 @@ impl Server {
             anonymous_mcp,
             notify,
             schedules: configured,
+            checkpoint_every_facts,
             clocks,
         } = config;
         // Checked first, before the data directory is touched.
@@ -226,11 +236,17 @@ impl Server {
         let listener = listen_on(address).map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
         let disk = Arc::new(Disk::of(&data_dir));
+        let kept = |path: &Path, bytes: &[u8]| disk.with_reserve(|| write_private(path, bytes), is_full);
+        let log_signer = Arc::new(LogSigner::prepare(&data_dir, kept)?);
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
         let (stop, stopping) = watch::channel(false);
+        let checkpoints = {
+            let (signer, every) = (Arc::clone(&log_signer), checkpoint_every_facts);
+            checkpoint::keep(signer, every, handle.committed(), stopping.clone()).map_err(StartError::Thread)?
+        };
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
         let ctx = Context {
@@ -246,11 +262,12 @@ impl Server {
             scheduled: Arc::default(),
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
+            signer: log_signer,
             sign_in: Arc::default(),
         };
         let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
-        let threads = vec![keeper, broker, follower];
+        let threads = vec![keeper, broker, follower, checkpoints];
         let mut tasks = JoinSet::new();
         tasks.spawn(listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp));
         tasks.spawn(schedules::tick(ctx.clone()));
@@ -313,6 +330,12 @@ impl Server {
         self.ctx.sign_in.mint(self.ctx.handle.now())
     }
 
+    /// Returns the public key that verifies checkpoints of this server's log.
+    #[must_use]
+    pub fn checkpoint_key(&self) -> &PublicKey {
+        self.ctx.signer.public()
+    }
+
     #[cfg(test)]
     pub(crate) const fn context(&self) -> &Context {
         &self.ctx
@@ -323,7 +346,6 @@ impl Server {
     /// # Errors
     /// The file can't be written.
     pub fn keep_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
         self.ctx.handle.disk().with_reserve(|| write_private(path, bytes), is_full)
     }
 
@@ -368,6 +390,10 @@ impl Server {
             tracing::error!("a thread panicked");
         }
     }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
 }
 
 fn console_url(ctx: &Context, addr: SocketAddr) -> String {

@@ -101,6 +101,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         anonymous_mcp: None,
         notify: notify::channels(&cx.settings.notify)?,
         schedules: cx.settings.schedules.clone(),
+        checkpoint_every_facts: cx.settings.checkpoint_every_facts,
         clocks: Source::machine(),
     })
 }
@@ -130,6 +131,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let code = server.sign_in_code().map_err(Failure::unavailable)?;
     let fingerprint = server.fingerprint();
     let mut listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    listening["checkpoint_key"] = json!(server.checkpoint_key().to_string());
     if let Some(fingerprint) = &fingerprint {
         listening["fingerprint"] = json!(fingerprint);
     }
@@ -260,6 +262,8 @@ impl From<StartError> for Failure {
             StartError::Tls(error) => Self::usage(message).hint(error.hint()),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
+            StartError::Checkpoint(_) => Self::unavailable(message)
+                .hint("put checkpoint.key back; without that file the server makes a new key"),
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` checks the data directory")
             }

@@ -3,6 +3,7 @@
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod checkpoints;
 mod crash;
 #[cfg(test)]
 mod disk;

@@ -4,6 +4,7 @@ mod agents;
 mod approvals;
 mod backup;
 mod call_table;
+mod checkpoints;
 mod claims;
 mod clock;
 mod connections;
@@ -60,7 +61,8 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
         .route("/limits", get(limits::show))
-        .route("/backup", post(backup::make));
+        .route("/backup", post(backup::make))
+        .route("/checkpoint", get(checkpoints::sign));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

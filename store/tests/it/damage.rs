@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lastword_proto::{Fact, Seq};
+use lastword_proto::{Entry, Fact, Seq};
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
 use lastword_store::{Anchor, Expected, OpenError, Problem, Store, Verified, VerifyError};
 use rusqlite::Connection;
@@ -235,6 +235,37 @@ fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
         against(later),
         Err(VerifyError::Broken(broken)) if broken.problem == Problem::Truncated { acknowledged: Seq(20) }
     ));
+}
+
+#[test]
+fn no_alteration_with_good_hashes_passes_a_noted_position() {
+    let noted = walk(written().path()).unwrap().end;
+    let honest: Vec<Vec<Arc<Entry>>> = [1..=3, 4..=4, 5..=7, 8..=9].map(notes).to_vec();
+    type Alter = fn(&mut Vec<Vec<Arc<Entry>>>);
+    let alterations: [(&str, Alter, bool); 8] = [
+        ("nothing", |_| (), true),
+        ("edited", |rows| rows[1][0] = Arc::new(note(40)), false),
+        ("deleted", |rows| drop(rows[0].remove(1)), false),
+        ("a row deleted", |rows| drop(rows.remove(2)), false),
+        ("swapped", |rows| rows[2].swap(0, 2), false),
+        ("inserted", |rows| rows[0].insert(1, Arc::new(note(50))), false),
+        ("truncated", |rows| drop(rows.pop()), false),
+        ("in other rows", |rows| *rows = vec![rows.concat()], false),
+    ];
+    for (what, alter, passes) in alterations {
+        let mut rows = honest.clone();
+        alter(&mut rows);
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Store::sqlite(dir.path()).open().unwrap();
+        let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
+        for row in rows {
+            last = log.append(epoch, last, &row).unwrap();
+        }
+        drop(log);
+        walk(dir.path()).unwrap_or_else(|error| panic!("{what}: its own hashes are good: {error}"));
+        let against = Store::sqlite(dir.path()).verify(Some(noted), &mut |_, _| Ok(()), &mut |_, _| {});
+        assert_eq!(against.is_ok(), passes, "{what}: {against:?}");
+    }
 }
 
 /// Returns a log that was cut off behind its sixth entry and goes on at 1000, in another epoch, as after a restore.

@@ -80,6 +80,7 @@ pub(super) const CALLS: &[Row] = &[
     ("get", "/events", "Stream events as server-sent events", "after until", "", 200, "Event"),
     ("get", "/limits", "List the limits in force", "", "", 200, "LimitsView"),
     ("post", "/backup", "Make a backup of the log, for an owner", "", "", 200, "Backup"),
+    ("get", "/checkpoint", "Get the log's hash, signed, for a human", "at", "", 200, "Checkpoint"),
     ("get", "/clock", "Get the broker's time and the wall clock's", "", "", 200, "ClockView"),
     ("post", "/clock/accept", "Accept the wall clock", "", "", 200, "ClockView"),
 ];
