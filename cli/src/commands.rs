@@ -163,7 +163,7 @@ pub(crate) enum Command {
     Restore(restore::Args),
     /// Verify the log's hash chain and recount it
     Verify(verify::Args),
-    /// Print a signed checkpoint of the log, to be kept elsewhere; or cosign one as a witness
+    /// Print a signed checkpoint of the log, to be kept elsewhere, or cosign one
     Checkpoint(checkpoint::Args),
     /// Test notification channels
     Notify(notify::Args),

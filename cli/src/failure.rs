@@ -7,7 +7,9 @@ use lastword_client::ClientError;
 use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
 use lastword_server::checkpoint::CheckpointError;
-use lastword_store::{AppendError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError};
+use lastword_store::{
+    AppendError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
+};
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +150,8 @@ impl From<CheckpointError> for Failure {
             CheckpointError::Read(error) => error.into(),
             CheckpointError::NoKey(_) => Self::unavailable(error).hint("start `lastword serve` once"),
             CheckpointError::Note(_) | CheckpointError::Text(_) | CheckpointError::Origin { .. } => {
-                Self::refused(error).hint("`lastword checkpoint --key` prints the key of a log, on its server's machine")
+                Self::refused(error)
+                    .hint("`lastword checkpoint --key` prints the key of a log, on its server's machine")
             }
             CheckpointError::File { .. } => Self::unavailable(error),
         }
@@ -171,7 +174,9 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Backup(error) => error.into(),
-            RestoreError::Boot(_) | RestoreError::Checkpoints(_) | RestoreError::File { .. } => Self::unavailable(error),
+            RestoreError::Boot(_) | RestoreError::Checkpoints(_) | RestoreError::File { .. } => {
+                Self::unavailable(error)
+            }
         }
     }
 }

@@ -12,8 +12,7 @@ use crate::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPO
 use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
 
 /// The small files that a backup carries beside the log.
-const FILES: [&str; 5] =
-    [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS];
+const FILES: [&str; 5] = [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS];
 /// The file that says which notifications were sent.
 pub(crate) const FILE_NOTIFY: &str = "notify.json";
 /// The folder in the data directory in which a restore prepares the new log.

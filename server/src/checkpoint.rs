@@ -30,8 +30,8 @@ pub const CHECKPOINTS_KEPT_MAX: usize = 64;
 
 /// Begins the origin of every workspace's log, and says what its hashes are.
 const ORIGIN: &str = "lastword-hash-chain/";
-/// Begins the name of a witness's key.
-const WITNESS: &str = "lastword-witness/";
+/// Begins the name of a cosigner's key.
+const COSIGNER: &str = "lastword-cosigner/";
 
 /// What a checkpoint states: this log has this hash at this position.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -241,18 +241,18 @@ fn read_private(path: &Path) -> Result<Option<PrivateKey>, CheckpointError> {
     }
 }
 
-/// Returns a witness's key from its file, which is made (mode 0600) if it is missing.
+/// Returns a cosigner's key from its file, which is made (mode 0600) if it is missing.
 ///
 /// # Errors
-/// The file can't be read or written, or its key isn't one of a witness.
-pub fn witness_key(path: &Path) -> Result<PrivateKey, CheckpointError> {
+/// The file can't be read or written, or its key isn't one of a cosigner.
+pub fn cosigner_key(path: &Path) -> Result<PrivateKey, CheckpointError> {
     if let Some(key) = read_private(path)? {
         return match key.public().signs() {
             Signs::TextAndTime => Ok(key),
-            Signs::Text => Err(NoteError::PrivateKey("it signs logs, and a witness has a key of its own").into()),
+            Signs::Text => Err(NoteError::PrivateKey("it signs logs, and a cosigner has a key of its own").into()),
         };
     }
-    let key = PrivateKey::generate(WITNESS, Signs::TextAndTime).map_err(failed(path))?;
+    let key = PrivateKey::generate(COSIGNER, Signs::TextAndTime).map_err(failed(path))?;
     write_private(path, format!("{}\n", key.reveal()).as_bytes()).map_err(failed(path))?;
     Ok(key)
 }
@@ -313,15 +313,15 @@ mod tests {
     }
 
     #[test]
-    fn a_witness_has_a_key_of_its_own_that_is_made_once() {
+    fn a_cosigner_has_a_key_of_its_own_that_is_made_once() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("w.key");
-        let made = witness_key(&path).unwrap();
-        assert_eq!(witness_key(&path).unwrap().public(), made.public());
+        let made = cosigner_key(&path).unwrap();
+        assert_eq!(cosigner_key(&path).unwrap().public(), made.public());
         fs::write(&path, key().reveal()).unwrap();
-        assert!(witness_key(&path).is_err(), "a log's key");
+        assert!(cosigner_key(&path).is_err(), "a log's key");
         fs::write(&path, "nonsense").unwrap();
-        assert!(witness_key(&path).err().unwrap().to_string().contains("w.key"));
+        assert!(cosigner_key(&path).err().unwrap().to_string().contains("w.key"));
         assert_eq!(fs::read_to_string(&path).unwrap(), "nonsense", "no key is overwritten");
     }
 }

@@ -1,4 +1,4 @@
-//! `lastword checkpoint`: prints a signed checkpoint of the log, to be kept elsewhere, or cosigns one as a witness.
+//! `lastword checkpoint`: prints a signed checkpoint of the log, to be kept elsewhere, or cosigns one.
 
 use std::fs;
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use lastword_client::ClientError;
 use lastword_proto::fact::hex;
 use lastword_proto::{Code, Seq};
-use lastword_server::checkpoint::{Checkpoint, LogSigner, Note, PublicKey, read_signed, witness_key};
+use lastword_server::checkpoint::{Checkpoint, LogSigner, Note, PublicKey, cosigner_key, read_signed};
 use lastword_server::identity::write_private;
 use serde_json::json;
 
@@ -18,29 +18,30 @@ use crate::session::Authority;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Print the public key that verifies the log's checkpoints; with --cosign, the witness's.
+    /// Print the public key that verifies the log's checkpoints; with --cosign, the cosigner's.
     #[arg(long)]
     key: bool,
-    /// Cosign as a witness with the key in this file, made if it is missing. FILE.seen has what was cosigned last.
+    /// Cosign with the key in this file, made if it is missing. FILE.seen holds the checkpoint that was cosigned last: the
+    /// log must still have its hash.
     #[arg(long, value_name = "FILE")]
     cosign: Option<PathBuf>,
-    /// The log's public key, or a file with it. A witness cosigns only what this key signed.
+    /// The log's public key, or a file with it. Only what this key signed is cosigned.
     #[arg(long, value_name = "KEY", requires = "cosign")]
     log_key: Option<String>,
 }
 
 pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     match (args.key, args.cosign) {
-        (true, Some(path)) => show_key(witness_key(&path)?.public(), cx),
-        (true, None) if cx.settings.url.is_some() => {
-            Err(Failure::usage("a server doesn't send its log's public key, because a false one would send a false key")
-                .hint("run this on the server's machine, without --url, and carry the key over"))
-        }
+        (true, Some(path)) => show_key(cosigner_key(&path)?.public(), cx),
+        (true, None) if cx.settings.url.is_some() => Err(Failure::usage(
+            "a server doesn't send its log's public key, because a false one would send a false key",
+        )
+        .hint("run this on the server's machine, without --url, and carry the key over")),
         (true, None) => show_key(LogSigner::open(&cx.settings.data)?.public(), cx),
         (false, None) => show(&signed(None, cx).await?, cx),
         (false, Some(path)) => {
             let key = args.log_key.as_deref().ok_or_else(|| {
-                Failure::usage("a witness needs the log's public key").hint("name it with --log-key KEY")
+                Failure::usage("a cosigner needs the log's public key").hint("name it with --log-key KEY")
             })?;
             show(&cosign(&path, &public_key(key)?, cx).await?, cx)
         }
@@ -98,9 +99,9 @@ fn no_hash(at: Option<Seq>) -> Failure {
     })
 }
 
-/// Cosigns the log's present checkpoint, if the log still has the hash that this witness cosigned last.
+/// Cosigns the log's present checkpoint, if the log still has the hash that was cosigned last.
 async fn cosign(path: &Path, log: &PublicKey, cx: &Context) -> Result<Note, Failure> {
-    let key = witness_key(path)?;
+    let key = cosigner_key(path)?;
     let (now_at, mut note) = one_signed(&signed(None, cx).await?, log)?;
     let seen_path = path.with_added_extension("seen");
     let mut seen = seen(&seen_path, key.public())?;
@@ -111,7 +112,7 @@ async fn cosign(path: &Path, log: &PublicKey, cx: &Context) -> Result<Note, Fail
         } else if now_at.anchor.at > at {
             signed(Some(at), cx).await.map_err(|failure| went_back(failure, &seen_path))?
         } else {
-            let ends = format!("the log ends at {}, and this witness has cosigned position {}", now_at.anchor.at.0, at.0);
+            let ends = format!("the log ends at {}, and position {} was cosigned", now_at.anchor.at.0, at.0);
             return Err(went_back(Failure::refused(ends), &seen_path));
         };
         let (states, again) = one_signed(&again, log)?;
@@ -143,7 +144,7 @@ fn one_signed(note: &Note, log: &PublicKey) -> Result<(Checkpoint, Note), Failur
     signed.pop().ok_or_else(|| Failure::refused("no checkpoint"))
 }
 
-/// Returns the checkpoints that this witness cosigned last, one of each log.
+/// Returns the checkpoints that this cosigner cosigned last, one of each log.
 fn seen(path: &Path, key: &PublicKey) -> Result<Vec<(Checkpoint, Note)>, Failure> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),

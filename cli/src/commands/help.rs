@@ -188,7 +188,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lastword checkpoint >> /mnt/elsewhere/kept.checkpoints",
             "lastword checkpoint --key > log.pub",
-            "lastword --url https://10.0.0.5:7171 checkpoint --cosign witness.key --log-key log.pub >> cosigned.checkpoints",
+            "lastword --url https://10.0.0.5:7171 checkpoint --cosign cosigner.key --log-key log.pub >> cosigned.checkpoints",
         ],
     ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),

@@ -262,8 +262,9 @@ impl From<StartError> for Failure {
             StartError::Tls(error) => Self::usage(message).hint(error.hint()),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
-            StartError::Checkpoint(_) => Self::unavailable(message)
-                .hint("put checkpoint.key back; without that file the server makes a new key"),
+            StartError::Checkpoint(_) => {
+                Self::unavailable(message).hint("put checkpoint.key back; without that file the server makes a new key")
+            }
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` checks the data directory")
             }

@@ -30,9 +30,10 @@ pub(crate) struct Args {
     /// File with checkpoints that were kept elsewhere; repeatable.
     #[arg(long = "checkpoint", value_name = "FILE", requires = "key", help_heading = "Checkpoints")]
     checkpoints: Vec<PathBuf>,
-    /// Public key of a witness, or a file with it: each checkpoint of --checkpoint must be cosigned by it; repeatable.
-    #[arg(long = "witness-key", value_name = "KEY", requires = "checkpoints", help_heading = "Checkpoints")]
-    witness_keys: Vec<String>,
+    /// Public key of a cosigner, or a file with it: each checkpoint of --checkpoint must bear its signature; repeatable.
+    #[arg(long = "cosigner-key", alias = "witness-key", value_name = "KEY", requires = "checkpoints")]
+    #[arg(help_heading = "Checkpoints")]
+    cosigner_keys: Vec<String>,
     /// First position of an epoch that you began with a restore: what that restore replaced isn't missed; repeatable.
     #[arg(long, value_name = "SEQ", help_heading = "Checkpoints")]
     restored: Vec<u64>,
@@ -79,7 +80,7 @@ pub(crate) fn run(args: &Args, cx: &Context) -> Result<(), Failure> {
 fn signed(args: &Args, data: &Path) -> Result<Vec<Checkpoint>, Failure> {
     let Some(key) = &args.key else { return Ok(Vec::new()) };
     let key = public_key(key)?;
-    let witnesses = args.witness_keys.iter().map(|key| public_key(key)).collect::<Result<Vec<_>, _>>()?;
+    let cosigners = args.cosigner_keys.iter().map(|key| public_key(key)).collect::<Result<Vec<_>, _>>()?;
     let named = |path: &Path, error: &dyn Display| {
         Failure::refused(format!("{}: {error}", path.display()))
             .hint("keep the file unchanged; `lastword checkpoint --key` prints a log's key, on its server's machine")
@@ -94,9 +95,9 @@ fn signed(args: &Args, data: &Path) -> Result<Vec<Checkpoint>, Failure> {
             return Err(Failure::refused(format!("{} has no checkpoint", path.display())));
         }
         for (checkpoint, note) in read {
-            for witness in &witnesses {
+            for cosigner in &cosigners {
                 let at = checkpoint.anchor.at.0;
-                note.verify(witness).map_err(|error| named(path, &format!("the checkpoint at {at}: {error}")))?;
+                note.verify(cosigner).map_err(|error| named(path, &format!("the checkpoint at {at}: {error}")))?;
             }
             signed.push(checkpoint);
         }

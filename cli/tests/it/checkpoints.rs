@@ -206,7 +206,9 @@ fn a_server_keeps_checkpoints_as_it_runs_and_when_it_stops() {
     let (_, dir) = server.terminate();
     let report = verify(dir.path(), &["--key", &log_key, "--json"]).json();
     assert_eq!(report["checkpoints"]["newest"], report["seq"], "{report}");
-    let mode = std::os::unix::fs::PermissionsExt::mode(&dir.path().join(".lastword/checkpoint.key").metadata().unwrap().permissions());
+    let mode = std::os::unix::fs::PermissionsExt::mode(
+        &dir.path().join(".lastword/checkpoint.key").metadata().unwrap().permissions(),
+    );
     assert_eq!(mode & 0o777, 0o600);
 }
 
@@ -241,61 +243,64 @@ fn a_restore_keeps_the_key_and_replaces_only_what_came_after_the_backup() {
     verify(dir.path(), &["--key", &log_key, "--checkpoint", "newest", "--checkpoint", "before"]).ok();
 }
 
-/// Has a witness elsewhere cosign the server's checkpoint.
-fn cosign(server: &Server, witness: &Path) -> Ended {
+/// Cosigns, elsewhere, the server's checkpoint.
+fn cosign(server: &Server, elsewhere: &Path) -> Ended {
     let url = server.first_line["listening"].as_str().unwrap();
     let token = server.path().join(".lastword/operator.token");
     let (log_key, token) = (key(server.path()), token.display().to_string());
-    run(witness, &["--url", url, "--token-file", &token, "checkpoint", "--cosign", "w.key", "--log-key", &log_key])
+    run(elsewhere, &["--url", url, "--token-file", &token, "checkpoint", "--cosign", "w.key", "--log-key", &log_key])
 }
 
-fn witness() -> (TempDir, PathBuf) {
+fn cosigner() -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_owned();
     (dir, path)
 }
 
 #[test]
-fn a_witness_cosigns_what_goes_on_from_what_it_saw_and_verify_requires_it() {
-    let (server, (_dir, witness)) = (started(), witness());
+fn a_cosigner_signs_what_goes_on_from_what_it_saw_and_verify_requires_it() {
+    let (server, (_dir, elsewhere)) = (started(), cosigner());
     let log_key = key(server.path());
     keep(server.path(), "alone");
-    let cosigned = cosign(&server, &witness).ok();
+    let cosigned = cosign(&server, &elsewhere).ok();
     ask(&server, "kilo", "more", "T-2");
-    let again = cosign(&server, &witness).ok();
+    let again = cosign(&server, &elsewhere).ok();
     let lines: Vec<&str> = again.trim_end().lines().collect();
     assert_eq!(lines.len(), 6, "{again}");
-    assert!(lines[4].starts_with("— lastword-hash-chain/") && lines[5].starts_with("— lastword-witness/"), "{again}");
+    assert!(lines[4].starts_with("— lastword-hash-chain/") && lines[5].starts_with("— lastword-cosigner/"), "{again}");
     fs::write(server.path().join("cosigned"), format!("{cosigned}{again}")).unwrap();
-    let witness_key = run(&witness, &["checkpoint", "--cosign", "w.key", "--key"]).ok().trim().to_owned();
+    let cosigner_key = run(&elsewhere, &["checkpoint", "--cosign", "w.key", "--key"]).ok().trim().to_owned();
     let by = |file: &str| {
-        verify(server.path(), &["--key", &log_key, "--checkpoint", file, "--witness-key", &witness_key, "--json"])
+        verify(server.path(), &["--key", &log_key, "--checkpoint", file, "--cosigner-key", &cosigner_key, "--json"])
     };
     assert_eq!(by("cosigned").json()["checkpoints"]["signed"], 2);
-    assert_refused(&by("alone"), "not signed by the key lastword-witness/");
-    let unnamed = verify(server.path(), &["--key", &log_key, "--witness-key", &witness_key]);
-    assert_eq!(unnamed.code, 2, "a witness's key is for checkpoints that are named: {unnamed:?}");
+    assert_refused(&by("alone"), "not signed by the key lastword-cosigner/");
+    let unnamed = verify(server.path(), &["--key", &log_key, "--cosigner-key", &cosigner_key]);
+    assert_eq!(unnamed.code, 2, "a cosigner's key is for checkpoints that are named: {unnamed:?}");
 }
 
 #[test]
-fn a_witness_cosigns_no_second_history_and_keeps_the_proof() {
-    let (server, (_dir, witness)) = (started(), witness());
-    cosign(&server, &witness).ok();
+fn a_cosigner_signs_no_second_history_and_keeps_the_proof() {
+    let (server, (_dir, elsewhere)) = (started(), cosigner());
+    cosign(&server, &elsewhere).ok();
     let (_, dir) = server.terminate();
     rewrite(dir.path(), |rows| forge(rows));
     let server = Server::start_in(dir);
     ask(&server, "kilo", "goes on", "T-2");
-    let refused = cosign(&server, &witness);
+    let refused = cosign(&server, &elsewhere);
     assert_refused(&refused, "the log shows two histories: its hash at position");
-    let proof = fs::read_to_string(witness.join("w.key.split")).unwrap();
-    let lines: Vec<&str> = proof.lines().filter(|line| !line.is_empty() && !line.contains("witness")).collect();
+    let proof = fs::read_to_string(elsewhere.join("w.key.split")).unwrap();
+    let lines: Vec<&str> = proof.lines().filter(|line| !line.is_empty() && !line.contains("cosigner")).collect();
     let [origin, at, hash, _, origin2, at2, hash2, _] = lines[..] else { panic!("{proof}") };
     assert!(origin == origin2 && at == at2 && hash != hash2, "{proof}");
-    // The same with a log that was cut off before what the witness saw.
+    // The same with a log that was cut off before what was cosigned.
     let (_, dir) = server.terminate();
     rewrite(dir.path(), |rows| rows.truncate(2));
-    let cut = run(dir.path(), &["checkpoint", "--cosign", witness.join("w.key").to_str().unwrap(), "--log-key", &key(dir.path())]);
-    assert_refused(&cut, "and this witness has cosigned position");
+    let cut = run(
+        dir.path(),
+        &["checkpoint", "--cosign", elsewhere.join("w.key").to_str().unwrap(), "--log-key", &key(dir.path())],
+    );
+    assert_refused(&cut, "was cosigned");
     assert!(cut.stderr.contains("w.key.seen"), "{cut:?}");
 }
 

@@ -1,4 +1,4 @@
-//! Checkpoints of the log, for a human or a witness to keep elsewhere (L5).
+//! Checkpoints of the log, for a human or a cosigner to keep elsewhere (L5).
 
 use std::sync::Arc;
 

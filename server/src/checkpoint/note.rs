@@ -6,8 +6,8 @@
 //! — NAME base64(key id, signature)
 //! ```
 //!
-//! Two of the assigned kinds of signatures are known: Ed25519 over the text, and a witness's cosignature, which also
-//! covers a time (`tlog-cosignature`).
+//! Two of the assigned kinds of signatures are known: Ed25519 over the text, and the cosignature of what C2SP calls a
+//! witness, which also covers a time (`tlog-cosignature`).
 
 use std::fmt::{self, Display, Formatter};
 use std::io;
@@ -35,7 +35,7 @@ const SIGNATURES_MAX: usize = 64;
 pub enum Signs {
     /// The text, by Ed25519.
     Text,
-    /// The text and the time at which a witness signed it, by Ed25519 (`cosignature/v1`).
+    /// The text and the time at which a cosigner signed it, by Ed25519 (`cosignature/v1`).
     TextAndTime,
 }
 
@@ -394,21 +394,21 @@ mod tests {
     #[test]
     fn a_cosignature_covers_its_time_and_the_text_and_leaves_the_first_signature_valid() {
         let (_, public, mut note) = neumann();
-        let witness = PrivateKey::generate("w/", Signs::TextAndTime).unwrap();
-        witness.sign(&mut note, 1_679_315_147);
+        let cosigner = PrivateKey::generate("w/", Signs::TextAndTime).unwrap();
+        cosigner.sign(&mut note, 1_679_315_147);
         let read = Note::read_all(&note.to_string()).unwrap().remove(0);
         assert_eq!(read, note);
-        assert_eq!(note.verify(witness.public()), Ok(Some(1_679_315_147)));
+        assert_eq!(note.verify(cosigner.public()), Ok(Some(1_679_315_147)));
         assert_eq!(note.verify(&public), Ok(None));
         // The form: key id, time in eight bytes, an Ed25519 signature of the text below two lines.
         let bytes = &note.signatures[1].bytes;
         assert_eq!(bytes.len(), 8 + 64);
         let message = format!("cosignature/v1\ntime 1679315147\n{}", note.text());
-        UnparsedPublicKey::new(&ED25519, witness.public.bytes).verify(message.as_bytes(), &bytes[8..]).unwrap();
+        UnparsedPublicKey::new(&ED25519, cosigner.public.bytes).verify(message.as_bytes(), &bytes[8..]).unwrap();
         for byte in 0..bytes.len() {
             let mut altered = note.clone();
             altered.signatures[1].bytes[byte] ^= 1;
-            assert!(matches!(altered.verify(witness.public()), Err(NoteError::Forged(_))), "{byte}");
+            assert!(matches!(altered.verify(cosigner.public()), Err(NoteError::Forged(_))), "{byte}");
         }
     }
 

@@ -229,7 +229,9 @@ fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
     log.append(epoch, Seq(0), &notes(11..=19)).unwrap();
     drop(log);
     let against = |anchor| Store::sqlite(forged.path()).verify(Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
-    assert!(matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor { noted: Seq(9) }));
+    assert!(
+        matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor { noted: Seq(9) })
+    );
     let later = Anchor { at: Seq(20), hash: honest.hash };
     assert!(matches!(
         against(later),
