@@ -225,28 +225,21 @@ impl Server {
         let (reader, snapshots) = (log.reader(), log.snapshots());
         let unkeyed = |source| StartError::File { path: data_dir.join(crate::identity::FILE_SECRET_KEY), source };
         let signer = TurnSigner::open(&data_dir).map_err(unkeyed)?;
-        let mut index = Index::open(&data_dir)?;
-        index.check(reader.as_ref())?;
-        match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
-            Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
-            caught_up => caught_up?,
-        }
+        let index = open_index(&data_dir, reader.as_ref())?;
         let unusable = |source| StartError::Listen { address, source };
         // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
         let listener = listen_on(address).map_err(unusable)?;
         let addr = listener.local_addr().map_err(unusable)?;
         let disk = Arc::new(Disk::of(&data_dir));
-        let kept = |path: &Path, bytes: &[u8]| disk.with_reserve(|| write_private(path, bytes), is_full);
-        let log_signer = Arc::new(LogSigner::prepare(&data_dir, kept)?);
+        let log_signer = log_signer(&data_dir, &disk)?;
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
         let (stop, stopping) = watch::channel(false);
-        let checkpoints = {
-            let (signer, every) = (Arc::clone(&log_signer), checkpoint_every_facts);
-            checkpoint::keep(signer, every, handle.committed(), stopping.clone()).map_err(StartError::Thread)?
-        };
+        let signing = (Arc::clone(&log_signer), checkpoint_every_facts);
+        let checkpoints =
+            checkpoint::keep(signing, handle.committed(), stopping.clone()).map_err(StartError::Thread)?;
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
         let ctx = Context {
@@ -390,6 +383,23 @@ impl Server {
             tracing::error!("a thread panicked");
         }
     }
+}
+
+/// Opens the read model, and catches up with the log as far as the disk has room.
+fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
+    let mut index = Index::open(dir)?;
+    index.check(reader)?;
+    match index.catch_up(reader, &mut |_, _| {}) {
+        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+        caught_up => caught_up?,
+    }
+    Ok(index)
+}
+
+/// Opens the signer of checkpoints; a new key may use the disk's reserve, because a start must succeed on a full disk.
+fn log_signer(dir: &Path, disk: &Disk) -> Result<Arc<LogSigner>, CheckpointError> {
+    let write = |path: &Path, bytes: &[u8]| disk.with_reserve(|| write_private(path, bytes), is_full);
+    LogSigner::prepare(dir, write).map(Arc::new)
 }
 
 fn is_full(error: &io::Error) -> bool {

@@ -3,14 +3,13 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::yield_now;
-use std::time::{Duration, Instant};
 
 use lastword_proto::{Entry, Fact, Seq};
 use lastword_store::Store;
 use tempfile::TempDir;
 
 use crate::program::{Ended, Server, lastword, run};
+use crate::running::wait_for;
 
 const DATA: &str = ".lastword";
 const KEPT: &str = ".lastword/lastword.checkpoints";
@@ -174,15 +173,12 @@ fn a_checkpoint_needs_the_key_of_its_own_log_and_an_unaltered_text() {
 
 /// Waits until the kept checkpoints satisfy a condition.
 fn kept_until(dir: &Path, wanted: impl Fn(&str) -> bool) -> String {
-    let began = Instant::now();
-    loop {
-        let text = fs::read_to_string(dir.join(KEPT)).unwrap_or_default();
-        if wanted(&text) {
-            return text;
-        }
-        assert!(began.elapsed() < Duration::from_secs(30), "the kept checkpoints: {text:?}");
-        yield_now();
-    }
+    let mut text = String::new();
+    wait_for("a kept checkpoint", || {
+        text = fs::read_to_string(dir.join(KEPT)).unwrap_or_default();
+        wanted(&text)
+    });
+    text
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod backup;
 #[cfg(test)]
 mod checkpoints;
+#[cfg(test)]
 mod crash;
 #[cfg(test)]
 mod disk;

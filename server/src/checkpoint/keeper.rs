@@ -18,8 +18,7 @@ const PACE: Duration = Duration::from_secs(1);
 /// Starts the thread that keeps a checkpoint every `every` facts, none if that is 0, and one at the end. It ends when
 /// the sender of `committed`, the broker, does. `stopping` becomes true at the start of a shutdown.
 pub(crate) fn keep(
-    signer: Arc<LogSigner>,
-    every: u64,
+    (signer, every): (Arc<LogSigner>, u64),
     mut committed: watch::Receiver<Seq>,
     mut stopping: watch::Receiver<bool>,
 ) -> io::Result<JoinHandle<()>> {

@@ -119,14 +119,22 @@ impl FromStr for PublicKey {
     type Err = NoteError;
 
     fn from_str(text: &str) -> Result<Self, NoteError> {
-        let (name, id, signs, bytes) = split(text).map_err(NoteError::PublicKey)?;
+        let KeyText { name, id, signs, bytes } = split(text).map_err(NoteError::PublicKey)?;
         let key = Self { name, signs, bytes };
         if key.id() == id { Ok(key) } else { Err(NoteError::PublicKey("the id isn't that of the key")) }
     }
 }
 
-/// Takes a key's text apart: its name, id, kind and bytes.
-fn split(text: &str) -> Result<(String, [u8; ID_BYTES], Signs, [u8; KEY_BYTES]), &'static str> {
+/// The parts of a key's text. The id is the one that the text states.
+struct KeyText {
+    name: String,
+    id: [u8; ID_BYTES],
+    signs: Signs,
+    bytes: [u8; KEY_BYTES],
+}
+
+/// Takes a key's text apart.
+fn split(text: &str) -> Result<KeyText, &'static str> {
     let mut parts = text.trim().splitn(3, '+');
     let (Some(name), Some(id), Some(key)) = (parts.next(), parts.next(), parts.next()) else {
         return Err("a part is missing");
@@ -139,7 +147,7 @@ fn split(text: &str) -> Result<(String, [u8; ID_BYTES], Signs, [u8; KEY_BYTES]),
     let (kind, bytes) = key.split_first().ok_or("the key is empty")?;
     let signs = Signs::of(*kind).ok_or("the key is of a kind that this version doesn't know")?;
     let bytes = bytes.try_into().map_err(|_| "the key isn't 32 bytes long")?;
-    Ok((name.to_owned(), id, signs, bytes))
+    Ok(KeyText { name: name.to_owned(), id, signs, bytes })
 }
 
 fn is_name(name: &str) -> bool {
@@ -198,7 +206,7 @@ impl FromStr for PrivateKey {
     fn from_str(text: &str) -> Result<Self, NoteError> {
         let rest = text.trim().strip_prefix(PRIVATE);
         let rest = rest.ok_or(NoteError::PrivateKey("it doesn't begin with PRIVATE+KEY+"))?;
-        let (name, id, signs, seed) = split(rest).map_err(NoteError::PrivateKey)?;
+        let KeyText { name, id, signs, bytes: seed } = split(rest).map_err(NoteError::PrivateKey)?;
         let unusable = |_| NoteError::PrivateKey("the key can't be used");
         let pair = Ed25519KeyPair::from_seed_unchecked(&seed).map_err(unusable)?;
         let public = PublicKey { name, signs, bytes: public(&pair) };
@@ -383,8 +391,8 @@ mod tests {
     fn another_key_and_another_name_have_signed_nothing() {
         let (_, public, note) = neumann();
         let other = PrivateKey::generate("PeterNeumann", Signs::Text).unwrap();
-        let same_name = PublicKey { name: public.name.clone(), ..other.public.clone() };
-        let same_key = PublicKey { name: "else".to_owned(), ..public.clone() };
+        let same_name = PublicKey { name: public.name.clone(), ..other.public };
+        let same_key = PublicKey { name: "else".to_owned(), ..public };
         let same_but_kind = PublicKey { signs: Signs::TextAndTime, ..public };
         for key in [other.public(), &same_name, &same_key, &same_but_kind] {
             assert_eq!(note.verify(key), Err(NoteError::Unsigned(key.name.clone())));
@@ -442,7 +450,7 @@ mod tests {
         let (_, public, note) = neumann();
         let three = format!("\n{note}{note}\n\n{note}\n");
         let read = Note::read_all(&three).unwrap();
-        assert_eq!(read, [note.clone(), note.clone(), note.clone()]);
+        assert_eq!(read, [note.clone(), note.clone(), note]);
         assert!(read.iter().all(|note| note.verify(&public).is_ok()));
         assert_eq!(Note::read_all(""), Ok(Vec::new()));
         let line = |text: &str| match Note::read_all(text) {
