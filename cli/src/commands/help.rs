@@ -180,15 +180,15 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lastword verify",
             "lastword --data copy verify",
-            "lastword verify --key log.pub --checkpoint kept.checkpoints",
+            "lastword verify --key log.pub --checkpoint monday.checkpoint",
         ],
     ),
     (
         "checkpoint",
         &[
-            "lastword checkpoint >> /mnt/elsewhere/kept.checkpoints",
+            "lastword checkpoint > /mnt/elsewhere/monday.checkpoint",
             "lastword checkpoint --key > log.pub",
-            "lastword --url https://10.0.0.5:7171 checkpoint --cosign cosigner.key --log-key log.pub >> cosigned.checkpoints",
+            "lastword --url https://10.0.0.5:7171 checkpoint --cosign cosigner.key --log-key log.pub > monday.cosigned",
         ],
     ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
