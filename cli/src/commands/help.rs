@@ -188,7 +188,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
         &[
             "lastword checkpoint > /mnt/elsewhere/monday.checkpoint",
             "lastword checkpoint --key > log.pub",
-            "lastword --url https://10.0.0.5:7171 checkpoint --cosign cosigner.key --log-key log.pub > monday.cosigned",
+            "lastword --url http://10.0.0.5:7171 checkpoint --cosign mine.key --log-key log.pub",
         ],
     ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
