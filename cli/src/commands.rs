@@ -11,6 +11,7 @@ mod audit;
 mod backup;
 mod bound;
 mod channels;
+mod checkpoint;
 mod claude;
 mod clock;
 mod codex;
@@ -168,6 +169,8 @@ pub(crate) enum Command {
     Restore(restore::Args),
     /// Verify the log's hash chain and recount it
     Verify(verify::Args),
+    /// Print a signed checkpoint of the log, to be kept elsewhere, or cosign one
+    Checkpoint(checkpoint::Args),
     /// Test notification channels
     Notify(notify::Args),
     /// Check the installation
@@ -237,6 +240,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Archive(args) => wait(archive::run(args, cx)),
         Command::Restore(args) => restore::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
+        Command::Checkpoint(args) => wait(checkpoint::run(args, cx)),
         Command::Notify(args) => wait(notify::run(args, cx)),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => wait(explain::run(args, cx)),

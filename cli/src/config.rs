@@ -12,7 +12,7 @@ use lastword_proto::limits::{Approvers, LIMITS};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ArchivePolicy, ConfiguredSchedule, Tls};
+use lastword_server::{ArchivePolicy, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -171,6 +171,8 @@ struct File {
     archive: Archive,
     /// The provider by which humans sign in.
     oidc: Option<oidc::Table>,
+    /// The facts after which the server keeps a checkpoint.
+    checkpoint_every_facts: Option<u64>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
 }
@@ -253,6 +255,8 @@ pub(crate) struct Settings {
     pub(crate) schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
     pub(crate) oidc: Option<oidc::Table>,
+    /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
+    pub(crate) checkpoint_every_facts: u64,
     /// The bridge to Discord, unparsed.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
@@ -333,6 +337,7 @@ impl Settings {
             notify,
             schedules,
             oidc: file.oidc.map(|table| table.at(&base)),
+            checkpoint_every_facts: file.checkpoint_every_facts.unwrap_or(CHECKPOINT_EVERY_FACTS),
             discord: file.discord,
         })
     }

@@ -285,7 +285,7 @@ mod tests {
             assert_eq!(Code::from_word(code.word()), Some(*code));
             assert!(code.hint().ends_with('.'), "{code}");
             assert!(!code.hint().trim_end_matches('.').contains(". "), "{code}: one sentence");
-            assert!([400, 401, 403, 404, 409, 413, 422, 429, 503].contains(&code.http_status()), "{code}");
+            assert!([400, 401, 403, 404, 409, 410, 413, 422, 429, 503].contains(&code.http_status()), "{code}");
             assert!(Code::ALL[..i].iter().all(|other| other.word() != code.word()), "{code} stands twice");
         }
     }

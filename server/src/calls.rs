@@ -9,6 +9,7 @@ pub(crate) mod approvals;
 pub(crate) mod archives;
 pub(crate) mod audit;
 pub(crate) mod canonical;
+pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod control;
@@ -51,6 +52,7 @@ use tokio::sync::{Notify, watch};
 use crate::archive::Archives;
 use crate::attempts::Attempts;
 use crate::broker::{Handle, Unserved};
+use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Proof, Session, SignInCode, credential};
 use crate::origins::Origins;
@@ -86,6 +88,8 @@ pub struct Context {
     pub(crate) shown: Arc<shown::ShownCalls>,
     /// The data directory.
     pub(crate) data_dir: Arc<Path>,
+    /// Signs checkpoints of the log.
+    pub(crate) signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
     /// The provider by which humans sign in, if there is one.

@@ -5,6 +5,7 @@
 //! thread; the texts of messages come from the log.
 
 pub mod backup;
+pub mod checkpoint;
 pub mod clock;
 pub mod edges;
 pub mod identity;
@@ -35,5 +36,5 @@ pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
 pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
-pub use crate::server::{Config, OPERATOR, Server, StartError};
+pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, OPERATOR, Server, StartError};
 pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};

@@ -26,6 +26,7 @@ use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
 use crate::calls::sign_in::SignIn;
+use crate::checkpoint::{self, CheckpointError, LogSigner, PublicKey};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::listen;
@@ -43,6 +44,8 @@ pub const OPERATOR: &str = "operator";
 /// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
 /// less than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
+/// The facts between two kept checkpoints, by default.
+pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
@@ -83,6 +86,8 @@ pub struct Config {
     pub schedules: Vec<ConfiguredSchedule>,
     /// The provider by which humans sign in.
     pub oidc: Option<Oidc>,
+    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
+    pub checkpoint_every_facts: u64,
     /// The clocks that the broker's time follows.
     pub clocks: Source,
 }
@@ -107,6 +112,7 @@ impl Config {
             notify: Vec::new(),
             schedules: Vec::new(),
             oidc: None,
+            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
             clocks: Source::machine(),
         }
     }
@@ -164,6 +170,9 @@ pub enum StartError {
     /// The provider by which humans sign in is configured wrongly.
     #[error(transparent)]
     Oidc(#[from] OidcError),
+    /// The key of checkpoints is unusable.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -223,6 +232,7 @@ impl Server {
             notify,
             schedules: configured,
             oidc,
+            checkpoint_every_facts,
             clocks,
         } = config;
         let log = Store::sqlite(&data_dir).open()?;
@@ -235,11 +245,14 @@ impl Server {
         // Before the broker starts: a start that fails on a used port leaves no fact in the log.
         let (listener, addr) = bind(address)?;
         let disk = Arc::new(Disk::of(&data_dir));
+        let log_signer = log_signer(&data_dir, &disk)?;
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
         let (stop, stopping) = watch::channel(false);
+        let signing = (Arc::clone(&log_signer), checkpoint_every_facts);
+        let checkpoints = checkpoint::keep(signing, handle.committed(), stopping.clone());
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
         let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
@@ -257,6 +270,7 @@ impl Server {
             scheduled: Arc::default(),
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
+            signer: log_signer,
             sign_in: Arc::default(),
             archives,
             attempts: Arc::new(Attempts::new(auth_failures_max)),
@@ -267,14 +281,9 @@ impl Server {
             broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
         let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
             .map_err(StartError::Thread)?;
-        let threads = vec![keeper, mover, broker, follower];
-        let mut tasks = JoinSet::new();
-        tasks.spawn(listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp));
-        tasks.spawn(schedules::tick(ctx.clone()));
-        if !notify.is_empty() {
-            let console = format!("{}/", console_url(&ctx, addr));
-            tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());
-        }
+        let threads = vec![keeper, mover, broker, follower, checkpoints.map_err(StartError::Thread)?];
+        let listening = listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp);
+        let tasks = start_tasks(listening, &ctx, notify, &format!("{}/", console_url(&ctx, addr)));
         Ok(Self { addr, ctx, certificate, stop, tasks, threads, operator_token_file })
     }
 
@@ -330,6 +339,12 @@ impl Server {
         self.ctx.sign_in.mint(self.ctx.handle.now())
     }
 
+    /// Returns the public key that verifies checkpoints of this server's log.
+    #[must_use]
+    pub fn checkpoint_key(&self) -> &PublicKey {
+        self.ctx.signer.public()
+    }
+
     #[cfg(test)]
     pub(crate) const fn context(&self) -> &Context {
         &self.ctx
@@ -340,7 +355,6 @@ impl Server {
     /// # Errors
     /// The file can't be written.
     pub fn keep_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
         self.ctx.handle.disk().with_reserve(|| write_private(path, bytes), is_full)
     }
 
@@ -387,6 +401,44 @@ impl Server {
     }
 }
 
+/// Starts the listener, the schedules and, if there are channels, the notifications.
+fn start_tasks(
+    listening: impl Future<Output = io::Result<()>> + Send + 'static,
+    ctx: &Context,
+    notify: Vec<Channel>,
+    console: &str,
+) -> JoinSet<io::Result<()>> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(listening);
+    tasks.spawn(schedules::tick(ctx.clone()));
+    if !notify.is_empty() {
+        let data_dir = Arc::clone(&ctx.data_dir);
+        tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console.to_owned()).run());
+    }
+    tasks
+}
+
+/// Opens the read model, and catches up with the log as far as the disk has room.
+fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
+    let mut index = Index::open(dir)?;
+    index.check(reader)?;
+    match index.catch_up(reader, &mut |_, _| {}) {
+        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+        caught_up => caught_up?,
+    }
+    Ok(index)
+}
+
+/// Opens the signer of checkpoints; a new key may use the disk's reserve, because a start must succeed on a full disk.
+fn log_signer(dir: &Path, disk: &Disk) -> Result<Arc<LogSigner>, CheckpointError> {
+    let write = |path: &Path, bytes: &[u8]| disk.with_reserve(|| write_private(path, bytes), is_full);
+    LogSigner::prepare(dir, write).map(Arc::new)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
 fn console_url(ctx: &Context, addr: SocketAddr) -> String {
     match (ctx.transport, ctx.origins.first_host()) {
         (Transport::Certified, Some(host)) => format!("https://{host}:{}", addr.port()),
@@ -422,17 +474,6 @@ fn check(config: &Config) -> Result<(), StartError> {
         for_this_machine(config.listen)?;
     }
     config.oidc.as_ref().map_or(Ok(()), Oidc::check).map_err(StartError::from)
-}
-
-/// Opens the read model and lets it catch up with the log.
-fn open_index(data_dir: &Path, log: &dyn LogReader) -> Result<Index, StartError> {
-    let mut index = Index::open(data_dir)?;
-    index.check(log)?;
-    match index.catch_up(log, &mut |_, _| {}) {
-        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
-        caught_up => caught_up?,
-    }
-    Ok(index)
 }
 
 /// Opens what the data directory holds for authenticating callers.

@@ -19,7 +19,7 @@ pub mod witness;
 
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 pub use crate::log::memory::{InjectedFault, MemoryLog};
-pub use crate::log::verify::{Anchor, Broken, Problem, Verified, VerifyError};
+pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};
 pub use crate::log::{
     AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
 };
@@ -27,7 +27,7 @@ pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
 pub use crate::rows::RowsError;
-pub use crate::store::{Store, StoreLock};
+pub use crate::store::{ChainReader, Store, StoreLock};
 
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.
 pub mod format {

@@ -22,7 +22,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Verb {
-    /// Move the oldest part of the log to the archive, as an owner; without flags as configured
+    /// Move the oldest part of the log to the archive; without flags as configured
     Now {
         /// Move entries older than this, such as 90d.
         #[arg(long, value_name = "AGE", value_parser = duration)]

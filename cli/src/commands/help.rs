@@ -16,7 +16,10 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
-    ("Verify and debug", &["explain", "verify", "backup", "restore", "archive", "reindex", "replay", "demo"]),
+    (
+        "Verify and debug",
+        &["explain", "verify", "checkpoint", "backup", "restore", "archive", "reindex", "replay", "demo"],
+    ),
 ];
 
 /// Examples by command, at least two each. A command with verbs also shows the first example of each verb.
@@ -176,7 +179,22 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("bound", &["lastword bound", "lastword bound --config team.toml"]),
     ("replay", &["lastword replay recorded.jsonl", "lastword replay --depth task --list monday.jsonl tuesday.jsonl"]),
     ("reindex", &["lastword reindex", "lastword --data copy reindex"]),
-    ("verify", &["lastword verify", "lastword --data copy verify"]),
+    (
+        "verify",
+        &[
+            "lastword verify",
+            "lastword --data copy verify",
+            "lastword verify --key log.pub --checkpoint monday.checkpoint",
+        ],
+    ),
+    (
+        "checkpoint",
+        &[
+            "lastword checkpoint > /mnt/elsewhere/monday.checkpoint",
+            "lastword checkpoint --key > log.pub",
+            "lastword --url http://10.0.0.5:7171 checkpoint --cosign mine.key --log-key log.pub",
+        ],
+    ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
     ("restore", &["lastword restore monday.lastword", "lastword --data copy restore monday.lastword"]),
     ("archive", &["lastword archive", "lastword --url http://10.0.0.5:7171 archive"]),

@@ -252,6 +252,7 @@ fn template() -> String {
          # tls = \"auto\"                          # TLS with a certificate that the server makes; or tls_cert and tls_key\n\
          # tls_pin = \"server.pin\"                # for clients elsewhere: its fingerprint, or a file that holds it\n\
          # token_file = \"me.token\"               # for clients\n\
+         # checkpoint_every_facts = 10000          # how often the server signs the log's hash\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that are allowed without a decision\n\

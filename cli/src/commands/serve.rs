@@ -105,6 +105,7 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         notify: notify::channels(&cx.settings.notify)?,
         schedules: cx.settings.schedules.clone(),
         oidc: cx.settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
+        checkpoint_every_facts: cx.settings.checkpoint_every_facts,
         clocks: Source::machine(),
     })
 }
@@ -134,6 +135,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let code = server.sign_in_code().map_err(Failure::unavailable)?;
     let fingerprint = server.fingerprint();
     let mut listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    listening["checkpoint_key"] = json!(server.checkpoint_key().to_string());
     if let Some(fingerprint) = &fingerprint {
         listening["fingerprint"] = json!(fingerprint);
     }
@@ -265,6 +267,9 @@ impl From<StartError> for Failure {
             StartError::Oidc(_) => Self::usage(message).hint("docs/sign-in.md shows a configuration"),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
+            StartError::Checkpoint(_) => {
+                Self::unavailable(message).hint("put checkpoint.key back; without that file the server makes a new key")
+            }
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` checks the data directory")
             }

@@ -5,6 +5,7 @@ mod approvals;
 mod archives;
 mod backup;
 mod call_table;
+mod checkpoints;
 mod claims;
 mod clock;
 mod connections;
@@ -64,7 +65,8 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .route("/clock/accept", post(clock::accept))
         .route("/limits", get(limits::show))
         .route("/archives", get(archives::show).post(archives::move_now))
-        .route("/backup", post(backup::make));
+        .route("/backup", post(backup::make))
+        .route("/checkpoint", get(checkpoints::sign));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

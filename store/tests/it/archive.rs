@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_proto::{Entry, Seq};
 use lastword_store::format::FOLDER_ARCHIVE;
-use lastword_store::{ArchiveError, Log, Problem, Segment, Store, Verified, VerifyError};
+use lastword_store::{Anchor, ArchiveError, Expected, Log, Problem, Segment, Store, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -210,4 +210,28 @@ fn room_is_given_back() {
     let after = fs::metadata(&path).unwrap().len();
     assert!(after < before / 2, "{before} bytes before, {after} after");
     assert_eq!(walk(dir.path()).0.unwrap().entries, 20_000);
+}
+
+#[test]
+fn a_noted_position_in_a_missing_segment_fails_unless_it_was_only_kept_beside_the_log() {
+    let (dir, log) = written();
+    let mut notes = Vec::new();
+    Store::sqlite(dir.path()).verify(None, &mut |_, _| Ok(()), &mut |_, _| {}).unwrap();
+    for upto in [3, 4] {
+        notes.push(seal(log.as_ref(), upto).unwrap().end);
+    }
+    // Both in one segment again.
+    while log.archive().put_back().unwrap().is_some() {}
+    let segment = seal(log.as_ref(), 4).unwrap();
+    let verify = |expected| Store::sqlite(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
+    let named = Expected { anchors: notes.clone(), ..Expected::default() };
+    assert_eq!(verify(named.clone()).unwrap().uncompared, 0);
+    fs::remove_file(file(dir.path(), &segment)).unwrap();
+    assert!(verify(named).unwrap_err().to_string().contains("3 was noted, but can't be compared"));
+    let kept = verify(Expected { kept: notes.clone(), ..Expected::default() }).unwrap();
+    assert_eq!((kept.uncompared, kept.unread), (1, Some(Seq(4))));
+    // The end of a segment is compared without its file.
+    verify(Expected { anchors: vec![notes[1]], ..Expected::default() }).unwrap();
+    let other = Anchor { hash: [7; 32], ..notes[1] };
+    verify(Expected { anchors: vec![other], ..Expected::default() }).unwrap_err();
 }

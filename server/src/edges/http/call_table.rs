@@ -100,6 +100,7 @@ pub(super) const CALLS: &[Row] = &[
         "MovedToArchive",
     ),
     ("post", "/backup", "Make a backup of the log, for an owner", "", "", 200, "Backup"),
+    ("get", "/checkpoint", "Get the log's hash, signed, for a human", "at", "", 200, "Checkpoint"),
     ("get", "/clock", "Get the broker's time and the wall clock's", "", "", 200, "ClockView"),
     ("post", "/clock/accept", "Accept the wall clock", "", "", 200, "ClockView"),
 ];

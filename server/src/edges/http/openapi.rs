@@ -136,6 +136,8 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
     let mut done = json!({ "description": summary });
     if response == "Backup" {
         done["content"] = json!({ "application/octet-stream": {} });
+    } else if response == "Checkpoint" {
+        done["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
     } else if !response.is_empty() {
         let media = if path == "/events" { "text/event-stream" } else { "application/json" };
         let schema = if id == "post_messages" { sent() } else { schema(response) };
