@@ -24,7 +24,7 @@ const DAY_MS: u64 = 86_400_000;
 const LOOK_EVERY: Duration = Duration::from_secs(3_600);
 /// The bytes of a segment before it is compressed. A segment leaves the log in one transaction, during which no append is
 /// made; this bounds it to a fraction of a second.
-const SEGMENT_BYTES: u64 = 32 << 20;
+const SEGMENT_BYTES: u64 = 16 << 20;
 /// Owners' requests that may wait.
 const REQUESTS_MAX: usize = 4;
 

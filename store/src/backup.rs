@@ -103,8 +103,8 @@ pub(crate) fn back_up(
     }
     Pool::new(path.clone()).with(|db| {
         sqlite::check_format(db, &path)?;
-        // Within the log only the end changes, so what lies before this one is one consistent state.
-        let (last, _) = sqlite::tail(db)?;
+        // In this order: a server that moves a segment meanwhile leaves a base that is behind these segments and within the
+        // log that is copied.
         let segments = sqlite_archive::sealed(db)?;
         let base = (!segments.is_empty()).then_some(FILE_BASE);
         let files = files.iter().copied().chain(base).filter_map(|name| match fs::read(dir.join(name)) {
@@ -113,6 +113,8 @@ pub(crate) fn back_up(
             Err(error) => Some(Err(error)),
         });
         let header = Header { leader: sqlite::epoch_of(db)?, files: files.collect::<Result<_, _>>()?, segments };
+        // Only the end of the log changes, so what lies before this one is one consistent state.
+        let (last, _) = sqlite::tail(db)?;
         let mut rows = RowWriter::begin(to, MAGIC, &header, header.behind())?;
         rows.copy(db, last, progress)?;
         let (copied, _) = rows.finish()?;

@@ -22,6 +22,17 @@ fn the_oldest_part_moves_and_comes_back_and_every_hash_holds() {
     let page = server.operator(&["archive"]).ok();
     let file = format!("1-{last}.segment");
     assert!(page.contains(&file) && page.contains(&format!("positions {} to", last + 1)), "{page}");
+    server.operator(&["backup", "b.lastword"]).ok();
+    let (code, dir) = server.terminate();
+    assert_eq!(code, 0);
+    // A backup has no segments; its log goes on from the base.
+    run(dir.path(), &["--data", "copy", "restore", "b.lastword"]).ok();
+    let verified = run(dir.path(), &["--data", "copy", "verify"]).ok();
+    assert!(verified.contains(&format!("what is before {} was not read", last + 1)), "{verified}");
+    let server = Server::start_with(dir, &["--data", "copy", "--listen", "127.0.0.1:0"]);
+    let url = server.first_line["listening"].as_str().unwrap();
+    let agents = ["--url", url, "--token-file", "copy/operator.token", "agent", "list"];
+    assert!(run(server.path(), &agents).ok().contains("kilo"));
     let (code, dir) = server.terminate();
     assert_eq!(code, 0);
     let verified = run(dir.path(), &["verify"]).ok();
