@@ -156,7 +156,7 @@ pub(crate) fn replay(
 /// Folds the archive into a core: what a log without a usable snapshot or base begins with.
 fn archived(archive: &dyn Archive, first: Seq) -> Result<Core, ReadError> {
     let mut core = Core::default();
-    archive.read(&mut |_, entry| fold(&mut core, entry)).map_err(|error| {
+    archive.walk(&mut |_, entry| fold(&mut core, entry)).map_err(|error| {
         let from = first.0;
         let reason = format!(
             "the log begins at {from}, no state of this version replaces what is before, and its archive can't be read: {error}"

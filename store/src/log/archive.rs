@@ -99,7 +99,7 @@ pub trait Archive: Send + Sync {
     ///
     /// # Errors
     /// A file is missing or damaged.
-    fn read(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError>;
+    fn walk(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError>;
 
     /// Puts the entries of the last segment back into the log; its file stays. Returns the segment; `None` if there is
     /// none.

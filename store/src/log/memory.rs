@@ -175,7 +175,7 @@ impl Archive for MemoryLog {
         Ok(self.shared().base.clone())
     }
 
-    fn read(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {
+    fn walk(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {
         self.shared().sealed.iter().flat_map(|(_, entries)| entries).for_each(|(seq, entry)| each(*seq, entry));
         Ok(())
     }

@@ -227,7 +227,7 @@ impl Archive for SqliteArchive {
         self.base_file().load()
     }
 
-    fn read(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {
+    fn walk(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {
         let mut behind = Anchor { at: Seq(0), hash: GENESIS };
         for sealed in self.readers.with(sealed)? {
             self.each_row(&sealed, behind, &mut |row, _| {

@@ -124,7 +124,7 @@ fn a_crash_between_the_commit_and_the_files_name_loses_nothing() {
     fs::rename(&path, path.with_added_extension("part")).unwrap();
     assert_eq!(walk(dir.path()).1, all());
     let mut read = Vec::new();
-    log.archive().read(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
+    log.archive().walk(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
     assert_eq!(read, all()[..4]);
     assert_eq!(log.archive().segments().unwrap()[0].bytes, segment.bytes);
 }
@@ -135,7 +135,7 @@ fn a_missing_file_is_named() {
     let segment = seal(log.as_ref(), 4).unwrap();
     fs::remove_file(file(dir.path(), &segment)).unwrap();
     let missing = |error: ArchiveError| assert!(error.to_string().contains("1-4.segment"), "{error}");
-    missing(log.archive().read(&mut |_, _| {}).unwrap_err());
+    missing(log.archive().walk(&mut |_, _| {}).unwrap_err());
     missing(log.archive().put_back().unwrap_err());
     assert_eq!(log.archive().segments().unwrap()[0].bytes, None);
     assert_eq!(log.reader().first().unwrap(), Seq(5), "nothing has changed");

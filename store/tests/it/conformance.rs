@@ -232,7 +232,7 @@ fn what_moves_to_the_archive_is_read_there_and_put_back() {
         assert_eq!(archive.seal(Seq(9), u64::MAX, (Seq(7), b"state")).unwrap().unwrap().end.at, Seq(7));
         assert!(archive.seal(Seq(9), u64::MAX, (Seq(9), b"state")).unwrap().is_none_or(|s| s.end.at < Seq(9)));
         let mut read = Vec::new();
-        archive.read(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
+        archive.walk(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
         assert!(read.len() >= 7);
         assert!(read.iter().enumerate().all(|(n, (seq, entry))| seq.0 == n as u64 + 1 && *entry == note(seq.0)));
         log.append(epoch, Seq(9), &notes(10..=10)).unwrap();
