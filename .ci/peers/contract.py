@@ -22,7 +22,9 @@ RUN_SECONDS_MAX = 150
 # Made-up calls per operation and phase. A campaign takes more: CONTRACT_EXAMPLES=100.
 EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "30"))
 # Every call counts for the limits of the one agent that makes them all.
-LIMITS = """[limits]
+# All wrong tokens come from one address here.
+LIMITS = """auth_failures_max = 60000
+[limits]
 turn_refusals_max = 1000000
 pair_messages_max = 1000000
 sender_messages_max = 1000000

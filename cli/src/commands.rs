@@ -4,12 +4,14 @@ mod agent;
 mod answer;
 mod approvals;
 mod approve;
+mod archive;
 mod ask;
 mod attend;
 mod audit;
 mod backup;
 mod bound;
 mod channels;
+mod checkpoint;
 mod claude;
 mod clock;
 mod codex;
@@ -51,6 +53,7 @@ mod run;
 mod schedule;
 mod send;
 mod serve;
+mod sign_in;
 mod stop;
 mod tail;
 mod target;
@@ -96,6 +99,8 @@ pub(crate) enum Command {
     Agent(agent::Args),
     /// Register humans and set their roles
     Human(human::Args),
+    /// Sign in as a human, by the workspace's identity provider
+    SignIn(sign_in::Args),
     /// Send a message
     Send(send::Args),
     /// Take the next delivery, which opens a turn
@@ -158,10 +163,14 @@ pub(crate) enum Command {
     Reindex(reindex::Args),
     /// Copy the log into one file, while a server runs or not
     Backup(backup::Args),
+    /// Show what left the log for the archive; `archive now` moves the oldest part
+    Archive(archive::Args),
     /// Go back to a backup, which begins a new epoch
     Restore(restore::Args),
     /// Verify the log's hash chain and recount it
     Verify(verify::Args),
+    /// Print a signed checkpoint of the log, to be kept elsewhere, or cosign one
+    Checkpoint(checkpoint::Args),
     /// Test notification channels
     Notify(notify::Args),
     /// Check the installation
@@ -196,6 +205,7 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::DemoAgent(args) => wait(demo_agent::run(args, cx)),
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
+        Command::SignIn(args) => wait(sign_in::run(args, cx)),
         Command::Send(args) => wait(send::run(args, cx)),
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),
@@ -227,8 +237,10 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Replay(args) => replay::run(&args, cx),
         Command::Reindex(args) => reindex::run(&args, cx),
         Command::Backup(args) => wait(backup::run(args, cx)),
+        Command::Archive(args) => wait(archive::run(args, cx)),
         Command::Restore(args) => restore::run(&args, cx),
         Command::Verify(args) => verify::run(&args, cx),
+        Command::Checkpoint(args) => wait(checkpoint::run(args, cx)),
         Command::Notify(args) => wait(notify::run(args, cx)),
         Command::Doctor(args) => wait(doctor::run(args, cx)),
         Command::Explain(args) => wait(explain::run(args, cx)),

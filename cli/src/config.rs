@@ -12,13 +12,15 @@ use lastword_proto::limits::{Approvers, LIMITS, Profile};
 use lastword_proto::policy::Policy;
 use lastword_proto::wire::NewSchedule;
 use lastword_runner::{Price, Prices};
-use lastword_server::{ConfiguredSchedule, Tls};
+use lastword_server::{ArchivePolicy, CHECKPOINT_EVERY_FACTS, ConfiguredSchedule, Tls};
 use serde::Deserialize;
 use toml::Spanned;
 
 use crate::failure::Failure;
 use crate::notify;
+use crate::oidc;
 use crate::policy;
+use crate::quantity::{duration, milliseconds};
 use crate::team::Member;
 
 /// The configuration file in the working directory, read if `--config` names no other.
@@ -95,6 +97,8 @@ pub(crate) struct Environment {
     pub(crate) agent_name: Option<String>,
     /// Whether `lastword run` runs this program, by `LASTWORD_RUN` or the turn in `LASTWORD_TURN`.
     pub(crate) in_run: bool,
+    /// The directory of the user's configuration, `XDG_CONFIG_HOME` or `.config` in the home directory.
+    pub(crate) config_home: Option<PathBuf>,
     /// Whether `NO_COLOR` is set, or the terminal has no colors (`TERM=dumb`).
     pub(crate) no_color: bool,
 }
@@ -110,6 +114,10 @@ impl Environment {
             agent: AGENT_VARIABLES.into_iter().find(|name| set(name).is_some()),
             agent_name: variable("LASTWORD_AGENT"),
             in_run: set("LASTWORD_RUN").is_some() || set("LASTWORD_TURN").is_some(),
+            config_home: set("XDG_CONFIG_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(|| {
+                let home = PathBuf::from(set("HOME")?);
+                Some(home.join(".config"))
+            }),
             no_color: set("NO_COLOR").is_some() || set("TERM").is_some_and(|term: OsString| term == "dumb"),
         }
     }
@@ -128,6 +136,8 @@ struct File {
     listen: Option<String>,
     /// Host names that clients may use for the server.
     hosts: Vec<String>,
+    /// Failed authentications of an address in a minute (L4).
+    auth_failures_max: Option<u64>,
     url: Option<String>,
     /// The server's certificate: `auto`, or its files.
     tls: Option<TlsMode>,
@@ -161,8 +171,32 @@ struct File {
     notify: Vec<notify::Table>,
     /// Schedules that `serve` sets for the operator (D13).
     schedule: Vec<Spanned<NewSchedule>>,
+    /// When the oldest part of the log moves to the archive.
+    archive: Archive,
+    /// The provider by which humans sign in.
+    oidc: Option<oidc::Table>,
+    /// The facts after which the server keeps a checkpoint.
+    checkpoint_every_facts: Option<u64>,
     /// The bridge to Discord; parsed only where the bridge is run.
     discord: Option<toml::Table>,
+}
+
+/// The members of `[archive]`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Archive {
+    /// Entries older than this, such as `90d`.
+    after: Option<String>,
+    /// The oldest entries of a log with more bytes than this.
+    above_bytes: Option<u64>,
+}
+
+impl Archive {
+    fn policy(&self) -> Result<ArchivePolicy, Failure> {
+        let after = self.after.as_deref().map(duration).transpose();
+        let after = after.map_err(|why| Failure::usage(format!("[archive] after: {why}")))?;
+        Ok(ArchivePolicy { after_ms: after.map(milliseconds), above_bytes: self.above_bytes })
+    }
 }
 
 /// A certificate that needs no files.
@@ -193,6 +227,10 @@ pub(crate) struct Settings {
     pub(crate) listen: String,
     /// Host names that clients may use for the server.
     pub(crate) hosts: Vec<String>,
+    /// Failed authentications of an address in a minute, if configured.
+    pub(crate) auth_failures_max: Option<u64>,
+    /// When the oldest part of the log moves to the archive.
+    pub(crate) archive: ArchivePolicy,
     /// The server's address, if one is named.
     pub(crate) url: Option<String>,
     /// How clients verify the server's certificate, if that is named.
@@ -219,6 +257,10 @@ pub(crate) struct Settings {
     pub(crate) notify: Vec<notify::Table>,
     /// Schedules that the server sets, each with its place in the file.
     pub(crate) schedules: Vec<ConfiguredSchedule>,
+    /// The provider by which humans sign in.
+    pub(crate) oidc: Option<oidc::Table>,
+    /// The facts after which the server keeps a checkpoint; 0 keeps one only when it stops.
+    pub(crate) checkpoint_every_facts: u64,
     /// The bridge to Discord, unparsed.
     #[cfg_attr(not(feature = "discord"), expect(dead_code, reason = "the bridge to Discord is a feature"))]
     pub(crate) discord: Option<toml::Table>,
@@ -254,6 +296,11 @@ impl Settings {
             let at = place(entry.span().start);
             ConfiguredSchedule { at, schedule: entry.into_inner() }
         };
+        let auth_failures_max = file.auth_failures_max;
+        if auth_failures_max.is_some_and(|max| !(1..=60_000).contains(&max)) {
+            return Err(Failure::usage("auth_failures_max is from 1 to 60000, in a minute"));
+        }
+        let archive = file.archive.policy()?;
         let schedules = file.schedule.into_iter().map(scheduled).collect();
         let token = if let Some(path) = &global.token_file {
             TokenSource::File(path.clone())
@@ -278,6 +325,8 @@ impl Settings {
             data: global.data.clone().or(file.data.map(relative)).unwrap_or_else(|| DATA_DIR.into()),
             listen: file.listen.unwrap_or_else(|| LISTEN.to_owned()),
             hosts: file.hosts,
+            auth_failures_max,
+            archive,
             url: global.url.clone().or(file.url),
             trust,
             tls,
@@ -291,6 +340,8 @@ impl Settings {
             prices: Prices::new(file.prices),
             notify,
             schedules,
+            oidc: file.oidc.map(|table| table.at(&base)),
+            checkpoint_every_facts: file.checkpoint_every_facts.unwrap_or(CHECKPOINT_EVERY_FACTS),
             discord: file.discord,
         })
     }

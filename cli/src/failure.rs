@@ -6,7 +6,10 @@ use std::process::ExitCode;
 use lastword_client::ClientError;
 use lastword_proto::wire::Problem;
 use lastword_server::backup::RestoreError;
-use lastword_store::{AppendError, BackupError, IndexError, OpenError, ReadError, VerifyError};
+use lastword_server::checkpoint::CheckpointError;
+use lastword_store::{
+    AppendError, ArchiveError, BackupError, Broken, IndexError, OpenError, Problem as Mismatch, ReadError, VerifyError,
+};
 
 /// The exit codes, one for each kind of end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,8 +131,36 @@ impl From<VerifyError> for Failure {
     fn from(error: VerifyError) -> Self {
         match error {
             VerifyError::Open(error) => error.into(),
+            VerifyError::Broken(broken @ Broken { problem: Mismatch::Replaced { first, .. }, .. }) => {
+                Self::refused(format!("the log is broken at {broken}")).hint(format!(
+                    "if you restored a backup then, name that restore: --restored {}; if not, the log was cut off",
+                    first.0
+                ))
+            }
             VerifyError::Broken(broken) => Self::refused(format!("the log is broken at {broken}"))
                 .hint("keep the files unchanged, and restore lastword.db from a backup"),
+        }
+    }
+}
+
+impl From<ArchiveError> for Failure {
+    fn from(error: ArchiveError) -> Self {
+        // The error's text says which file it is about.
+        Self::unavailable(error).hint("nothing has changed; `lastword archive` lists the segments")
+    }
+}
+
+impl From<CheckpointError> for Failure {
+    fn from(error: CheckpointError) -> Self {
+        match error {
+            CheckpointError::Open(error) => error.into(),
+            CheckpointError::Read(error) => error.into(),
+            CheckpointError::NoKey(_) => Self::unavailable(error).hint("start `lastword serve` once"),
+            CheckpointError::Note(_) | CheckpointError::Text(_) | CheckpointError::Origin { .. } => {
+                Self::refused(error)
+                    .hint("`lastword checkpoint --key` prints the key of a log, on its server's machine")
+            }
+            CheckpointError::File { .. } => Self::unavailable(error),
         }
     }
 }
@@ -150,7 +181,9 @@ impl From<RestoreError> for Failure {
     fn from(error: RestoreError) -> Self {
         match error {
             RestoreError::Backup(error) => error.into(),
-            RestoreError::Boot(_) | RestoreError::File { .. } => Self::unavailable(error),
+            RestoreError::Boot(_) | RestoreError::Checkpoints(_) | RestoreError::File { .. } => {
+                Self::unavailable(error)
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod discord;
 mod explanation;
 mod failure;
 mod notify;
+mod oidc;
 mod out;
 mod policy;
 mod quantity;

@@ -24,9 +24,26 @@ pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// Writes a number of bytes for a person: `512 B`, `1.5 kB`, `20 MB`.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "kB", "MB", "GB", "TB"];
+    let (mut whole, mut tenths, mut unit) = (count, 0, 0);
+    while whole >= 1_000 && unit + 1 < UNITS.len() {
+        (tenths, whole, unit) = (whole % 1_000 / 100, whole / 1_000, unit + 1);
+    }
+    let exact = whole >= 10 || unit == 0;
+    if exact { format!("{whole} {}", UNITS[unit]) } else { format!("{whole}.{tenths} {}", UNITS[unit]) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_are_rounded_down_to_two_digits_or_more() {
+        let written = [0, 999, 1_000, 1_590, 20_000, 3_999_999, 7_000_000_000, u64::MAX].map(bytes);
+        assert_eq!(written, ["0 B", "999 B", "1.0 kB", "1.5 kB", "20 kB", "3.9 MB", "7.0 GB", "18446744 TB"]);
+    }
 
     #[test]
     fn a_duration_has_a_whole_number_and_a_unit() {

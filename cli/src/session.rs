@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{BufRead as _, IsTerminal as _, Write as _, stderr, stdin, stdout};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use lastword_client::{Client, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
@@ -64,13 +64,23 @@ impl Context {
             }
             TokenSource::Text(text) => text.clone(),
             TokenSource::File(path) => read_token(path)?,
-            TokenSource::Implicit => self.operator_token(authority, server.as_deref())?,
+            TokenSource::Implicit => self.own_token(authority, server.as_deref())?,
         };
         Ok((self.endpoint(), token))
     }
 
-    /// Returns the operator's own token, if this run may use it.
-    fn operator_token(&self, authority: Authority, server: Option<&str>) -> Result<String, Failure> {
+    /// Returns the file with the token of a sign-in at this server.
+    pub(crate) fn sign_in_file(&self, url: &str) -> Option<PathBuf> {
+        // Two addresses never have one file: a token must not go to another server than its own.
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
+        let name = |byte: u8| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+        let name: String = url.trim_end_matches('/').bytes().map(name).collect();
+        Some(self.environment.config_home.as_ref()?.join("lastword/sign-in").join(name))
+    }
+
+    /// Returns the token of the user at the terminal: of the sign-in at this server, else the operator's, if this run
+    /// may use it.
+    fn own_token(&self, authority: Authority, server: Option<&str>) -> Result<String, Failure> {
         let presence = Presence {
             agent: self.environment.agent,
             terminal: stdin().is_terminal() && (stdout().is_terminal() || stderr().is_terminal()),
@@ -84,6 +94,11 @@ impl Context {
         if server.is_none() && presence.agent.is_none() {
             // Without a server a token wouldn't help, so this error comes first.
             return Err(unserved());
+        }
+        // The file is of this very address, so its token goes to no other server, on this machine or elsewhere.
+        if let Some(file) = server.and_then(|url| self.sign_in_file(url)).filter(|file| file.exists()) {
+            may_use_own_token(authority, &presence)?;
+            return read_token(&file);
         }
         may_use_operator_token(authority, &presence, server)?;
         if server.is_none() {
@@ -165,6 +180,7 @@ fn usual() -> String {
     format!("http://{LISTEN}")
 }
 
+const SIGN_IN: &str = "sign in with `lastword sign-in`, or name a token with --token-file FILE or LASTWORD_TOKEN";
 const NAME_A_TOKEN: &str = "name a token with --token-file FILE or LASTWORD_TOKEN";
 
 /// Returns the server noted in the data directory, unless its process is known to be gone.
@@ -183,14 +199,21 @@ pub(crate) fn read_token(path: &Path) -> Result<String, Failure> {
 /// Refuses the operator's token unless a human is at a terminal and the server is on this machine. An agent's shell
 /// runs as the same user and could read the file as well, but it has to name the file openly.
 fn may_use_operator_token(authority: Authority, presence: &Presence, server: Option<&str>) -> Result<(), Failure> {
+    if presence.agent.is_none()
+        && let Some(url) = server.filter(|url| !is_loopback(url))
+    {
+        return Err(Failure::refused(format!("{url} is another machine: a token is required")).hint(SIGN_IN));
+    }
+    may_use_own_token(authority, presence)
+}
+
+/// Refuses a human's token that no flag or variable names, unless a human is at a terminal.
+fn may_use_own_token(authority: Authority, presence: &Presence) -> Result<(), Failure> {
     if let Some(variable) = presence.agent {
         return Err(Failure::refused(format!(
             "an agent is running this command ({variable} is set) without its own token"
         ))
         .hint("use the agent's own token with --token-file FILE or LASTWORD_TOKEN"));
-    }
-    if let Some(url) = server.filter(|url| !is_loopback(url)) {
-        return Err(Failure::refused(format!("{url} is another machine: a token is required")).hint(NAME_A_TOKEN));
     }
     // Reading may be piped, as in `lastword audit | less`; acting needs an output to a terminal, too.
     let present = match authority {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use lastword_proto::wire::{
-    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ClaimView, ClockView, ConversationSummary,
-    ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView, Explanation, Extend,
-    Finish, Finished, HeldCall, HumanPatch, IncidentView, LimitsView, NewAgent, NewClaim, NewEscalation, NewHuman,
-    NewRoom, NewSchedule, Page, Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView,
-    StoredMessage, TokenTerms, UseApproval,
+    AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
+    ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
+    Explanation, Extend, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, MoveToArchive,
+    MovedToArchive, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, Page, Post, Posted, Progress,
+    ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInProvider, SignedIn, StoredMessage, TokenTerms,
+    UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -283,6 +284,22 @@ impl Client {
         self.post("/v1/humans", human).await
     }
 
+    /// Returns the provider by which humans sign in; needs no token.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `unknown_request` if the server has none.
+    pub async fn sign_in_provider(&self) -> Result<SignInProvider, ClientError> {
+        self.get("/v1/sign-in").await
+    }
+
+    /// Signs a human in by the provider's ID token; the token is returned only this once.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn sign_in(&self, id_token: &IdToken) -> Result<SignedIn, ClientError> {
+        self.post("/v1/sign-in", id_token).await
+    }
+
     /// Sets a human's role (H7).
     ///
     /// # Errors
@@ -535,6 +552,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn accept_clock(&self) -> Result<ClockView, ClientError> {
         self.json(self.request(Method::POST, "/v1/clock/accept")).await
+    }
+
+    /// Returns the log's extent and the segments that left it; for humans.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn archives(&self) -> Result<ArchivesView, ClientError> {
+        self.get("/v1/archives").await
+    }
+
+    /// Moves the oldest part of the log to the archive. Only an owner may.
+    ///
+    /// # Errors
+    /// See [`ClientError`].
+    pub async fn move_to_archive(&self, wanted: &MoveToArchive) -> Result<MovedToArchive, ClientError> {
+        self.json(self.request(Method::POST, "/v1/archives").json(wanted)).await
     }
 
     /// Returns whether the server is ready to admit messages, and its clock.

@@ -5,6 +5,7 @@
 
 mod backup;
 mod calls;
+mod checkpoints;
 mod endpoint;
 mod error;
 mod event_sink;

@@ -270,6 +270,10 @@ codes! {
         "Drop what you know of it and take the next message.";
     QuotaBytes "quota_bytes" 429 "G2" "You have had your share of the disk for today"
         "Finish with what you have, in few words; more is stored after retry_after_ms, or when a human raises agent_day_bytes_max.";
+    AuthRate "auth_rate" 429 "L4" "Too many failed authentications from your address"
+        "Wait for retry_after_ms; a valid token is accepted at once.";
+    Archived "archived" 410 "L7" "That position has left the log for the archive"
+        "Go on after the position that limit names; a human finds what is before in the archive.";
     NoProgress "no_progress" 422 "R5" "Held: your requests to this agent in this task make no progress"
         "Answer with what you have, or ask the human; nothing more can be asked of this agent in this task until a human says so.";
 }
@@ -284,7 +288,7 @@ mod tests {
             assert_eq!(Code::from_word(code.word()), Some(*code));
             assert!(code.hint().ends_with('.'), "{code}");
             assert!(!code.hint().trim_end_matches('.').contains(". "), "{code}: one sentence");
-            assert!([400, 401, 403, 404, 409, 413, 422, 429, 503].contains(&code.http_status()), "{code}");
+            assert!([400, 401, 403, 404, 409, 410, 413, 422, 429, 503].contains(&code.http_status()), "{code}");
             assert!(Code::ALL[..i].iter().all(|other| other.word() != code.word()), "{code} stands twice");
         }
     }

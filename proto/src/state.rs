@@ -37,6 +37,7 @@ mod index;
 mod keys;
 mod lifts;
 mod messages;
+mod needs;
 mod requests;
 mod rooms;
 mod schedules;

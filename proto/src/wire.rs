@@ -5,6 +5,7 @@
 
 mod agents;
 mod approvals;
+mod archives;
 pub mod call;
 mod claims;
 mod clock;
@@ -31,6 +32,7 @@ mod turns;
 
 pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
 pub use approvals::{ApprovalView, DecideApproval, HeldCall, UseApproval};
+pub use archives::{ArchivesView, MoveToArchive, MovedToArchive, SegmentView};
 pub use claims::{ClaimView, NewClaim};
 pub use clock::{ClockState, ClockView, DiskSpace, ReadyView};
 pub use conversation_status::ConversationStatus;
@@ -40,7 +42,7 @@ pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation}
 pub use events::Event;
 pub use explanations::{CausalLink, Explanation, Hold, RefusedSend, Subject};
 pub use grants::{Extend, GrantView};
-pub use humans::{HumanPatch, NewHuman};
+pub use humans::{HumanPatch, IdToken, NewHuman, SignInProvider, SignedIn};
 pub use incidents::IncidentView;
 pub use lifts::{HeldBy, LiftStep, RefusedAt, grant_body};
 pub use limits::{ApprovalRuleView, LimitView, LimitsView};

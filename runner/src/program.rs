@@ -36,6 +36,17 @@ pub(crate) enum Program {
     Gemini,
 }
 
+/// How a program reports the tokens of a prompt over ACP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AcpUsage {
+    /// Those of all its model requests, or none at all.
+    Whole,
+    /// Those of all its model requests but the ones for session titles: too few, by little.
+    WithoutTitles,
+    /// Those of its last model request.
+    LastRequest,
+}
+
 impl Program {
     /// Recognizes a command by its file name, or by the package or script that a launcher such as `npx` gets. Returns
     /// the program, and where its own arguments begin.
@@ -69,6 +80,15 @@ impl Program {
     /// Returns whether settings that [`prepare`] added make the program ask. Such a program reports no modes.
     pub(crate) const fn asks_by_settings(self) -> bool {
         matches!(self, Self::CodexAcp | Self::Opencode)
+    }
+
+    /// Returns how its ACP form reports the tokens of a prompt.
+    pub(crate) const fn acp_usage(self) -> AcpUsage {
+        match self {
+            Self::ClaudeAcp => AcpUsage::WithoutTitles,
+            Self::Opencode => AcpUsage::LastRequest,
+            Self::ClaudeCode | Self::Codex | Self::CodexAcp | Self::Gemini => AcpUsage::Whole,
+        }
     }
 
     /// Returns the `_meta` of a new or loaded session, which carries settings that no argument takes.

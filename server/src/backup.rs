@@ -8,10 +8,13 @@ use lastword_proto::{Seq, Time};
 use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 
 use crate::broker::{self, BootError};
+use crate::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS};
 use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
+use crate::oidc::FILE_SUBJECTS;
 
 /// The small files that a backup carries beside the log.
-const FILES: [&str; 3] = [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT];
+const FILES: [&str; 6] =
+    [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT, FILE_SUBJECTS, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS];
 /// The file that says which notifications were sent.
 pub(crate) const FILE_NOTIFY: &str = "notify.json";
 /// The folder in the data directory in which a restore prepares the new log.
@@ -36,6 +39,9 @@ pub enum RestoreError {
     /// The new log can't begin its epoch.
     #[error("the restored log: {0}")]
     Boot(#[from] BootError),
+    /// The kept checkpoints can't be read or written.
+    #[error(transparent)]
+    Checkpoints(#[from] CheckpointError),
     /// The data directory can't be changed.
     #[error("{path}: {source}")]
     File {
@@ -108,6 +114,7 @@ pub fn accept_loss(dir: &Path, now: Time) -> Result<(Seq, Seq), RestoreError> {
         }
     }
     let verified = store.verify(None, &mut |_, _| Ok(()), &mut |_, _| {}).map_err(BackupError::Unproven)?;
+    checkpoint::drop_behind(dir, verified.end.at)?;
     drop(lock);
     let mut log = store.open_as_it_is().map_err(BackupError::from)?;
     Ok((verified.end.at, broker::begin_epoch(log.as_mut(), now)?))

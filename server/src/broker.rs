@@ -30,8 +30,8 @@ use std::time::Duration;
 use lastword_proto::wire::DiskSpace;
 use lastword_proto::{Core, Input, Out, Reply};
 
-pub(crate) use self::boot::boot_by;
 pub use self::boot::{BootError, Repaired, begin_epoch, boot, repair};
+pub(crate) use self::boot::{boot_by, replay};
 pub(crate) use self::handle::Parcel;
 pub(crate) use self::handle::off_thread;
 pub use self::handle::{BrokerFailure, Handle, Unserved};

@@ -6,8 +6,10 @@
 
 pub(crate) mod agents;
 pub(crate) mod approvals;
+pub(crate) mod archives;
 pub(crate) mod audit;
 pub(crate) mod canonical;
+pub(crate) mod checkpoints;
 pub(crate) mod claims;
 pub(crate) mod clock;
 pub(crate) mod control;
@@ -29,6 +31,7 @@ pub(crate) mod requests;
 pub(crate) mod rooms;
 pub(crate) mod schedules;
 pub(crate) mod shown;
+pub(crate) mod sign_in;
 pub(crate) mod tree;
 pub(crate) mod turns;
 
@@ -42,11 +45,14 @@ use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::{AgentName, NameError, Ref};
 use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, rfc3339};
-use lastword_proto::{Code, Principal, Refusal, Reply, Seq};
+use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
 
+use crate::archive::Archives;
+use crate::attempts::Attempts;
 use crate::broker::{Handle, Unserved};
+use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
 use crate::identity::{Proof, Session, SignInCode, credential};
 use crate::origins::Origins;
@@ -82,8 +88,16 @@ pub struct Context {
     pub(crate) shown: Arc<shown::ShownCalls>,
     /// The data directory.
     pub(crate) data_dir: Arc<Path>,
+    /// Signs checkpoints of the log.
+    pub(crate) signer: Arc<LogSigner>,
     /// The code of the console's one-time link.
     pub(crate) sign_in: Arc<SignInCode>,
+    /// The provider by which humans sign in, if there is one.
+    pub(crate) oidc: Option<Arc<sign_in::SignIn>>,
+    /// The failed authentications of each address.
+    pub(crate) attempts: Arc<Attempts>,
+    /// The archive of the log.
+    pub(crate) archives: Archives,
 }
 
 /// The authenticated caller, and the turn in which it calls.
@@ -91,6 +105,8 @@ pub struct Context {
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
     credential: Credential,
+    /// When the sign-in expires that authenticated it; `None` if a token of the log did.
+    until: Option<Time>,
     pub(crate) turn: Option<TurnId>,
 }
 
@@ -98,7 +114,14 @@ impl Caller {
     /// Authenticates a bearer token and the turn token sent with it.
     pub(crate) fn prove(handle: &Handle, token: &str, turn: Option<&str>) -> Result<Self, ApiError> {
         let credential = credential(token);
-        let caller = Self { principal: proven(handle.known_by(&credential))?, credential, turn: None };
+        let proof = handle.known_by(&credential);
+        let caller = match (proof, if proof == Proof::Unknown { handle.bearer(token) } else { None }) {
+            (_, Some((principal, credential, until))) => {
+                in_time(handle, until)?;
+                Self { principal, credential, until: Some(until), turn: None }
+            }
+            (proof, None) => Self { principal: proven(proof)?, credential, until: None, turn: None },
+        };
         match turn {
             Some(turn) => caller.within(handle, turn),
             None => Ok(caller),
@@ -107,7 +130,7 @@ impl Caller {
 
     /// Returns the human of a console session as a caller.
     pub(crate) const fn of(session: &Session) -> Self {
-        Self { principal: session.principal, credential: session.token, turn: None }
+        Self { principal: session.principal, credential: session.token, until: None, turn: None }
     }
 
     /// Returns this caller in the turn that the turn token names.
@@ -119,6 +142,7 @@ impl Caller {
 
     /// Authenticates the caller again after a wait, in which its token may have been replaced or its owner removed.
     pub(crate) fn reauthenticate(&self, handle: &Handle) -> Result<(), ApiError> {
+        self.until.map_or(Ok(()), |until| in_time(handle, until))?;
         let principal = proven(handle.known_by(&self.credential))?;
         if principal == self.principal { Ok(()) } else { Err(Refusal::new(Code::Unauthenticated).into()) }
     }
@@ -126,6 +150,15 @@ impl Caller {
     pub(crate) fn human(&self) -> Result<(), ApiError> {
         if self.principal.is_human() { Ok(()) } else { Err(ApiError::humans_only()) }
     }
+}
+
+/// Refuses a sign-in that is over.
+fn in_time(handle: &Handle, until: Time) -> Result<(), ApiError> {
+    if handle.now() < until {
+        return Ok(());
+    }
+    let text = format!("This sign-in expired at {}: sign in again with `lastword sign-in`", rfc3339(until));
+    Err(ApiError::new(Code::Unauthenticated, text))
 }
 
 /// Returns the principal that a token proves, or says why it proves none.

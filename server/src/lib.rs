@@ -5,6 +5,7 @@
 //! thread; the texts of messages come from the log.
 
 pub mod backup;
+pub mod checkpoint;
 pub mod clock;
 pub mod edges;
 pub mod identity;
@@ -13,11 +14,14 @@ pub mod notify;
 #[cfg(feature = "properties")]
 pub mod properties;
 
+mod archive;
+mod attempts;
 mod broker;
 mod calls;
 mod cron;
 mod disk;
 mod error;
+mod oidc;
 mod origins;
 mod priority;
 mod server;
@@ -25,9 +29,12 @@ mod sync;
 mod tls;
 mod views;
 
+pub use crate::archive::{ArchivePolicy, archives_of};
+pub use crate::attempts::AUTH_FAILURES_MAX;
 pub use crate::broker::{BootError, BrokerFailure, Handle, Live, Repaired, Unserved, begin_epoch, boot, repair};
 pub use crate::calls::Context;
 pub use crate::calls::schedules::ConfiguredSchedule;
 pub use crate::edges::mcp::AnonymousMcp;
-pub use crate::server::{Config, OPERATOR, Server, StartError};
+pub use crate::oidc::{KnownAs, Oidc, OidcError, Person};
+pub use crate::server::{CHECKPOINT_EVERY_FACTS, Config, OPERATOR, Server, StartError};
 pub use crate::tls::{FILE_CERTIFICATE, FILE_PIN, Tls, TlsError};

@@ -20,15 +20,20 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
+use crate::archive::{self, ArchivePolicy};
+use crate::attempts::{AUTH_FAILURES_MAX, Attempts};
 use crate::broker::{self, BootError, BrokerFailure, Handle, Unserved};
 use crate::calls::Context;
 use crate::calls::schedules::{self, ConfiguredSchedule, UnsetSchedule};
+use crate::calls::sign_in::SignIn;
+use crate::checkpoint::{self, CheckpointError, LogSigner, PublicKey};
 use crate::clock::Source;
 use crate::disk::{Disk, LOOK_EVERY};
 use crate::edges::http::listen;
 use crate::edges::mcp::AnonymousMcp;
-use crate::identity::{FILE_OPERATOR_TOKEN, Secret, TurnSigner, write_private};
+use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, Secret, TurnSigner, write_private};
 use crate::notify::{Channel, Follower};
+use crate::oidc::{Accounts, FILE_SUBJECTS, Oidc, OidcError};
 use crate::origins::Origins;
 use crate::priority;
 use crate::sync::thread;
@@ -39,6 +44,8 @@ pub const OPERATOR: &str = "operator";
 /// How long the read model pauses between two steps, unless an audit waits for it. Few large steps cost the log's disk
 /// less than many small ones.
 const INDEX_PACE: Duration = Duration::from_millis(60);
+/// The facts between two kept checkpoints, by default.
+pub const CHECKPOINT_EVERY_FACTS: u64 = 10_000;
 /// The most connections that wait to be accepted; the system may allow fewer.
 const BACKLOG: u32 = 4_096;
 /// How long open connections may take to end at a shutdown.
@@ -59,6 +66,10 @@ pub struct Config {
     pub policy: Policy,
     /// Host names under which the server may be called, besides literal addresses and `localhost`.
     pub hosts: Vec<String>,
+    /// Failed authentications that an address may make in a minute, at least 1; callers behind a proxy share its address.
+    pub auth_failures_max: u64,
+    /// When the oldest part of the log moves to the archive.
+    pub archive: ArchivePolicy,
     /// Whether to replace the first human's token by a new one, in case it was lost.
     pub renew_operator_token: bool,
     /// The agents whose own MCP client has a human in front of it, each with that human's name. Their escalations may
@@ -73,6 +84,10 @@ pub struct Config {
     pub notify: Vec<Channel>,
     /// The schedules of the configuration.
     pub schedules: Vec<ConfiguredSchedule>,
+    /// The provider by which humans sign in.
+    pub oidc: Option<Oidc>,
+    /// The facts after which a checkpoint is kept, at most one a second; 0 keeps one only when the server stops.
+    pub checkpoint_every_facts: u64,
     /// The clocks that the broker's time follows.
     pub clocks: Source,
 }
@@ -88,12 +103,16 @@ impl Config {
             limits: Limits::default(),
             policy: Policy::default(),
             hosts: Vec::new(),
+            auth_failures_max: AUTH_FAILURES_MAX,
+            archive: ArchivePolicy::default(),
             renew_operator_token: false,
             seats: BTreeMap::new(),
             set_at: BTreeMap::new(),
             anonymous_mcp: None,
             notify: Vec::new(),
             schedules: Vec::new(),
+            oidc: None,
+            checkpoint_every_facts: CHECKPOINT_EVERY_FACTS,
             clocks: Source::machine(),
         }
     }
@@ -148,6 +167,12 @@ pub enum StartError {
         /// The reason, as a sentence.
         reason: String,
     },
+    /// The provider by which humans sign in is configured wrongly.
+    #[error(transparent)]
+    Oidc(#[from] OidcError),
+    /// The key of checkpoints is unusable.
+    #[error(transparent)]
+    Checkpoint(#[from] CheckpointError),
     /// A file of the data directory can't be read or written.
     #[error("{path}: {source}")]
     File {
@@ -189,6 +214,8 @@ impl Server {
     }
 
     async fn start_all(config: Config) -> Result<Self, StartError> {
+        // Before the data directory is touched.
+        check(&config)?;
         let Config {
             data_dir,
             listen: address,
@@ -196,44 +223,41 @@ impl Server {
             limits,
             policy,
             hosts,
+            auth_failures_max,
+            archive: archive_policy,
             renew_operator_token,
             seats,
             set_at,
             anonymous_mcp,
             notify,
             schedules: configured,
+            oidc,
+            checkpoint_every_facts,
             clocks,
         } = config;
-        // Checked first, before the data directory is touched.
-        if anonymous_mcp.is_some() {
-            for_this_machine(address)?;
-        }
         let log = Store::sqlite(&data_dir).open()?;
         // Once the data directory is ours, and before the broker starts: a start that fails leaves no fact in the log.
         let certificate = tls.as_ref().map(|tls| Certificate::open(tls, &data_dir, &hosts)).transpose()?.map(Arc::new);
         let transport = Transport::of(tls.as_ref());
-        let (reader, snapshots) = (log.reader(), log.snapshots());
-        let unkeyed = |source| StartError::File { path: data_dir.join(crate::identity::FILE_SECRET_KEY), source };
-        let signer = TurnSigner::open(&data_dir).map_err(unkeyed)?;
-        let mut index = Index::open(&data_dir)?;
-        index.check(reader.as_ref())?;
-        match index.catch_up(reader.as_ref(), &mut |_, _| {}) {
-            Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
-            caught_up => caught_up?,
-        }
-        let unusable = |source| StartError::Listen { address, source };
-        // Bind before the broker starts: a start that fails on a used port leaves no fact in the log.
-        let listener = listen_on(address).map_err(unusable)?;
-        let addr = listener.local_addr().map_err(unusable)?;
+        let (reader, snapshots, archive) = (log.reader(), log.snapshots(), log.archive());
+        let (signer, accounts) = kept(&data_dir)?;
+        let index = open_index(&data_dir, reader.as_ref())?;
+        // Before the broker starts: a start that fails on a used port leaves no fact in the log.
+        let (listener, addr) = bind(address)?;
         let disk = Arc::new(Disk::of(&data_dir));
+        let log_signer = log_signer(&data_dir, &disk)?;
         let (handle, broker) = broker::boot_by((clocks, Arc::clone(&disk)), log, signer, limits)?;
         let operator_token_file = bootstrap(&handle, &data_dir, renew_operator_token).await?;
         configure(&handle, policy).await?;
         schedules::configure(&handle, configured).await?;
         let (stop, stopping) = watch::channel(false);
+        let signing = (Arc::clone(&log_signer), checkpoint_every_facts);
+        let checkpoints = checkpoint::keep(signing, handle.committed(), stopping.clone());
         let (position, indexed) = watch::channel(index.last());
         let hurry = Arc::new(Notify::new());
-        let ctx = Context {
+        let log = (Arc::clone(&archive), Arc::clone(&reader), Arc::clone(&snapshots));
+        let (archives, mover) = archive::start(log, handle.clone(), archive_policy).map_err(StartError::Thread)?;
+        let mut ctx = Context {
             handle: handle.clone(),
             index: index.reader(),
             indexed,
@@ -246,18 +270,20 @@ impl Server {
             scheduled: Arc::default(),
             shown: Arc::default(),
             data_dir: data_dir.as_path().into(),
+            signer: log_signer,
             sign_in: Arc::default(),
+            archives,
+            attempts: Arc::new(Attempts::new(auth_failures_max)),
+            oidc: None,
         };
-        let keeper = broker::keep(Arc::clone(&reader), snapshots, handle.clone()).map_err(StartError::Thread)?;
-        let follower = follow((index, reader), handle, position, (hurry, disk)).map_err(StartError::Thread)?;
-        let threads = vec![keeper, broker, follower];
-        let mut tasks = JoinSet::new();
-        tasks.spawn(listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp));
-        tasks.spawn(schedules::tick(ctx.clone()));
-        if !notify.is_empty() {
-            let console = format!("{}/", console_url(&ctx, addr));
-            tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console).run());
-        }
+        ctx.oidc = oidc.map(|oidc| Arc::new(SignIn::new(oidc, &console_url(&ctx, addr), accounts)));
+        let keeper =
+            broker::keep((Arc::clone(&reader), archive), snapshots, handle.clone()).map_err(StartError::Thread)?;
+        let follower = follow((index, reader, ctx.archives.first.clone()), handle, position, (hurry, disk))
+            .map_err(StartError::Thread)?;
+        let threads = vec![keeper, mover, broker, follower, checkpoints.map_err(StartError::Thread)?];
+        let listening = listen::serve(listener, ctx.clone(), certificate.clone(), anonymous_mcp);
+        let tasks = start_tasks(listening, &ctx, notify, &format!("{}/", console_url(&ctx, addr)));
         Ok(Self { addr, ctx, certificate, stop, tasks, threads, operator_token_file })
     }
 
@@ -313,6 +339,12 @@ impl Server {
         self.ctx.sign_in.mint(self.ctx.handle.now())
     }
 
+    /// Returns the public key that verifies checkpoints of this server's log.
+    #[must_use]
+    pub fn checkpoint_key(&self) -> &PublicKey {
+        self.ctx.signer.public()
+    }
+
     #[cfg(test)]
     pub(crate) const fn context(&self) -> &Context {
         &self.ctx
@@ -323,7 +355,6 @@ impl Server {
     /// # Errors
     /// The file can't be written.
     pub fn keep_file(&self, path: &Path, bytes: &[u8]) -> io::Result<()> {
-        let is_full = |error: &io::Error| error.kind() == io::ErrorKind::StorageFull;
         self.ctx.handle.disk().with_reserve(|| write_private(path, bytes), is_full)
     }
 
@@ -370,6 +401,44 @@ impl Server {
     }
 }
 
+/// Starts the listener, the schedules and, if there are channels, the notifications.
+fn start_tasks(
+    listening: impl Future<Output = io::Result<()>> + Send + 'static,
+    ctx: &Context,
+    notify: Vec<Channel>,
+    console: &str,
+) -> JoinSet<io::Result<()>> {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(listening);
+    tasks.spawn(schedules::tick(ctx.clone()));
+    if !notify.is_empty() {
+        let data_dir = Arc::clone(&ctx.data_dir);
+        tasks.spawn(Follower::new(ctx.clone(), notify, &data_dir, console.to_owned()).run());
+    }
+    tasks
+}
+
+/// Opens the read model, and catches up with the log as far as the disk has room.
+fn open_index(dir: &Path, reader: &dyn LogReader) -> Result<Index, StartError> {
+    let mut index = Index::open(dir)?;
+    index.check(reader)?;
+    match index.catch_up(reader, &mut |_, _| {}) {
+        Err(error) if error.is_full() => tracing::warn!(%error, "the read model waits for room on the disk"),
+        caught_up => caught_up?,
+    }
+    Ok(index)
+}
+
+/// Opens the signer of checkpoints; a new key may use the disk's reserve, because a start must succeed on a full disk.
+fn log_signer(dir: &Path, disk: &Disk) -> Result<Arc<LogSigner>, CheckpointError> {
+    let write = |path: &Path, bytes: &[u8]| disk.with_reserve(|| write_private(path, bytes), is_full);
+    LogSigner::prepare(dir, write).map(Arc::new)
+}
+
+fn is_full(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::StorageFull
+}
+
 fn console_url(ctx: &Context, addr: SocketAddr) -> String {
     match (ctx.transport, ctx.origins.first_host()) {
         (Transport::Certified, Some(host)) => format!("https://{host}:{}", addr.port()),
@@ -387,12 +456,31 @@ fn local_url(ctx: &Context, addr: SocketAddr) -> String {
 }
 
 /// Listens with a long backlog: with a short one, a flood of connections drops a human's, which the system retries only
-/// after a second.
-fn listen_on(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
+/// after a second. Returns the actual address as well.
+fn bind(address: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let listen = || -> io::Result<_> {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        let listener = socket.listen(BACKLOG)?;
+        let addr = listener.local_addr()?;
+        Ok((listener, addr))
+    };
+    listen().map_err(|source| StartError::Listen { address, source })
+}
+
+fn check(config: &Config) -> Result<(), StartError> {
+    if config.anonymous_mcp.is_some() {
+        for_this_machine(config.listen)?;
+    }
+    config.oidc.as_ref().map_or(Ok(()), Oidc::check).map_err(StartError::from)
+}
+
+/// Opens what the data directory holds for authenticating callers.
+fn kept(dir: &Path) -> Result<(TurnSigner, Accounts), StartError> {
+    let failed = |file: &str, source| StartError::File { path: dir.join(file), source };
+    let signer = TurnSigner::open(dir).map_err(|source| failed(FILE_SECRET_KEY, source))?;
+    Ok((signer, Accounts::open(dir).map_err(|source| failed(FILE_SUBJECTS, source))?))
 }
 
 /// The anonymous MCP surface needs no token, so it accepts no caller from another machine.
@@ -472,7 +560,7 @@ fn operator(state: &State) -> Option<(Principal, AgentId)> {
 
 /// Starts the thread that keeps the read model up with the log. It ends when the broker does.
 fn follow(
-    (mut index, reader): (Index, Arc<dyn LogReader>),
+    (mut index, reader, first): (Index, Arc<dyn LogReader>, watch::Receiver<Seq>),
     handle: Handle,
     position: watch::Sender<Seq>,
     (hurry, disk): (Arc<Notify>, Arc<Disk>),
@@ -491,7 +579,8 @@ fn follow(
             // On a full disk the remaining room belongs to the log.
             let full = disk.space() == DiskSpace::Full;
             let caught_up = if full { Ok(()) } else { index.catch_up(reader.as_ref(), &mut reached) };
-            let room = match caught_up {
+            let trimmed = caught_up.and_then(|()| if full { Ok(()) } else { index.trim(*first.borrow()) });
+            let room = match trimmed {
                 Ok(()) => !full,
                 Err(error) if error.is_full() => {
                     tracing::warn!(%error, "the read model waits for room on the disk");

@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{self, ServerConfig, crypto, version};
+use tokio_rustls::rustls::{self, ClientConfig, RootCertStore, ServerConfig, crypto, version};
 
 use crate::identity::{hex, write_private};
 
@@ -94,6 +94,22 @@ impl Transport {
             Self::SelfSigned | Self::Certified => "https",
         }
     }
+}
+
+/// Returns how this server verifies another: by the system's root certificates, which it reads.
+///
+/// # Errors
+/// The system has none.
+pub(crate) fn client_config() -> Result<ClientConfig, String> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
+    }
+    let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
+    let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
+    Ok(builder.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// The certificate in use.

@@ -1,5 +1,7 @@
 //! A core in virtual time, with a witness of every fact.
 
+use std::collections::BTreeSet;
+
 use lastword_proto::envelope::{Address, Draft};
 use lastword_proto::fact::{EDITION, Kind, Profile};
 use lastword_proto::ids::{AgentId, DAY_MS, HOUR_MS, Time};
@@ -244,7 +246,25 @@ impl World {
         compare(&mut self.witness, self.core.state());
         if replay {
             self.replayed();
+            needs_all_that_it_names(self.core.state());
         }
+    }
+}
+
+/// Checks that the state is said to need each position that it names: entries before those leave the log. All positions
+/// are found in the state's text, so that none is forgotten.
+fn needs_all_that_it_names(state: &State) {
+    let needed: BTreeSet<u64> = state.needed().map(|seq| seq.0).collect();
+    let text = format!("{state:?}");
+    for (place, _) in text.match_indices("msg-") {
+        let (before, number) = (&text[..place], &text[place + "msg-".len()..]);
+        let digits = number.bytes().take_while(u8::is_ascii_digit).count();
+        let Ok(position) = number[..digits].parse::<u64>() else { continue };
+        // The end of the fold, a mark that is only compared, the end of an epoch, and notices, which may be too old.
+        let passed = ["seq: ", "notices_through: Some(", "last: "].iter().any(|field| before.ends_with(field))
+            || before.ends_with('(') && !before.ends_with("Some(");
+        let context: String = before.chars().rev().take(60).collect::<Vec<_>>().into_iter().rev().collect();
+        assert!(passed || needed.contains(&position), "msg-{position} is named and not needed: …{context}");
     }
 }
 

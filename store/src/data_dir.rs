@@ -20,8 +20,12 @@ pub const FILE_LOCK: &str = "lastword.lock";
 pub const FILE_HEAD: &str = "lastword.head";
 /// The snapshot, which may be deleted.
 pub const FILE_SNAPSHOT: &str = "snapshot";
+/// The state that replaces the entries that left the log.
+pub(crate) const FILE_BASE: &str = "base";
+/// The folder with the segments that left the log.
+pub const FOLDER_ARCHIVE: &str = "archive";
 /// The newest format of the log that this version reads and writes (`PRAGMA user_version`).
-pub const LOG_VERSION: i64 = 2;
+pub const LOG_VERSION: i64 = 3;
 /// The format of the read model; another one is rebuilt.
 pub const INDEX_VERSION: i64 = 7;
 /// `PRAGMA application_id` of our files: "LWrd".
@@ -71,7 +75,8 @@ impl DirLock {
     }
 }
 
-fn make_dir(dir: &Path) -> io::Result<()> {
+/// Creates a directory (mode 0700) durably if it is missing.
+pub(crate) fn make_dir(dir: &Path) -> io::Result<()> {
     if dir.is_dir() {
         return Ok(());
     }
@@ -92,10 +97,15 @@ pub(crate) fn open_private(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(MODE_FILE).open(path)
 }
 
+/// Creates or empties a file with mode 0600.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(MODE_FILE).open(path)
+}
+
 /// Replaces a file atomically and durably: a crash leaves the old content or the new.
 pub(crate) fn replace(path: &Path, parts: &[&[u8]]) -> io::Result<()> {
     let draft = path.with_extension("new");
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE_FILE).open(&draft)?;
+    let mut file = create_private(&draft)?;
     for part in parts {
         file.write_all(part)?;
     }

@@ -13,21 +13,25 @@ mod data_dir;
 mod log;
 mod pool;
 mod read_model;
+mod rows;
 mod store;
 pub mod witness;
 
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
 pub use crate::log::memory::{InjectedFault, MemoryLog};
-pub use crate::log::verify::{Anchor, Broken, Problem, Verified, VerifyError};
-pub use crate::log::{AppendError, Log, LogReader, OpenError, ReadError, SnapshotError, Snapshots};
+pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};
+pub use crate::log::{
+    AppendError, Archive, ArchiveError, Log, LogReader, OpenError, ReadError, Segment, SnapshotError, Snapshots,
+};
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
-pub use crate::store::{Store, StoreLock};
+pub use crate::rows::RowsError;
+pub use crate::store::{ChainReader, Store, StoreLock};
 
 /// The stored format: the framing of a batch, file names and versions, for tests and for tools that read the files.
 pub mod format {
-    pub use crate::data_dir::{FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT};
+    pub use crate::data_dir::{FILE_DATABASE, FILE_HEAD, FILE_INDEX, FILE_LOCK, FILE_SNAPSHOT, FOLDER_ARCHIVE};
     pub use crate::data_dir::{INDEX_VERSION, LOG_VERSION};
     pub use crate::log::frame::{FrameError, decode, encode, split};
 }

@@ -16,11 +16,13 @@
 //! - Of two leaders only the one with the newest epoch can append; `expect` makes a leader notice what it missed.
 //! - A snapshot is a cache. Losing it costs time; one that is ahead of the log is ignored.
 
+pub(crate) mod archive;
 pub(crate) mod chain;
 pub(crate) mod frame;
 pub(crate) mod memory;
 pub(crate) mod snapshot;
 pub(crate) mod sqlite;
+pub(crate) mod sqlite_archive;
 pub(crate) mod sqlite_reader;
 pub(crate) mod verify;
 
@@ -29,6 +31,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lastword_proto::{Entry, Fact, Seq};
+
+pub use self::archive::{Archive, ArchiveError, Segment};
 
 /// An append-only list of entries with one writer, the leader.
 pub trait Log: Send {
@@ -48,19 +52,28 @@ pub trait Log: Send {
     /// Returns a reader of the same log for other threads.
     fn reader(&self) -> Arc<dyn LogReader>;
 
+    /// Returns the archive of the same log for other threads.
+    fn archive(&self) -> Arc<dyn Archive>;
+
     /// Returns the snapshots of the same log for other threads.
     fn snapshots(&self) -> Arc<dyn Snapshots>;
 }
 
 /// Reads a log from any thread while its leader appends.
 pub trait LogReader: Send + Sync {
+    /// Returns the position from which the log has its entries: 1, or behind the last segment of the archive.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    fn first(&self) -> Result<Seq, ReadError>;
+
     /// Returns the position of the last entry, `Seq(0)` for an empty log.
     ///
     /// # Errors
     /// The store can't be read.
     fn last(&self) -> Result<Seq, ReadError>;
 
-    /// Returns the entry at `seq`, `None` after the end of the log.
+    /// Returns the entry at `seq`, `None` after the end of the log and in the archive.
     ///
     /// # Errors
     /// The store can't be read, or is damaged there.

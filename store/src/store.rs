@@ -8,10 +8,10 @@ use lastword_proto::{Entry, Seq};
 
 use crate::backup::{self, BackedUp, BackupError, KeptFile};
 use crate::data_dir::DirLock;
-use crate::log::sqlite::SqliteLog;
+use crate::log::sqlite::{self, SqliteLog};
 use crate::log::sqlite_reader::SqliteReader;
-use crate::log::verify::{self, Anchor, Verified, VerifyError};
-use crate::log::{Log, LogReader, OpenError};
+use crate::log::verify::{self, Anchor, Expected, Verified, VerifyError};
+use crate::log::{Archive, Log, LogReader, OpenError, ReadError};
 
 /// A store, by what it takes to open it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +27,28 @@ pub enum Store {
 #[derive(Debug)]
 pub struct StoreLock {
     _lock: DirLock,
+}
+
+/// Reads the hashes of a log from any thread, up to what is durable. Clones share their connections.
+#[derive(Clone)]
+pub struct ChainReader(SqliteReader);
+
+impl ChainReader {
+    /// Returns the end of the log and its hash; `None` for an empty log.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn end(&self) -> Result<Option<Anchor>, ReadError> {
+        self.0.anchor(None)
+    }
+
+    /// Returns the hash at `seq`; `None` if no row ends there, so that the chain has no hash for it.
+    ///
+    /// # Errors
+    /// The store can't be read.
+    pub fn at(&self, seq: Seq) -> Result<Option<Anchor>, ReadError> {
+        self.0.anchor(Some(seq))
+    }
 }
 
 impl Store {
@@ -63,6 +85,16 @@ impl Store {
     pub fn open_reader(&self) -> Result<Arc<dyn LogReader>, OpenError> {
         match self {
             Self::Sqlite { dir } => Ok(Arc::new(SqliteReader::open(dir)?)),
+        }
+    }
+
+    /// Opens the hash chain for reading. A server may be running on it.
+    ///
+    /// # Errors
+    /// There is no log, or this version can't read it.
+    pub fn open_chain(&self) -> Result<ChainReader, OpenError> {
+        match self {
+            Self::Sqlite { dir } => Ok(ChainReader(SqliteReader::open(dir)?)),
         }
     }
 
@@ -107,21 +139,44 @@ impl Store {
         }
     }
 
-    /// Walks the log's hash chain from its start (L5). A server may be running on it.
+    /// Returns the archive of the log. A server may be running on it, as long as only one of them seals.
     ///
-    /// `expect` is a position and hash noted earlier, which the log must still have. `check` receives every entry in
+    /// # Errors
+    /// There is no log, or this version can't read it.
+    pub fn archive(&self) -> Result<Arc<dyn Archive>, OpenError> {
+        match self {
+            Self::Sqlite { dir } => {
+                SqliteReader::open(dir).map(|reader| Arc::new(reader.archive(dir)) as Arc<dyn Archive>)
+            }
+        }
+    }
+
+    /// Gives the room of entries that left the log back to the disk. No server may be running, and the disk needs room for
+    /// a second copy of the log meanwhile.
+    ///
+    /// # Errors
+    /// The log can't be opened or written.
+    pub fn compact(&self) -> Result<(), OpenError> {
+        match self {
+            Self::Sqlite { dir } => sqlite::compact(dir),
+        }
+    }
+
+    /// Walks the log's hash chain from its start (L5), and the segments of the archive whose files are there. A server may be running on it.
+    ///
+    /// `expect` has the positions and hashes noted earlier, which the log must still have. `check` receives every entry in
     /// order and may object. `progress` receives the position reached and the last one, every few rows.
     ///
     /// # Errors
     /// The first place at which the log is broken, or the reason why it can't be opened.
     pub fn verify(
         &self,
-        expect: Option<Anchor>,
+        expect: impl Into<Expected>,
         check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
         progress: &mut dyn FnMut(Seq, Seq),
     ) -> Result<Verified, VerifyError> {
         match self {
-            Self::Sqlite { dir } => verify::verify(dir, expect, check, progress),
+            Self::Sqlite { dir } => verify::verify(dir, expect.into(), check, progress),
         }
     }
 }

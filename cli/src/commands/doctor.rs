@@ -8,6 +8,7 @@ use lastword_client::wire::{ClockView, DiskSpace};
 use lastword_client::{Client, ClientError, Endpoint, Pin, Token, Trust};
 use lastword_proto::fact::Kind;
 use lastword_server::FILE_CERTIFICATE;
+use lastword_server::checkpoint::{FILE_CHECKPOINT_KEY, LogSigner};
 use lastword_store::{OpenError, Store};
 use serde::Serialize;
 use serde_json::json;
@@ -63,6 +64,7 @@ pub(crate) async fn run(args: Args, cx: &Context) -> Result<(), Failure> {
     let mut checks = vec![limits(cx), directory(dir)];
     if dir.is_dir() {
         checks.extend([log(dir), mode("operator token", &dir.join(FILE_OPERATOR), 0o600), lock(dir)]);
+        checks.extend(checkpoint_key(dir));
         let key = dir.join(FILE_CERTIFICATE);
         checks.extend(key.exists().then(|| mode("TLS key", &key, 0o600)));
     }
@@ -182,11 +184,27 @@ fn mode(what: &'static str, path: &Path, wanted: u32) -> Check {
 
 fn log(dir: &Path) -> Check {
     match Store::sqlite(dir).open_reader().map(|reader| reader.last()) {
-        Ok(Ok(last)) => check("log", Grade::Ok, format!("{} entries; `lastword verify` checks them", last.0)),
+        Ok(Ok(last)) => check(
+            "log",
+            Grade::Ok,
+            format!("ends at {}; `lastword verify` checks it, `lastword archive` shows its growth", last.0),
+        ),
         Ok(Err(error)) => check("log", Grade::Failed, error.to_string()),
         Err(OpenError::Missing { .. }) => check("log", Grade::Ok, "no log yet; `lastword serve` creates it".to_owned()),
         Err(error) => check("log", Grade::Failed, error.to_string()),
     }
+}
+
+/// Checks the key that signs checkpoints, if there is one, and shows the public one.
+fn checkpoint_key(dir: &Path) -> Option<Check> {
+    let path = dir.join(FILE_CHECKPOINT_KEY);
+    path.exists().then(|| match (mode("checkpoint key", &path, 0o600), LogSigner::open(dir)) {
+        (Check { grade: Grade::Ok, .. }, Ok(signer)) => {
+            check("checkpoint key", Grade::Ok, format!("{}; `lastword checkpoint` signs with it", signer.public()))
+        }
+        (Check { grade: Grade::Ok, .. }, Err(error)) => check("checkpoint key", Grade::Failed, error.to_string()),
+        (open, _) => open,
+    })
 }
 
 fn lock(dir: &Path) -> Check {

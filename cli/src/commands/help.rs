@@ -10,13 +10,16 @@ use super::Cli;
 
 /// The commands by purpose, in the order of the help. A test checks that each command is in exactly one group.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Set up", &["init", "serve", "agent", "human", "notify", "doctor", "completions", "man"]),
+    ("Set up", &["init", "serve", "agent", "human", "sign-in", "notify", "doctor", "completions", "man"]),
     ("Run agents", &["claude", "codex", "opencode", "gemini", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
     ("Watch", &["top", "tail", "tree", "audit", "incidents"]),
     ("Control", &["pause", "resume", "stop", "grant", "schedule", "limits", "bound", "clock"]),
-    ("Verify and debug", &["explain", "verify", "backup", "restore", "reindex", "replay", "demo"]),
+    (
+        "Verify and debug",
+        &["explain", "verify", "checkpoint", "backup", "restore", "archive", "reindex", "replay", "demo"],
+    ),
 ];
 
 /// Examples by command, at least two each. A command with verbs also shows the first example of each verb.
@@ -77,6 +80,7 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("human list", &["lastword human list", "lastword human list --json"]),
     ("human role", &["lastword human role anna operator", "lastword human role anna viewer --yes"]),
+    ("sign-in", &["lastword sign-in", "lastword --url https://broker.example:7171 sign-in"]),
     (
         "send",
         &[
@@ -175,9 +179,28 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ("bound", &["lastword bound", "lastword bound --config team.toml"]),
     ("replay", &["lastword replay recorded.jsonl", "lastword replay --depth task --list monday.jsonl tuesday.jsonl"]),
     ("reindex", &["lastword reindex", "lastword --data copy reindex"]),
-    ("verify", &["lastword verify", "lastword --data copy verify"]),
+    (
+        "verify",
+        &[
+            "lastword verify",
+            "lastword --data copy verify",
+            "lastword verify --key log.pub --checkpoint monday.checkpoint",
+        ],
+    ),
+    (
+        "checkpoint",
+        &[
+            "lastword checkpoint > /mnt/elsewhere/monday.checkpoint",
+            "lastword checkpoint --key > log.pub",
+            "lastword --url http://10.0.0.5:7171 checkpoint --cosign mine.key --log-key log.pub",
+        ],
+    ),
     ("backup", &["lastword backup monday.lastword", "lastword --url http://10.0.0.5:7171 backup monday.lastword"]),
     ("restore", &["lastword restore monday.lastword", "lastword --data copy restore monday.lastword"]),
+    ("archive", &["lastword archive", "lastword --url http://10.0.0.5:7171 archive"]),
+    ("archive now", &["lastword archive now --after 90d", "lastword archive now --above 4000000000 --yes"]),
+    ("archive restore", &["lastword archive restore", "lastword archive restore --last 1"]),
+    ("archive compact", &["lastword archive compact", "lastword --data copy archive compact"]),
     ("notify", &["lastword notify test pager"]),
     ("notify test", &["lastword notify test", "lastword notify test pager"]),
     ("doctor", &["lastword doctor", "lastword --data copy doctor --repair"]),

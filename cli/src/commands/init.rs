@@ -260,6 +260,7 @@ fn template(profile: limits::Profile) -> String {
          # tls_pin = \"server.pin\"                # for clients elsewhere: its fingerprint, or a file that holds it\n\
          # token_file = \"me.token\"               # for clients\n\
          {comment}profile = \"{other}\"                      # for teams that work through many rounds; the default is strict\n\
+         # checkpoint_every_facts = 10000          # how often the server signs the log's hash\n\
          # observe = [\"pair_rate\"]               # guards that only record what they would refuse\n\
          # agent = [{{ name = \"echo\", command = \"cat\" }}]  # what `lastword serve --with-agents` runs\n\
          # approval = [{{ tool = \"Bash(git log*)\", decision = \"allow\" }}]   # held calls that are allowed without a decision\n\

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use lastword_client::Endpoint;
 use lastword_server::clock::Source;
-use lastword_server::{BrokerFailure, Config, Server, StartError, Tls};
+use lastword_server::{AUTH_FAILURES_MAX, BrokerFailure, Config, Server, StartError, Tls};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -21,6 +21,7 @@ use crate::config::TokenSource;
 use crate::config::{TlsMode, certificate};
 use crate::failure::Failure;
 use crate::notify;
+use crate::oidc;
 use crate::out::Out;
 use crate::session::{FILE_SERVER, kept_trust, read_token};
 use crate::team::{Member, Team};
@@ -95,12 +96,16 @@ fn config(args: Args, cx: &Context) -> Result<Config, Failure> {
         limits: cx.settings.limits.clone(),
         policy: cx.settings.policy.clone(),
         hosts,
+        archive: cx.settings.archive,
+        auth_failures_max: cx.settings.auth_failures_max.unwrap_or(AUTH_FAILURES_MAX),
         renew_operator_token: args.renew_operator_token,
         seats: cx.settings.seats.clone(),
         set_at: cx.settings.set_at.clone(),
         anonymous_mcp: None,
         notify: notify::channels(&cx.settings.notify)?,
         schedules: cx.settings.schedules.clone(),
+        oidc: cx.settings.oidc.as_ref().map(oidc::Table::settings).transpose()?,
+        checkpoint_every_facts: cx.settings.checkpoint_every_facts,
         clocks: Source::machine(),
     })
 }
@@ -130,6 +135,7 @@ async fn serve(config: Config, members: &[Member], cx: &Context) -> Result<(), F
     let code = server.sign_in_code().map_err(Failure::unavailable)?;
     let fingerprint = server.fingerprint();
     let mut listening = json!({ "listening": url, "operator_token_file": server.operator_token_file() });
+    listening["checkpoint_key"] = json!(server.checkpoint_key().to_string());
     if let Some(fingerprint) = &fingerprint {
         listening["fingerprint"] = json!(fingerprint);
     }
@@ -258,8 +264,12 @@ impl From<StartError> for Failure {
             StartError::Policy { .. } => Self::usage(message).hint("correct the name under [[approval]] or [tier]"),
             StartError::Schedule { .. } => Self::usage(message).hint("see `lastword schedule add --help`"),
             StartError::Tls(error) => Self::usage(message).hint(error.hint()),
+            StartError::Oidc(_) => Self::usage(message).hint("docs/sign-in.md shows a configuration"),
             StartError::AnonymousMcp { .. } => Self::usage(message).hint("listen at 127.0.0.1 or [::1]"),
             StartError::Thread(_) => Self::unavailable(message).hint("raise the limit of processes (`ulimit -u`)"),
+            StartError::Checkpoint(_) => {
+                Self::unavailable(message).hint("put checkpoint.key back; without that file the server makes a new key")
+            }
             StartError::Boot(_) | StartError::Index(_) | StartError::Unserved(_) | StartError::File { .. } => {
                 Self::unavailable(message).hint("`lastword doctor` checks the data directory")
             }

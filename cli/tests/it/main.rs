@@ -1,7 +1,11 @@
 //! The program from outside: the real binary, a real server on a free port.
 
 #[cfg(test)]
+mod archive;
+#[cfg(test)]
 mod backup;
+#[cfg(test)]
+mod checkpoints;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
@@ -31,6 +35,10 @@ mod online;
 #[cfg(test)]
 mod program;
 #[cfg(test)]
+#[path = "../../../server/tests/it/provider.rs"]
+#[allow(dead_code, reason = "the server's tests use the rest of it")]
+mod provider;
+#[cfg(test)]
 mod runner;
 #[cfg(test)]
 mod runner_acp;
@@ -42,6 +50,8 @@ mod running;
 mod schedules;
 #[cfg(test)]
 mod sessions;
+#[cfg(test)]
+mod sign_in;
 #[cfg(test)]
 mod terminal;
 #[cfg(test)]

@@ -87,6 +87,11 @@ impl Keys {
         self.minted(id).or_else(|| self.chosen.get(id)?.task)
     }
 
+    /// Returns the keys that were chosen and not minted.
+    pub(crate) fn all_chosen(&self) -> impl Iterator<Item = &Known> {
+        self.chosen.values()
+    }
+
     /// Returns the number of keys in use.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -41,3 +41,36 @@ impl From<NewHuman> for NewAgent {
         }
     }
 }
+
+/// The provider by which humans sign in; `GET /v1/sign-in`.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SignInProvider {
+    /// The issuer, below which the provider describes itself (OpenID Connect Discovery).
+    pub issuer: String,
+    /// The public client that is registered for the command line.
+    pub client_id: String,
+}
+
+/// Signs a human in; `POST /v1/sign-in`.
+#[derive(Clone, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct IdToken {
+    /// The provider's ID token for the client that `GET /v1/sign-in` names. Each signs in once.
+    pub id_token: String,
+}
+
+/// A human who has signed in. The token is shown only once.
+#[derive(Clone, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SignedIn {
+    /// The human's name.
+    pub name: String,
+    /// The human's role.
+    pub role: Role,
+    /// The bearer token, for the header `Authorization`.
+    pub token: String,
+    /// When it expires, RFC 3339 in UTC.
+    pub expires_at: String,
+}

@@ -21,7 +21,7 @@ use super::updates::{Asked, Route};
 use super::{Slot, mode};
 use crate::event::Event;
 use crate::process::DRAIN;
-use crate::program::Program;
+use crate::program::{AcpUsage, Program};
 use crate::run::{Ended, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
@@ -86,12 +86,13 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
     let (denials, denied) = (Vec::new(), None);
     let mut prompting =
         Prompting { shared, process, link, run, route, asked, notes, switched, asking_mode, denials, denied };
+    let reports = link.program.map_or(AcpUsage::Whole, Program::acp_usage);
     let mut usage = None;
     let mut followed = 0;
     let ended = loop {
         let over = prompting.send(&session, text).await;
         if let PromptEnd::Answered(Ok(response)) = &over {
-            usage = sum(usage, response);
+            usage = sum(usage, response, (reports, prompting.route.take_rounds()));
         }
         match prompting.follow() {
             Some(more) if followed < FOLLOWED_MAX && matches!(over, PromptEnd::Answered(Ok(_))) => {
@@ -300,15 +301,19 @@ pub(super) fn said(error: &Error) -> String {
     format!("{}{details}{hint}", error.message)
 }
 
-/// Adds one prompt's tokens to the turn's.
-fn sum(before: Option<Usage>, response: &PromptResponse) -> Option<Usage> {
+/// Adds one prompt's tokens to the turn's. If the agent reports its last model request only, each round of tool calls
+/// counts as one more such request.
+fn sum(before: Option<Usage>, response: &PromptResponse, (reports, rounds): (AcpUsage, u64)) -> Option<Usage> {
     let Some(spent) = reported(response) else { return before };
     let before = before.unwrap_or_default();
+    let requests = if reports == AcpUsage::LastRequest { rounds.saturating_add(1) } else { 1 };
+    let add = |before: u64, spent: u64| before.saturating_add(spent.saturating_mul(requests));
     Some(Usage {
-        input_tokens: before.input_tokens.saturating_add(spent.input_tokens),
-        cache_read_tokens: before.cache_read_tokens.saturating_add(spent.cache_read_tokens),
-        cache_write_tokens: before.cache_write_tokens.saturating_add(spent.cache_write_tokens),
-        output_tokens: before.output_tokens.saturating_add(spent.output_tokens),
+        input_tokens: add(before.input_tokens, spent.input_tokens),
+        cache_read_tokens: add(before.cache_read_tokens, spent.cache_read_tokens),
+        cache_write_tokens: add(before.cache_write_tokens, spent.cache_write_tokens),
+        output_tokens: add(before.output_tokens, spent.output_tokens),
+        estimated: reports != AcpUsage::Whole,
         ..before
     })
 }
@@ -353,14 +358,24 @@ mod tests {
         let apart = Reported::new(1_030, 100, 30).cached_read_tokens(800).cached_write_tokens(100);
         let within = Reported::new(1_030, 1_000, 30).cached_read_tokens(800).cached_write_tokens(100);
         for reported in [apart, within] {
-            let sum = sum(None, &PromptResponse::new(StopReason::EndTurn).usage(reported)).unwrap();
+            let response = PromptResponse::new(StopReason::EndTurn).usage(reported);
+            let sum = sum(None, &response, (AcpUsage::Whole, 7)).unwrap();
             let cached = (sum.cache_read_tokens, sum.cache_write_tokens);
             assert_eq!((sum.input_tokens, cached, sum.output_tokens), (1_000, (800, 100), 30));
         }
         let meta = serde_json::json!({"quota": {"token_count": {"input_tokens": 900, "output_tokens": 80}}});
         let beside = PromptResponse::new(StopReason::EndTurn).meta(meta.as_object().cloned());
-        let twice = sum(sum(None, &beside), &beside).unwrap();
-        assert_eq!((twice.input_tokens, twice.output_tokens), (1_800, 160));
-        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn)).is_none());
+        let whole = (AcpUsage::Whole, 7);
+        let twice = sum(sum(None, &beside, whole), &beside, whole).unwrap();
+        assert_eq!((twice.input_tokens, twice.output_tokens, twice.estimated), (1_800, 160, false));
+        assert!(sum(None, &PromptResponse::new(StopReason::EndTurn), whole).is_none());
+    }
+    #[test]
+    fn what_an_agent_leaves_out_is_estimated() {
+        let response = PromptResponse::new(StopReason::EndTurn).usage(Reported::new(1_000, 900, 100));
+        let without_titles = sum(None, &response, (AcpUsage::WithoutTitles, 2)).unwrap();
+        assert_eq!((without_titles.input_tokens, without_titles.estimated), (900, true));
+        let last = sum(None, &response, (AcpUsage::LastRequest, 2)).unwrap();
+        assert_eq!((last.input_tokens, last.output_tokens, last.estimated), (2_700, 300, true));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Mutex, PoisonError};
 
 use agent_client_protocol::v1::Responder;
 use agent_client_protocol::v1::schema::{
-    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallUpdate,
-    ToolCallUpdateFields,
+    ContentBlock, RequestPermissionRequest, RequestPermissionResponse, SessionModeId, SessionUpdate, ToolCallStatus,
+    ToolCallUpdate, ToolCallUpdateFields,
 };
 use tokio::sync::mpsc;
 
@@ -39,6 +39,10 @@ struct SessionUpdates {
     speechless: bool,
     calls: BTreeMap<String, ToolCallUpdateFields>,
     cost: Option<f64>,
+    /// The rounds of tool calls since the last [`Route::take_rounds`].
+    rounds: u64,
+    /// No call of the last round has ended, and nothing was said since: another call belongs to it.
+    in_round: bool,
 }
 
 impl Route {
@@ -136,6 +140,13 @@ impl Route {
         std::mem::take(&mut updates.text)
     }
 
+    /// Takes the number of rounds of tool calls so far: each is a model request that called tools, one or several at once.
+    pub(super) fn take_rounds(&self) -> u64 {
+        let mut updates = self.updates.lock().unwrap_or_else(PoisonError::into_inner);
+        updates.in_round = false;
+        std::mem::take(&mut updates.rounds)
+    }
+
     /// Returns the session's total cost in USD, if the agent reports it.
     pub(super) fn cost(&self) -> Option<f64> {
         self.updates.lock().unwrap_or_else(PoisonError::into_inner).cost
@@ -159,6 +170,7 @@ impl SessionUpdates {
             self.text.push_str("\n\n");
         }
         self.speechless &= text.trim().is_empty();
+        self.in_round = false;
         // One byte over the limit is enough to detect that the text is too long.
         if self.text.len() <= self.bytes_max {
             self.text.push_str(text);
@@ -167,9 +179,13 @@ impl SessionUpdates {
 
     fn call(&mut self, id: &str, newest: ToolCallUpdateFields) {
         self.called = true;
-        if self.calls.len() >= CALLS_MAX && !self.calls.contains_key(id) {
-            self.calls.pop_first();
+        if !self.calls.contains_key(id) {
+            self.rounds += u64::from(!std::mem::replace(&mut self.in_round, true));
+            if self.calls.len() >= CALLS_MAX {
+                self.calls.pop_first();
+            }
         }
+        self.in_round &= !matches!(newest.status, Some(ToolCallStatus::Completed | ToolCallStatus::Failed));
         let known = self.calls.entry(id.to_owned()).or_default();
         known.title = newest.title.or(known.title.take());
         known.name = newest.name.or(known.name.take());
@@ -193,6 +209,22 @@ mod tests {
         updates.say("It is ");
         updates.say("fine.");
         assert_eq!(updates.text, "I'll look.\n\nIt is fine.");
+    }
+
+    #[test]
+    fn calls_at_once_are_one_round_and_those_after_a_result_another() {
+        let mut updates = SessionUpdates::default();
+        let done = || ToolCallUpdateFields::new().status(ToolCallStatus::Completed);
+        for (id, fields) in [("1", ToolCallUpdateFields::new()), ("2", ToolCallUpdateFields::new()), ("1", done())] {
+            updates.call(id, fields);
+        }
+        updates.call("2", done());
+        assert_eq!(updates.rounds, 1);
+        updates.call("3", done());
+        updates.call("4", ToolCallUpdateFields::new());
+        updates.say("And");
+        updates.call("5", ToolCallUpdateFields::new());
+        assert_eq!(updates.rounds, 4);
     }
 
     #[test]

@@ -4,8 +4,8 @@ use std::io;
 use std::sync::Arc;
 
 use lastword_proto::fact::EDITION;
-use lastword_proto::{Core, Fact, Input, Limits, Out, Principal, Seq, State, Time};
-use lastword_store::{AppendError, Log, LogReader, ReadError};
+use lastword_proto::{Core, Entry, Fact, Input, Limits, Out, Principal, Seq, State, Time};
+use lastword_store::{AppendError, Archive, Log, LogReader, ReadError};
 use tokio::sync::watch;
 
 use super::handle::{BrokerShared, Handle};
@@ -119,28 +119,57 @@ pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
         None
     });
     let snapshot = loaded.as_ref().map_or(Seq(0), |(at, _)| *at);
-    Ok((replay(loaded, log.reader().as_ref())?, snapshot))
+    Ok((replay(loaded, log.reader().as_ref(), log.archive().as_ref())?, snapshot))
 }
 
 /// Folds the log into a core, from the snapshot if this version of the program wrote it, otherwise from the start.
-pub(super) fn replay(snapshot: Option<(Seq, Vec<u8>)>, log: &dyn LogReader) -> Result<Core, ReadError> {
+pub(crate) fn replay(
+    snapshot: Option<(Seq, Vec<u8>)>,
+    log: &dyn LogReader,
+    archive: &dyn Archive,
+) -> Result<Core, ReadError> {
+    let first = log.first()?;
     let usable = |(at, bytes): (Seq, Vec<u8>)| {
         let state = postcard::from_bytes::<State>(&bytes).ok();
         // Bytes of another version may decode by accident; the position in them would hardly match then.
-        state.filter(|state| state.seq == at)
+        state.filter(|state| state.seq == at && at.0 + 1 >= first.0).map(Core::from_state)
     };
-    let mut core = snapshot.and_then(usable).map_or_else(Core::default, Core::from_state);
+    let mut core = match snapshot.and_then(usable) {
+        Some(core) => core,
+        None if first == Seq(1) => Core::default(),
+        None => match archive.base().unwrap_or_default().and_then(usable) {
+            Some(core) => core,
+            None => archived(archive, first)?,
+        },
+    };
     loop {
         let entries = log.read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
         if entries.is_empty() {
             return Ok(core);
         }
         for (_seq, entry) in &entries {
-            if let Err(mismatch) = core.replay(entry) {
-                // The fact is in the log and therefore holds. `lastword verify` finds out whether the log was altered.
-                tracing::error!(%mismatch, "the log doesn't follow from itself");
-            }
+            fold(&mut core, entry);
         }
+    }
+}
+
+/// Folds the archive into a core: what a log without a usable snapshot or base begins with.
+fn archived(archive: &dyn Archive, first: Seq) -> Result<Core, ReadError> {
+    let mut core = Core::default();
+    archive.walk(&mut |_, entry| fold(&mut core, entry)).map_err(|error| {
+        let from = first.0;
+        let reason = format!(
+            "the log begins at {from}, no state of this version replaces what is before, and its archive can't be read: {error}"
+        );
+        ReadError::Unavailable { reason }
+    })?;
+    Ok(core)
+}
+
+fn fold(core: &mut Core, entry: &Entry) {
+    if let Err(mismatch) = core.replay(entry) {
+        // The fact is in the log and therefore holds. `lastword verify` finds out whether the log was altered.
+        tracing::error!(%mismatch, "the log doesn't follow from itself");
     }
 }
 
@@ -193,7 +222,7 @@ pub struct Repaired {
 pub fn repair(log: &mut dyn Log) -> Result<Repaired, BootError> {
     let reader = log.reader();
     // From the start, not from a snapshot: only a full replay finds the forgotten conversations in use.
-    let mut core = replay(None, reader.as_ref())?;
+    let mut core = replay(None, reader.as_ref(), log.archive().as_ref())?;
     let entries = core.state().seq.0;
     if core.state().edition >= EDITION || entries == 0 {
         return Ok(Repaired { entries, continued: Vec::new(), recorded: None });
@@ -223,7 +252,7 @@ const EPOCH_NUMBERS_PER_S: u64 = 1_000_000;
 /// # Errors
 /// The log can't be read or written.
 pub fn begin_epoch(log: &mut dyn Log, now: Time) -> Result<Seq, BootError> {
-    let mut core = replay(None, log.reader().as_ref())?;
+    let mut core = replay(None, log.reader().as_ref(), log.archive().as_ref())?;
     let expect = core.state().seq;
     let by_clock = (now.0 / 1_000).saturating_sub(EPOCHS_SINCE_S).saturating_mul(EPOCH_NUMBERS_PER_S);
     // A clock that was set back must not repeat numbers.

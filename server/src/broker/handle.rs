@@ -59,7 +59,7 @@ impl BrokerShared {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -289,6 +289,12 @@ impl Handle {
         self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
+    /// Returns the human whom a token from a sign-in proves, the hash of that human's own token, and when it expires,
+    /// which may be over.
+    pub(crate) fn bearer(&self, token: &str) -> Option<(Principal, Credential, Time)> {
+        self.0.signer.verify_bearer(token, &self.0.directory, self.now())
+    }
+
     /// Returns the signer of turn tokens.
     #[must_use]
     pub fn signer(&self) -> &TurnSigner {
@@ -406,7 +412,7 @@ impl Handle {
         &self.0.limits
     }
 
-    pub(super) fn saving(&self) -> MutexGuard<'_, ()> {
+    pub(crate) fn saving(&self) -> MutexGuard<'_, ()> {
         self.0.saving()
     }
 

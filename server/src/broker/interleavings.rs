@@ -14,7 +14,7 @@ use lastword_proto::fact::{Kind, Profile};
 use lastword_proto::input::{Finish, Registration};
 use lastword_proto::names::{AgentName, Ref};
 use lastword_proto::{Entry, Fact, Input, Limits, MessageType, Principal, Reply, Seq};
-use lastword_store::{AppendError, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
+use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
 use shuttle::future::block_on;
 use shuttle::scheduler::{PctScheduler, RandomScheduler};
 use shuttle::{Config, Runner, thread};
@@ -71,6 +71,10 @@ impl Log for SlowLog {
 
     fn reader(&self) -> Arc<dyn LogReader> {
         self.0.reader()
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.0.archive()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

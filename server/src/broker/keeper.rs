@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::Arc;
 
-use lastword_store::{LogReader, Snapshots};
+use lastword_store::{Archive, LogReader, Snapshots};
 
 use super::Handle;
 use super::boot::replay;
@@ -16,7 +16,7 @@ pub(super) const SNAPSHOT_FACTS: u64 = 2_500_000;
 
 /// Starts the snapshot thread. It ends when the broker does.
 pub(crate) fn keep(
-    log: Arc<dyn LogReader>,
+    (log, archive): (Arc<dyn LogReader>, Arc<dyn Archive>),
     snapshots: Arc<dyn Snapshots>,
     handle: Handle,
 ) -> io::Result<JoinHandle<()>> {
@@ -27,15 +27,19 @@ pub(crate) fn keep(
         // An error means that the broker dropped the sender: it has ended.
         while wait.block_on(milestones.changed()).is_ok() {
             // A snapshot is only a cache: without it, the next start replays more of the log.
-            if let Err(error) = snapshot(log.as_ref(), snapshots.as_ref(), &handle) {
+            if let Err(error) = snapshot((log.as_ref(), archive.as_ref()), snapshots.as_ref(), &handle) {
                 tracing::warn!(%error, "no snapshot was saved");
             }
         }
     })
 }
 
-fn snapshot(log: &dyn LogReader, snapshots: &dyn Snapshots, handle: &Handle) -> Result<(), Box<dyn std::error::Error>> {
-    let core = replay(snapshots.load()?, log)?;
+fn snapshot(
+    (log, archive): (&dyn LogReader, &dyn Archive),
+    snapshots: &dyn Snapshots,
+    handle: &Handle,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let core = replay(snapshots.load()?, log, archive)?;
     let bytes = postcard::to_allocvec(core.state())?;
     let _one = handle.saving();
     snapshots.save(core.state().seq, &bytes)?;

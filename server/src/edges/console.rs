@@ -9,6 +9,7 @@ mod agent_forms;
 mod agents;
 mod assets;
 mod call;
+mod callback;
 mod clock;
 mod compose;
 mod conversation;
@@ -38,6 +39,7 @@ use axum::middleware;
 use axum::routing::{get, post};
 
 use crate::calls::Context;
+use crate::calls::sign_in::CALLBACK;
 
 pub(super) use self::frame::nowhere;
 
@@ -72,6 +74,8 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
         .route("/clock", get(clock::standing))
         .route("/clock/accept", post(clock::accept))
         .route("/sign-in", get(sign_in::page).post(sign_in::sign_in))
+        .route(callback::BEGIN, get(callback::begin))
+        .route(CALLBACK, get(callback::finish))
         .route("/sign-out", post(sign_in::sign_out))
         .route("/attend", post(sign_in::attend))
         .route("/palette", get(palette::list))

@@ -2,8 +2,10 @@
 
 mod agents;
 mod approvals;
+mod archives;
 mod backup;
 mod call_table;
+mod checkpoints;
 mod claims;
 mod clock;
 mod connections;
@@ -28,6 +30,7 @@ mod query;
 mod requests;
 mod rooms;
 mod schedules;
+mod sign_in;
 mod stall;
 mod system;
 
@@ -45,7 +48,7 @@ use crate::error::ApiError;
 use lastword_proto::Code;
 
 pub use self::call_table::{MESSAGE_SCHEMA, OPENAPI};
-pub(crate) use self::extract::{caller, prove, read};
+pub(crate) use self::extract::{attempt, authenticate, caller, prove, read, succeeded};
 
 /// The most bytes of a request: the largest body, the largest payload and the envelope.
 pub(crate) const REQUEST_BYTES_MAX: usize = 640 * 1024;
@@ -57,10 +60,13 @@ pub fn app(ctx: Context, anonymous_mcp: Option<AnonymousMcp>) -> Router {
         .merge(people())
         .merge(desk())
         .route("/events", get(events::events))
+        .route("/sign-in", get(sign_in::show).post(sign_in::sign_in))
         .route("/clock", get(clock::show))
         .route("/clock/accept", post(clock::accept))
         .route("/limits", get(limits::show))
-        .route("/backup", post(backup::make));
+        .route("/archives", get(archives::show).post(archives::move_now))
+        .route("/backup", post(backup::make))
+        .route("/checkpoint", get(checkpoints::sign));
     let outside = Router::new()
         .route("/healthz", get(system::healthz))
         .route("/readyz", get(system::readyz))

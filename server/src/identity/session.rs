@@ -19,6 +19,8 @@ pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The lifetime of a one-time link, in ms.
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
+/// The prefix of the tokens that humans sign in for. Those that are stored as hashes have another.
+const BEARER_PREFIX: &str = "lws_";
 /// The file in the data directory that lists the sessions that were ended before they expired.
 pub(crate) const FILE_SIGNED_OUT: &str = "signed-out";
 
@@ -29,6 +31,44 @@ impl TurnSigner {
         let mac = self.session_mac(b"lastword session", agent, token, expires_at);
         let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
         format!("{}.{}.{mac}", agent.0, expires_at.0)
+    }
+
+    /// Returns a token that a human signed in for, `lws_AGENT.EXPIRY.MAC`. Like a session's cookie it is bound to the
+    /// human's current token, and it isn't one: its MAC has another label.
+    pub(crate) fn sign_bearer(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
+        let mac = self.session_mac(b"lastword sign-in", agent, token, expires_at);
+        let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
+        format!("{BEARER_PREFIX}{}.{}.{mac}", agent.0, expires_at.0)
+    }
+
+    /// Returns the human whom a token from a sign-in proves, the hash of that human's own token, and when it expires,
+    /// which may be over.
+    pub(crate) fn verify_bearer(
+        &self,
+        text: &str,
+        directory: &Directory,
+        now: Time,
+    ) -> Option<(Principal, Credential, Time)> {
+        let mut parts = text.strip_prefix(BEARER_PREFIX)?.split('.');
+        let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
+        let agent = AgentId(agent.parse().ok()?);
+        let (expires_at, mac) = (Time(expires_at.parse().ok()?), unhex::<MAC_BYTES>(mac)?);
+        let (token, principal) = directory.proof_of(agent, now)?;
+        let signed = self.session_mac(b"lastword sign-in", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
+        let valid = signed && parts.next().is_none() && principal.is_human();
+        valid.then_some((principal, token, expires_at))
+    }
+
+    /// Derives a secret of a browser's sign-in from the cookie that began it.
+    pub(crate) fn derive(&self, what: &str, cookie: &str) -> String {
+        let mac = Hmac::<Sha256>::new_from_slice(&self.key).ok().map(|mut mac| {
+            mac.update(b"lastword oidc ");
+            mac.update(what.as_bytes());
+            mac.update(b"\0");
+            mac.update(cookie.as_bytes());
+            mac
+        });
+        mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default()
     }
 
     /// Returns the session that `value` proves if it was signed here, for its human's current token, and has neither

@@ -23,11 +23,11 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::pki_types::ServerName;
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, crypto};
 
 use super::channel::Webhook;
 use super::target::{self, Resolve};
 use crate::identity::{Secret, hex};
+use crate::tls::client_config;
 
 /// The time limit of a call, from the lookup of the name to the status of the answer.
 const CALL_MAX: Duration = Duration::from_secs(10);
@@ -78,26 +78,11 @@ async fn connect(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
 
 async fn secure(host: &str, stream: TcpStream) -> Result<TlsStream<TcpStream>, String> {
     // On a blocking thread because it reads files, and at each call so that renewed certificates count at once.
-    let roots = tokio::task::spawn_blocking(roots).await.map_err(|error| error.to_string())??;
-    let config = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+    let config = tokio::task::spawn_blocking(client_config).await.map_err(|error| error.to_string())??;
     let name = host.trim_start_matches('[').trim_end_matches(']').to_owned();
     let name = ServerName::try_from(name).map_err(|error| format!("{host}: {error}"))?;
     let secured = TlsConnector::from(Arc::new(config)).connect(name, stream).await;
     secured.map_err(|error| format!("no TLS with {host}: {error}"))
-}
-
-fn roots() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (added, _unreadable) = roots.add_parsable_certificates(found.certs);
-    if added == 0 {
-        return Err("this system has no root certificates: install ca-certificates, or set SSL_CERT_FILE".into());
-    }
-    Ok(roots)
 }
 
 fn request(hook: &Webhook, id: &str, body: Vec<u8>, at: Time) -> Result<Request<Body>, String> {

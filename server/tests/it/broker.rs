@@ -12,7 +12,7 @@ use lastword_proto::state::Running;
 use lastword_proto::{Address, Draft, Entry, Input, Limits, MessageType, Principal, Reply, Seq};
 use lastword_server::identity::{Secret, TurnSigner};
 use lastword_server::{Handle, Live, Unserved, boot};
-use lastword_store::{AppendError, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
+use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Snapshots};
 
 fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
     let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
@@ -206,6 +206,10 @@ impl Log for Gated {
 
     fn reader(&self) -> Arc<dyn LogReader> {
         self.log.reader()
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.log.archive()
     }
 
     fn snapshots(&self) -> Arc<dyn Snapshots> {

@@ -1,5 +1,6 @@
 //! Jumps of the machine's clocks, none of which breaks anything (L6).
 
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use lastword_proto::Limits;
@@ -62,13 +63,28 @@ impl Machine {
     }
 
     pub(crate) async fn world(&self, agents: &[&str], limits: Limits) -> World {
+        self.world_with(agents, |config| config.limits = limits).await
+    }
+
+    /// Starts a server with changed settings.
+    pub(crate) async fn world_with(&self, agents: &[&str], change: impl FnOnce(&mut Config)) -> World {
         let source = self.source();
-        World::set(agents, |config| (config.clocks, config.limits) = (source, limits)).await
+        World::set(agents, |config| {
+            config.clocks = source;
+            change(config);
+        })
+        .await
     }
 
     /// Restarts the server on the same directory.
-    pub(crate) async fn restart(&self, mut world: World, limits: Limits) -> World {
+    pub(crate) async fn restart(&self, world: World, limits: Limits) -> World {
+        self.restart_after(world, limits, |_| {}).await
+    }
+
+    /// Restarts the server after a change to its directory.
+    pub(crate) async fn restart_after(&self, mut world: World, limits: Limits, change: impl FnOnce(&Path)) -> World {
         world.server.shutdown().await;
+        change(world.dir.path());
         let config = Config { clocks: self.source(), limits, ..Config::local(world.dir.path()) };
         world.server = Server::start(config).await.unwrap();
         world

@@ -18,7 +18,12 @@ async fn every_call_of_the_document_is_there_and_wants_a_token() {
             let method = Method::from_bytes(method.to_uppercase().as_bytes()).unwrap();
             let url = world.url(&path.replace(['{', '}'], ""));
             let answer = Answer::of(world.http.request(method, &url).send().await.unwrap()).await;
-            answer.refused(401, "unauthenticated");
+            if path == "/v1/sign-in" {
+                // By it one gets a token; this server has no provider for it.
+                answer.refused(404, "unknown_request");
+            } else {
+                answer.refused(401, "unauthenticated");
+            }
             let answer = Answer::of(world.http.request(Method::PUT, &url).send().await.unwrap()).await;
             assert_eq!(answer.status, 405, "{url}");
         }

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod access;
+#[cfg(test)]
+mod archive;
 mod attendance;
 mod audit;
 mod broker;
@@ -24,7 +26,9 @@ mod mcp_wire;
 mod notices;
 mod people;
 mod permit;
+mod provider;
 mod schedules;
+mod sign_in;
 mod tokens;
 mod watching;
 mod world;

@@ -5,7 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lastword_proto::{Entry, Seq};
 
-use crate::log::{AppendError, Log, LogReader, ReadError, SnapshotError, Snapshots, first_of};
+use crate::log::chain::GENESIS;
+use crate::log::verify::Anchor;
+use crate::log::{
+    AppendError, Archive, ArchiveError, Log, LogReader, ReadError, Segment, SnapshotError, Snapshots, first_of,
+};
 
 /// A fault of the next append.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,13 +30,19 @@ pub enum InjectedFault {
 #[derive(Clone, Default)]
 pub struct MemoryLog(Arc<Mutex<MemoryEntries>>);
 
+/// Entries with their positions, in order.
+type Entries = Vec<(Seq, Arc<Entry>)>;
+
 /// The log that the handles share.
 #[derive(Default)]
 struct MemoryEntries {
     /// In the order of their positions.
-    entries: Vec<(Seq, Arc<Entry>)>,
+    entries: Entries,
     epoch: u64,
     snapshot: Option<(Seq, Vec<u8>)>,
+    /// The segments that left, with their entries.
+    sealed: Vec<(Segment, Entries)>,
+    base: Option<(Seq, Vec<u8>)>,
     faults: VecDeque<InjectedFault>,
 }
 
@@ -109,12 +119,20 @@ impl Log for MemoryLog {
         Arc::new(self.clone())
     }
 
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::new(self.clone())
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots> {
         Arc::new(self.clone())
     }
 }
 
 impl LogReader for MemoryLog {
+    fn first(&self) -> Result<Seq, ReadError> {
+        Ok(self.shared().sealed.last().map_or(Seq(1), |(segment, _)| Seq(segment.end.at.0 + 1)))
+    }
+
     fn last(&self) -> Result<Seq, ReadError> {
         Ok(self.shared().last())
     }
@@ -125,6 +143,48 @@ impl LogReader for MemoryLog {
 
     fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
         Ok(self.shared().read(from, max))
+    }
+}
+
+impl Archive for MemoryLog {
+    fn segments(&self) -> Result<Vec<Segment>, ArchiveError> {
+        Ok(self.shared().sealed.iter().map(|(segment, _)| segment.clone()).collect())
+    }
+
+    fn bytes(&self) -> Result<u64, ArchiveError> {
+        let length =
+            |(_, entry): &(Seq, Arc<Entry>)| postcard::experimental::serialized_size(entry.as_ref()).unwrap_or(0);
+        Ok(self.shared().entries.iter().map(length).sum::<usize>() as u64)
+    }
+
+    fn seal(&self, upto: Seq, _bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<Segment>, ArchiveError> {
+        let mut shared = self.shared();
+        let upto = upto.min(base.0).min(Seq(shared.last().0.saturating_sub(1)));
+        let count = shared.entries.partition_point(|(seq, _)| *seq <= upto);
+        let entries: Vec<_> = shared.entries.drain(..count).collect();
+        let (Some((first, _)), Some((last, entry))) = (entries.first(), entries.last()) else { return Ok(None) };
+        let end = Anchor { at: *last, hash: GENESIS };
+        let file = format!("{}-{}.segment", first.0, last.0);
+        let segment = Segment { first: *first, end, until: entry.at, file, bytes: Some(0) };
+        shared.base = Some((base.0, base.1.to_vec()));
+        shared.sealed.push((segment.clone(), entries));
+        Ok(Some(segment))
+    }
+
+    fn base(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
+        Ok(self.shared().base.clone())
+    }
+
+    fn walk(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {
+        self.shared().sealed.iter().flat_map(|(_, entries)| entries).for_each(|(seq, entry)| each(*seq, entry));
+        Ok(())
+    }
+
+    fn put_back(&self) -> Result<Option<Segment>, ArchiveError> {
+        let mut shared = self.shared();
+        let Some((segment, entries)) = shared.sealed.pop() else { return Ok(None) };
+        shared.entries.splice(..0, entries);
+        Ok(Some(segment))
     }
 }
 

@@ -23,7 +23,12 @@ pub(crate) struct SnapshotFile {
 
 impl SnapshotFile {
     pub(crate) fn new(dir: &Path, log: SqliteReader) -> Self {
-        Self { path: dir.join(FILE_SNAPSHOT), log }
+        Self::named(dir, FILE_SNAPSHOT, log)
+    }
+
+    /// The file `name` of a data directory, in the form of a snapshot.
+    pub(crate) fn named(dir: &Path, name: &str, log: SqliteReader) -> Self {
+        Self { path: dir.join(name), log }
     }
 
     fn failed(&self, error: &dyn std::error::Error) -> SnapshotError {

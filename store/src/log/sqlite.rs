@@ -10,8 +10,9 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, OptionalExtension as _};
 use crate::data_dir::{self, APPLICATION_ID, DirLock, FILE_DATABASE, Head, HeadFound, LOG_VERSION};
 use crate::log::chain::{GENESIS, Hash, Row};
 use crate::log::snapshot::{self, SnapshotFile};
+use crate::log::sqlite_archive::{self, SqliteArchive};
 use crate::log::sqlite_reader::SqliteReader;
-use crate::log::{AppendError, Log, LogReader, OpenError, Snapshots, first_of, frame};
+use crate::log::{AppendError, Archive, Log, LogReader, OpenError, Snapshots, first_of, frame};
 use crate::pool::{BUSY, Pool};
 
 /// A batch is split into rows of about this size, which bounds the cost of reading a single entry. An append of several
@@ -226,6 +227,10 @@ impl Log for SqliteLog {
         Arc::new(SqliteReader::new(self.readers.clone()))
     }
 
+    fn archive(&self) -> Arc<dyn Archive> {
+        Arc::new(SqliteArchive::new(self.lock.dir(), self.readers.clone()))
+    }
+
     fn snapshots(&self) -> Arc<dyn Snapshots> {
         Arc::new(SnapshotFile::new(self.lock.dir(), SqliteReader::new(self.readers.clone())))
     }
@@ -275,11 +280,20 @@ pub(crate) fn open_database(path: &Path) -> rusqlite::Result<Connection> {
     Ok(db)
 }
 
-fn configure(db: &Connection) -> rusqlite::Result<()> {
+pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     db.pragma_update(None, "synchronous", "FULL")?;
     // See `SqliteLog::checkpoint`.
     db.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
+}
+
+/// Writes the file of `dir` anew, without free pages.
+pub(crate) fn compact(dir: &Path) -> Result<(), OpenError> {
+    let path = dir.join(FILE_DATABASE);
+    let unopened = |error: rusqlite::Error| unopened(&path, &error);
+    let db = open_database(&path).map_err(unopened)?;
+    check_format(&db, &path)?;
+    configure(&db).and_then(|()| db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")).map_err(unopened)
 }
 
 /// Creates the tables of a new file; checks the format of an existing one.
@@ -288,8 +302,9 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unopened)?;
     let (id, _) = format_of(db).map_err(unopened)?;
     if tables == 0 && id == 0 {
+        let segments = sqlite_archive::SCHEMA;
         let schema = format!(
-            "PRAGMA page_size = {PAGE_BYTES}; BEGIN IMMEDIATE; {SCHEMA} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
+            "PRAGMA page_size = {PAGE_BYTES}; BEGIN IMMEDIATE; {SCHEMA} {segments} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {LOG_VERSION}; COMMIT"
         );
         return db.execute_batch(&schema).map_err(unopened);
     }
@@ -298,7 +313,9 @@ fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     // reporting damage.
     let (_, found) = format_of(db).map_err(unopened)?;
     if found < LOG_VERSION {
-        db.execute_batch(&format!("PRAGMA user_version = {LOG_VERSION}")).map_err(unopened)?;
+        let segments = sqlite_archive::SCHEMA;
+        let raise = format!("BEGIN IMMEDIATE; {segments} PRAGMA user_version = {LOG_VERSION}; COMMIT");
+        db.execute_batch(&raise).map_err(unopened)?;
     }
     Ok(())
 }
@@ -385,10 +402,11 @@ fn check_end(db: &Connection, path: &Path) -> Result<(), OpenError> {
         }
         later = Some(found);
     }
-    // The first row of the log follows nothing.
+    // The first row of the log follows the archive, or nothing.
     match later {
         Some((first, count, epoch, blob, hash)) if seen <= ROWS_CHECKED => {
-            let whole = (Row { first, count, epoch, blob: &blob }).hash(&GENESIS) == hash;
+            let behind = sqlite_archive::behind(db).map_err(unopened)?;
+            let whole = (Row { first, count, epoch, blob: &blob }).hash(&behind.hash) == hash;
             if whole { Ok(()) } else { Err(damaged(first)) }
         }
         Some(_) | None => Ok(()),

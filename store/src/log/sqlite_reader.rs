@@ -6,7 +6,9 @@ use lastword_proto::{Entry, Seq};
 use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::FILE_DATABASE;
-use crate::log::{LogReader, OpenError, ReadError, frame, sqlite};
+use crate::log::sqlite_archive::SqliteArchive;
+use crate::log::verify::Anchor;
+use crate::log::{LogReader, OpenError, ReadError, frame, sqlite, sqlite_archive};
 use crate::pool::Pool;
 
 /// Bytes after which a read returns early, so that many long entries don't fill the memory.
@@ -29,6 +31,17 @@ impl SqliteReader {
             .map(|()| Self(pool))
     }
 
+    /// Returns the archive of the same log.
+    pub(crate) fn archive(&self, dir: &Path) -> SqliteArchive {
+        SqliteArchive::new(dir, self.0.clone())
+    }
+
+    /// Returns the hash at the end of the row that ends at `seq`, or of the last row.
+    pub(crate) fn anchor(&self, seq: Option<Seq>) -> Result<Option<Anchor>, ReadError> {
+        // Every committed row is synced before another connection sees it, so nothing here can be lost.
+        self.0.with(|db| anchor(db, seq))
+    }
+
     /// Reads over the connections of `pool`.
     pub(crate) const fn new(pool: Pool) -> Self {
         Self(pool)
@@ -36,6 +49,10 @@ impl SqliteReader {
 }
 
 impl LogReader for SqliteReader {
+    fn first(&self) -> Result<Seq, ReadError> {
+        Ok(self.0.with(|db| sqlite_archive::behind(db).map(|behind| Seq(behind.at.0 + 1)))?)
+    }
+
     fn last(&self) -> Result<Seq, ReadError> {
         self.0.with(last)
     }
@@ -68,6 +85,19 @@ fn last(db: &Connection) -> Result<Seq, ReadError> {
     let mut statement = db.prepare_cached("SELECT first_seq + count - 1 FROM log ORDER BY first_seq DESC LIMIT 1")?;
     let last: Option<i64> = statement.query_row([], |row| row.get(0)).optional()?;
     Ok(Seq(last.map_or(0, i64::cast_unsigned)))
+}
+
+fn anchor(db: &Connection, seq: Option<Seq>) -> Result<Option<Anchor>, ReadError> {
+    let mut statement = db.prepare_cached(
+        "SELECT first_seq + count - 1, hash FROM log WHERE first_seq <= ?1 ORDER BY first_seq DESC LIMIT 1",
+    )?;
+    // Positions are below i64::MAX; a greater one that a caller names has no row.
+    let upto = seq.map_or(i64::MAX, |seq| i64::try_from(seq.0).unwrap_or(i64::MAX));
+    let mut rows = statement.query([upto])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let at = Seq(row.get::<_, i64>(0)?.cast_unsigned());
+    let hash = row.get(1).map_err(|error| damaged(at, &error))?;
+    Ok(seq.is_none_or(|seq| seq == at).then_some(Anchor { at, hash }))
 }
 
 fn entry(db: &Connection, seq: Seq) -> Result<Option<Entry>, ReadError> {

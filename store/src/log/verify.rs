@@ -7,9 +7,11 @@ use rusqlite::{Connection, OptionalExtension as _};
 
 use crate::data_dir::{FILE_DATABASE, FILE_HEAD, HeadFound, head_of};
 use crate::log::OpenError;
+use crate::log::archive::ArchiveError;
 use crate::log::chain::{GENESIS, Hash, Row};
 use crate::log::frame::{self, FrameError};
 use crate::log::sqlite;
+use crate::log::sqlite_archive::{self, Sealed};
 use crate::pool::Pool;
 
 /// Rows per read: a longer read transaction would keep a running server from recycling its WAL.
@@ -24,6 +26,24 @@ pub struct Anchor {
     pub hash: [u8; 32],
 }
 
+/// What a log must contain besides intact hashes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Positions and hashes that were noted earlier, in any order.
+    pub anchors: Vec<Anchor>,
+    /// Such positions that are counted and not compared if they are in a part of the archive that isn't there.
+    pub kept: Vec<Anchor>,
+    /// The first positions of epochs that a human knows to be restores. Anchors in the part of the history that such a
+    /// restore replaced are counted and not compared.
+    pub restored: Vec<Seq>,
+}
+
+impl From<Option<Anchor>> for Expected {
+    fn from(anchor: Option<Anchor>) -> Self {
+        Self { anchors: anchor.into_iter().collect(), ..Self::default() }
+    }
+}
+
 /// The result of a walk over an intact log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verified {
@@ -31,8 +51,15 @@ pub struct Verified {
     pub entries: u64,
     /// The number of rows in the log.
     pub rows: u64,
+    /// The last position in a segment of the archive whose file isn't there. Up to it, the chain is proven by the hash at
+    /// each segment's end, and the entries themselves are not; nothing was passed on to be checked.
+    pub unread: Option<Seq>,
+    /// The number of [`Expected::kept`] within such a segment, which were not compared.
+    pub uncompared: u64,
     /// The log's end and its hash: store it elsewhere and pass it to the next verification.
     pub end: Anchor,
+    /// The number of expected anchors that a known restore replaced ([`Expected::restored`]).
+    pub replaced: u64,
 }
 
 /// The first position at which the log differs from what was written.
@@ -77,14 +104,39 @@ pub enum Problem {
         before: u64,
     },
     /// The row at a known position has another hash: the history was replaced.
-    #[error("the history up to here is another one than the one whose hash was noted")]
-    Anchor,
+    #[error("the history up to {} is another one than the one whose hash was noted", noted.0)]
+    Anchor {
+        /// The known position.
+        noted: Seq,
+    },
+    /// The log jumps over a known position: it was cut off before it, and an epoch began behind it.
+    #[error("position {} was noted, and the log jumps over it to {}: a restore replaced that part", noted.0, first.0)]
+    Replaced {
+        /// The known position.
+        noted: Seq,
+        /// The first position of the epoch.
+        first: Seq,
+    },
     /// The log ends before a position that was acknowledged.
     #[error("the log ends here, but {} was acknowledged", acknowledged.0)]
     Truncated {
         /// The last acknowledged position.
         acknowledged: Seq,
     },
+    /// A noted position is in a segment whose file isn't there.
+    #[error("{} was noted, but can't be compared: {file} is not in the folder `archive`", noted.0)]
+    Uncompared {
+        /// The noted position.
+        noted: Seq,
+        /// The segment's file.
+        file: String,
+    },
+    /// A part of the log moved to the archive during the walk.
+    #[error("a part of the log moved to the archive meanwhile: verify again")]
+    Moved,
+    /// A segment of the archive can't be used.
+    #[error("{0}")]
+    Segment(String),
     /// The file can't be read at this position.
     #[error("the file can't be read: {0}")]
     File(String),
@@ -107,7 +159,7 @@ pub enum VerifyError {
 /// See [`Store::verify`](crate::Store::verify).
 pub(crate) fn verify(
     dir: &Path,
-    anchor: Option<Anchor>,
+    expected: Expected,
     check: &mut dyn FnMut(Seq, Entry) -> Result<(), String>,
     progress: &mut dyn FnMut(Seq, Seq),
 ) -> Result<Verified, VerifyError> {
@@ -120,23 +172,28 @@ pub(crate) fn verify(
         HeadFound::Noted(at, hash) => Some(Anchor { at, hash }),
         HeadFound::Missing | HeadFound::Damaged => None,
     };
+    let Expected { anchors, kept, restored } = expected;
+    let anchors = anchors.into_iter().chain(head).map(|anchor| (anchor, true));
+    let anchors = anchors.chain(kept.into_iter().map(|anchor| (anchor, false))).collect();
     let pool = Pool::new(path.clone());
     pool.with(|db| {
         sqlite::check_format(db, &path)?;
-        let mut walk = Walk { anchors: [anchor, head], check, state: Verified::default(), epoch: 0 };
-        walk.anchored(Seq(0), walk.state.end)?;
+        let mut walk = Walk::from(Anchor { at: Seq(0), hash: GENESIS }, anchors, &restored, check)?;
         let end = last(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
-        while walk.chunk(db)? {
+        let segments = sqlite_archive::sealed(db).map_err(|error| walk.broken(Problem::File(error.to_string())))?;
+        // A recount can't begin in the middle: a missing file ends it before it begins.
+        let whole = segments.iter().all(|sealed| sqlite_archive::is_there(dir, sealed));
+        walk.checked = whole;
+        for sealed in &segments {
+            walk.segment(dir, sealed)?;
+            progress(walk.state.end.at, end.max(walk.state.end.at));
+        }
+        let archived = walk.state.end;
+        while walk.chunk(db, archived)? {
             progress(walk.state.end.at, end.max(walk.state.end.at));
         }
         walk.finish()
     })
-}
-
-impl Default for Verified {
-    fn default() -> Self {
-        Self { entries: 0, rows: 0, end: Anchor { at: Seq(0), hash: GENESIS } }
-    }
 }
 
 impl From<rusqlite::Error> for VerifyError {
@@ -146,24 +203,78 @@ impl From<rusqlite::Error> for VerifyError {
 }
 
 struct Walk<'a> {
-    anchors: [Option<Anchor>; 2],
+    /// The anchors that the walk hasn't reached, in descending order, and whether each has to be compared.
+    anchors: Vec<(Anchor, bool)>,
+    restored: &'a [Seq],
     check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
     state: Verified,
     epoch: u64,
+    /// Rows of the log itself were read.
+    begun: bool,
+    /// Entries are passed on to be checked.
+    checked: bool,
 }
 
-impl Walk<'_> {
-    /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end.
-    fn chunk(&mut self, db: &Connection) -> Result<bool, Broken> {
+impl<'a> Walk<'a> {
+    /// A walk that begins behind `start`, where the chain starts.
+    fn from(
+        start: Anchor,
+        mut anchors: Vec<(Anchor, bool)>,
+        restored: &'a [Seq],
+        check: &'a mut dyn FnMut(Seq, Entry) -> Result<(), String>,
+    ) -> Result<Self, Broken> {
+        anchors.sort_unstable_by_key(|(anchor, _)| std::cmp::Reverse(anchor.at));
+        let state = Verified { entries: 0, rows: 0, unread: None, uncompared: 0, end: start, replaced: 0 };
+        let mut walk = Self { anchors, restored, check, state, epoch: 0, begun: false, checked: true };
+        walk.anchored(start.at, start)?;
+        Ok(walk)
+    }
+
+    /// Walks up to [`ROWS_PER_READ`] rows; returns `false` at the end. The archive ended at `archived` before the walk.
+    fn chunk(&mut self, db: &Connection, archived: Anchor) -> Result<bool, Broken> {
         self.rows(db).map_err(|stop| match stop {
+            // A running server may have moved rows to the archive before they were read.
+            Stop::Broken(_) if sqlite_archive::behind(db).is_ok_and(|behind| behind != archived) => {
+                self.broken(Problem::Moved)
+            }
             Stop::Broken(broken) => broken,
             Stop::File(error) => self.broken(Problem::File(error.to_string())),
         })
     }
 
+    /// Walks over a segment: over its rows if its file is there, and else from its start to its end.
+    fn segment(&mut self, dir: &Path, sealed: &Sealed) -> Result<(), Broken> {
+        if sealed.first <= self.state.end.at.0 || sealed.last < sealed.first {
+            return Err(self.broken(Problem::Gap { found: Seq(sealed.first) }));
+        }
+        let unusable = |walk: &Self, error: ArchiveError| walk.broken(Problem::Segment(error.to_string()));
+        let rows = sqlite_archive::open(dir, sealed, self.state.end).map_err(|error| unusable(self, error))?;
+        let Some(mut rows) = rows else {
+            while let Some((anchor, required)) = self.anchors.pop_if(|(anchor, _)| anchor.at.0 < sealed.last) {
+                if required {
+                    return Err(self.broken(Problem::Uncompared { noted: anchor.at, file: sealed.file.clone() }));
+                }
+                self.state.uncompared += 1;
+            }
+            self.anchored(Seq(sealed.first), sealed.end())?;
+            self.state = Verified { end: sealed.end(), unread: Some(Seq(sealed.last)), ..self.state };
+            return Ok(());
+        };
+        let file = |source| ArchiveError::File { file: sealed.file.clone(), source };
+        while let Some((row, hash)) = rows.next().map_err(|error| unusable(self, file(error)))? {
+            self.row(row, hash)?;
+        }
+        if self.state.end == sealed.end() {
+            return Ok(());
+        }
+        let problem = format!("{} ends elsewhere than the log says", sealed.file);
+        Err(self.broken(Problem::Segment(problem)))
+    }
+
     fn rows(&mut self, db: &Connection) -> Result<bool, Stop> {
-        // The first read starts below 0, so that an inserted row with a position of 0 or less is found.
-        let behind = if self.state.rows == 0 { i64::MIN } else { self.state.end.at.0.cast_signed() };
+        // The first read starts below 0, so that an inserted row with a position before the first one is found.
+        let behind =
+            if std::mem::replace(&mut self.begun, true) { self.state.end.at.0.cast_signed() } else { i64::MIN };
         let mut statement = db.prepare_cached(
             "SELECT first_seq, count, epoch, blob, hash FROM log WHERE first_seq > ?1 ORDER BY first_seq LIMIT ?2",
         )?;
@@ -197,14 +308,25 @@ impl Walk<'_> {
         }
         let end = Anchor { at: Seq(row.first.0 + found - 1), hash };
         self.anchored(row.first, end)?;
-        self.state = Verified { entries: self.state.entries + found, rows: self.state.rows + 1, end };
+        let Verified { entries, rows, .. } = self.state;
+        self.state = Verified { entries: entries + found, rows: rows + 1, end, ..self.state };
         Ok(())
     }
 
-    /// Anchors are ends of rows; an anchor inside a row belongs to another history.
-    fn anchored(&self, first: Seq, end: Anchor) -> Result<(), Broken> {
-        let mut here = self.anchors.iter().flatten().filter(|anchor| (first..=end.at).contains(&anchor.at));
-        if here.all(|anchor| *anchor == end) { Ok(()) } else { Err(self.broken(Problem::Anchor)) }
+    /// Compares the anchors up to the row that starts at `first`. Anchors are ends of rows; an anchor inside a row
+    /// belongs to another history, and one before the row is in a gap that an epoch left.
+    fn anchored(&mut self, first: Seq, end: Anchor) -> Result<(), Broken> {
+        while let Some((anchor, _)) = self.anchors.pop_if(|(anchor, _)| anchor.at <= end.at) {
+            if anchor.at < first {
+                if !self.restored.contains(&first) {
+                    return Err(self.broken(Problem::Replaced { noted: anchor.at, first }));
+                }
+                self.state.replaced += 1;
+            } else if anchor != end {
+                return Err(self.broken(Problem::Anchor { noted: anchor.at }));
+            }
+        }
+        Ok(())
     }
 
     fn entries(&mut self, row: Row<'_>) -> Result<u64, Broken> {
@@ -212,16 +334,17 @@ impl Walk<'_> {
         let mut at = row.first;
         while let Some(bytes) = frame::split(&mut batch) {
             let entry = bytes.and_then(frame::decode).map_err(|error| Broken { at, problem: Problem::Entry(error) })?;
-            (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
+            if self.checked {
+                (self.check)(at, entry).map_err(|problem| Broken { at, problem: Problem::Check(problem) })?;
+            }
             at.0 += 1;
         }
         Ok(at.0 - row.first.0)
     }
 
     fn finish(self) -> Result<Verified, VerifyError> {
-        let missing = self.anchors.iter().flatten().find(|anchor| anchor.at > self.state.end.at);
-        match missing {
-            Some(anchor) => Err(self.broken(Problem::Truncated { acknowledged: anchor.at }).into()),
+        match self.anchors.last() {
+            Some((anchor, _)) => Err(self.broken(Problem::Truncated { acknowledged: anchor.at }).into()),
             None => Ok(self.state),
         }
     }

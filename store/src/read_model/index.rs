@@ -22,6 +22,8 @@ use crate::read_model::query::IndexReader;
 
 /// Entries indexed in one transaction while catching up.
 const ENTRIES_PER_COMMIT: usize = 16_384;
+/// Rows that are deleted in one transaction.
+const ROWS_PER_TRIM: usize = 8_192;
 /// Entries in memory at once: few, so that the allocator reuses the same memory.
 const ENTRIES_PER_READ: usize = 256;
 /// Pages in the WAL that trigger a checkpoint. High, because each checkpoint syncs the disk that the log uses.
@@ -115,6 +117,8 @@ pub struct Index {
     path: PathBuf,
     readers: Pool,
     last: Seq,
+    /// What is before this position is not indexed any more.
+    first: Seq,
     memory: Memory,
 }
 
@@ -136,7 +140,15 @@ impl Index {
             Ok(opened) => opened,
             Err(_) => create(&path)?,
         };
-        Ok(Self { readers: Pool::new(path.clone()), db, path, last, memory: Memory::default() })
+        Ok(Self { readers: Pool::new(path.clone()), db, path, last, first: Seq(1), memory: Memory::default() })
+    }
+
+    /// Removes the read model of `dir`.
+    ///
+    /// # Errors
+    /// The file can't be removed.
+    pub fn discard(dir: &Path) -> Result<(), IndexError> {
+        remove(&dir.join(FILE_INDEX))
     }
 
     /// Refuses a log that ends before this read model: it lost its end.
@@ -239,6 +251,33 @@ impl Index {
         })
     }
 
+    /// Lets go of what was indexed of entries before `first`, the first one that is still in the log. Words of theirs stay
+    /// in the full-text index until the read model is built again, and match nothing.
+    ///
+    /// # Errors
+    /// The file can't be written; what was let go of is gone.
+    pub fn trim(&mut self, first: Seq) -> Result<(), IndexError> {
+        if first <= self.first {
+            return Ok(());
+        }
+        let trim = |db: &Connection| -> rusqlite::Result<()> {
+            for table in ["messages", "posts", "refusals"] {
+                let sql = format!(
+                    "DELETE FROM {table} WHERE seq IN (SELECT seq FROM {table} WHERE seq < ?1 LIMIT {ROWS_PER_TRIM})"
+                );
+                while db.execute(&sql, [first.0.cast_signed()])? > 0 {}
+            }
+            for table in ["lines", "sent", "received"] {
+                db.execute(&format!("DELETE FROM {table} WHERE last < ?1"), [first.0.cast_signed()])?;
+            }
+            // A turn of a message that is still there ended after it.
+            db.execute("DELETE FROM spends WHERE at < (SELECT min(at) FROM messages)", []).map(|_| ())
+        };
+        trim(&self.db).map_err(|error| IndexError::sqlite(&self.path, &error))?;
+        self.first = first;
+        Ok(())
+    }
+
     /// Rebuilds the read model of `dir` from the log.
     ///
     /// # Errors
@@ -277,17 +316,26 @@ fn open_existing(path: &Path) -> rusqlite::Result<(Connection, Seq)> {
     Ok((db, Seq(last.cast_unsigned())))
 }
 
-fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
-    let io_failed = |error: io::Error| IndexError::Unusable { reason: format!("{}: {error}", path.display()) };
+fn io_failed(path: &Path, error: &io::Error) -> IndexError {
+    IndexError::Unusable { reason: format!("{}: {error}", path.display()) }
+}
+
+/// Removes the file and what SQLite keeps beside it.
+fn remove(path: &Path) -> Result<(), IndexError> {
     for suffix in ["", "-wal", "-shm"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         match fs::remove_file(PathBuf::from(name)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_failed(error)),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io_failed(path, &error)),
             Ok(()) | Err(_) => {}
         }
     }
-    data_dir::open_private(path).map_err(io_failed)?;
+    Ok(())
+}
+
+fn create(path: &Path) -> Result<(Connection, Seq), IndexError> {
+    remove(path)?;
+    data_dir::open_private(path).map_err(|error| io_failed(path, &error))?;
     let (lines, parties, sums) = (conversation_index::SCHEMA, agent_index::SCHEMA, aggregates::SCHEMA);
     let make = || {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -208,3 +208,36 @@ fn injected_faults_come_one_append_each() {
     assert!(matches!(log.append(epoch, Seq(0), &notes(1..=1)), Err(AppendError::Fatal { .. })));
     assert_eq!(log.append(epoch, Seq(0), &notes(1..=1)).unwrap(), Seq(1));
 }
+
+#[test]
+fn what_moves_to_the_archive_is_read_there_and_put_back() {
+    each(|log| {
+        let epoch = log.begin_epoch().unwrap();
+        for range in [1..=3, 4..=4, 5..=7, 8..=9] {
+            log.append(epoch, Seq(range.start() - 1), &notes(range)).unwrap();
+        }
+        let (archive, reader) = (log.archive(), log.reader());
+        assert_eq!((archive.segments().unwrap(), archive.base().unwrap()), (Vec::new(), None));
+        assert!(archive.seal(Seq(0), u64::MAX, (Seq(9), b"state")).unwrap().is_none(), "nothing to move");
+        let all = archive.bytes().unwrap();
+        let segment = archive.seal(Seq(4), u64::MAX, (Seq(9), b"state")).unwrap().unwrap();
+        assert_eq!((segment.first, segment.end.at, segment.until), (Seq(1), Seq(4), note(4).at));
+        assert!(archive.bytes().unwrap() < all);
+        assert_eq!((reader.first().unwrap(), reader.last().unwrap()), (Seq(5), Seq(9)));
+        assert_eq!(reader.entry(Seq(4)).unwrap(), None);
+        assert_eq!(reader.entry(Seq(5)).unwrap(), Some(note(5)));
+        assert_eq!(reader.read(Seq(1), 2).unwrap(), [(Seq(5), note(5)), (Seq(6), note(6))]);
+        assert_eq!(archive.base().unwrap(), Some((Seq(9), b"state".to_vec())));
+        // Neither the last batch nor what is behind the base leaves the log.
+        assert_eq!(archive.seal(Seq(9), u64::MAX, (Seq(7), b"state")).unwrap().unwrap().end.at, Seq(7));
+        assert!(archive.seal(Seq(9), u64::MAX, (Seq(9), b"state")).unwrap().is_none_or(|s| s.end.at < Seq(9)));
+        let mut read = Vec::new();
+        archive.walk(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
+        assert!(read.len() >= 7);
+        assert!(read.iter().enumerate().all(|(n, (seq, entry))| seq.0 == n as u64 + 1 && *entry == note(seq.0)));
+        log.append(epoch, Seq(9), &notes(10..=10)).unwrap();
+        while archive.put_back().unwrap().is_some() {}
+        assert_eq!((reader.first().unwrap(), archive.bytes().unwrap() > all), (Seq(1), true));
+        assert_eq!(reader.read(Seq(1), 20).unwrap(), (1..=10).map(|n| (Seq(n), note(n))).collect::<Vec<_>>());
+    });
+}

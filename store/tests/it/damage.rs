@@ -3,14 +3,15 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
-use lastword_proto::Seq;
+use lastword_proto::{Entry, Fact, Seq};
 use lastword_store::format::{FILE_DATABASE, FILE_HEAD, FILE_SNAPSHOT};
-use lastword_store::{Anchor, OpenError, Problem, Store, Verified, VerifyError};
+use lastword_store::{Anchor, Expected, OpenError, Problem, Store, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
-use crate::sample::{note, notes};
+use crate::sample::{at, note, notes};
 
 /// Returns a closed log of nine entries in the rows 1–3, 4, 5–7, 8–9.
 fn written() -> TempDir {
@@ -228,12 +229,74 @@ fn a_history_that_was_rewritten_with_good_hashes_does_not_pass_an_anchor() {
     log.append(epoch, Seq(0), &notes(11..=19)).unwrap();
     drop(log);
     let against = |anchor| Store::sqlite(forged.path()).verify(Some(anchor), &mut |_, _| Ok(()), &mut |_, _| {});
-    assert!(matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor));
+    assert!(
+        matches!(against(honest), Err(VerifyError::Broken(broken)) if broken.problem == Problem::Anchor { noted: Seq(9) })
+    );
     let later = Anchor { at: Seq(20), hash: honest.hash };
     assert!(matches!(
         against(later),
         Err(VerifyError::Broken(broken)) if broken.problem == Problem::Truncated { acknowledged: Seq(20) }
     ));
+}
+
+#[test]
+fn no_alteration_with_good_hashes_passes_a_noted_position() {
+    let noted = walk(written().path()).unwrap().end;
+    let honest: Vec<Vec<Arc<Entry>>> = [1..=3, 4..=4, 5..=7, 8..=9].map(notes).to_vec();
+    type Alter = fn(&mut Vec<Vec<Arc<Entry>>>);
+    let alterations: [(&str, Alter, bool); 8] = [
+        ("nothing", |_| (), true),
+        ("edited", |rows| rows[1][0] = Arc::new(note(40)), false),
+        ("deleted", |rows| drop(rows[0].remove(1)), false),
+        ("a row deleted", |rows| drop(rows.remove(2)), false),
+        ("swapped", |rows| rows[2].swap(0, 2), false),
+        ("inserted", |rows| rows[0].insert(1, Arc::new(note(50))), false),
+        ("truncated", |rows| drop(rows.pop()), false),
+        ("in other rows", |rows| *rows = vec![rows.concat()], false),
+    ];
+    for (what, alter, passes) in alterations {
+        let mut rows = honest.clone();
+        alter(&mut rows);
+        let dir = tempfile::tempdir().unwrap();
+        let mut log = Store::sqlite(dir.path()).open().unwrap();
+        let (epoch, mut last) = (log.begin_epoch().unwrap(), Seq(0));
+        for row in rows {
+            last = log.append(epoch, last, &row).unwrap();
+        }
+        drop(log);
+        walk(dir.path()).unwrap_or_else(|error| panic!("{what}: its own hashes are good: {error}"));
+        let against = Store::sqlite(dir.path()).verify(Some(noted), &mut |_, _| Ok(()), &mut |_, _| {});
+        assert_eq!(against.is_ok(), passes, "{what}: {against:?}");
+    }
+}
+
+/// Returns a log that was cut off behind its sixth entry and goes on at 1000, in another epoch, as after a restore.
+fn gone_back() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), &notes(1..=6)).unwrap();
+    let began = Arc::new(at(7, Fact::EpochBegan { first: Seq(1000) }));
+    log.append(epoch, Seq(6), &[began]).unwrap();
+    dir
+}
+
+#[test]
+fn a_noted_position_that_a_restore_replaced_does_not_pass_unless_the_restore_is_known() {
+    let noted = walk(written().path()).unwrap().end;
+    assert_eq!(noted.at, Seq(9));
+    let dir = gone_back();
+    let against = |expected: Expected| Store::sqlite(dir.path()).verify(expected, &mut |_, _| Ok(()), &mut |_, _| {});
+    let unknown = Expected { anchors: vec![noted], restored: vec![Seq(999)], ..Expected::default() };
+    let Err(VerifyError::Broken(broken)) = against(unknown) else { panic!("a part that is missing goes unnoticed") };
+    assert_eq!((broken.at, broken.problem), (Seq(7), Problem::Replaced { noted: Seq(9), first: Seq(1000) }));
+    let known = against(Expected { anchors: vec![noted], restored: vec![Seq(1000)], ..Expected::default() }).unwrap();
+    assert_eq!((known.replaced, known.entries), (1, 7));
+    let end = known.end;
+    assert_eq!(
+        against(Expected { anchors: vec![end, noted], restored: vec![Seq(1000)], ..Expected::default() }).unwrap().end,
+        end
+    );
 }
 
 #[test]

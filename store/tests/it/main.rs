@@ -1,6 +1,8 @@
 //! The store from outside: one suite for every store, damage, the read model, and the stored format.
 
 #[cfg(test)]
+mod archive;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod damage;

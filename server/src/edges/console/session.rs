@@ -51,15 +51,24 @@ impl FromRequestParts<Context> for Viewer {
 
 /// Cookies ignore ports, so each server on a machine needs a cookie name of its own.
 fn name(headers: &HeaderMap) -> String {
+    name_of("lastword_session", headers)
+}
+
+/// Returns the name of a cookie of this server.
+pub(super) fn name_of(what: &str, headers: &HeaderMap) -> String {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
     let port = host.rsplit_once(':').map_or("", |(_, port)| port);
     let port = if port.bytes().all(|b| b.is_ascii_digit()) { port } else { "" };
-    format!("lastword_session_{port}")
+    format!("{what}_{port}")
 }
 
 /// Returns the value of the session's cookie.
 pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
-    let name = name(headers);
+    cookie_named(headers, &name(headers))
+}
+
+/// Returns the value of a cookie.
+pub(super) fn cookie_named<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     let all = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
     let mut pairs = all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
     pairs.find(|(found, _)| *found == name).map(|(_, value)| value)
@@ -67,10 +76,19 @@ pub(super) fn cookie(headers: &HeaderMap) -> Option<&str> {
 
 /// Returns the header that sets the session's cookie; an empty value ends the session in this browser.
 pub(super) fn set_cookie(ctx: &Context, headers: &HeaderMap, value: &str) -> String {
-    let seconds = if value.is_empty() { 0 } else { SESSION_MS / 1000 };
+    set_cookie_for(ctx, headers, value, if value.is_empty() { 0 } else { SESSION_MS })
+}
+
+/// Returns the header that sets the session's cookie for this many milliseconds.
+pub(super) fn set_cookie_for(ctx: &Context, headers: &HeaderMap, value: &str, valid_ms: u64) -> String {
+    let (secure, seconds) = (secure(ctx, headers), valid_ms / 1000);
+    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))
+}
+
+/// Returns the attribute of a cookie that is sent over TLS alone, if this request came so.
+pub(super) fn secure(ctx: &Context, headers: &HeaderMap) -> &'static str {
     // A proxy may speak TLS in front of this server: a browser sends the origin with every form.
     let https = ctx.transport != Transport::Plain
         || headers.get("origin").is_some_and(|origin| origin.as_bytes().starts_with(b"https://"));
-    let secure = if https { "; Secure" } else { "" };
-    format!("{}={value}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}", name(headers))
+    if https { "; Secure" } else { "" }
 }

@@ -9,26 +9,32 @@ use lastword_store::ReadError;
 use maud::html;
 use serde::Deserialize;
 
+use super::callback::BEGIN;
 use super::forms::{Form, Nothing, fields, filled};
 use super::frame::ErrorPage;
 use super::layout;
+use super::parts::encoded;
 use super::session::{cookie, set_cookie};
 use crate::broker::off_thread;
 use crate::calls::{Context, humans, proven};
-use crate::edges::http::read;
+use crate::edges::http::{attempt, read};
 use crate::error::ApiError;
 use crate::identity::{self, SESSION_MS, credential};
 
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct NextParams {
-    next: Option<String>,
+    pub(super) next: Option<String>,
 }
 
 /// `GET /sign-in`. The code of a one-time link comes after `#`, which browsers never send; the script copies it into
 /// the form.
-pub(super) async fn page(Query(params): Query<NextParams>) -> Response {
+pub(super) async fn page(State(ctx): State<Context>, Query(params): Query<NextParams>) -> Response {
     let main = html! {
         h1 { "Sign in" }
+        @if let Some(oidc) = &ctx.oidc {
+            // A link, because a form may not lead to another site.
+            p { a.button.main #provider href=(begin_at(params.next.as_deref())) { "Sign in with " (oidc.provider_host()) } }
+        }
         form #sign-in method="post" action="/sign-in" {
             input type="hidden" name="next" value=(within(params.next.as_deref()));
             input #code type="hidden" name="code" value="";
@@ -42,6 +48,11 @@ pub(super) async fn page(Query(params): Query<NextParams>) -> Response {
         }
     };
     Html(layout::bare("Sign in", &main).into_string()).into_response()
+}
+
+/// Returns the path that leads to the provider and then on to `next`.
+fn begin_at(next: Option<&str>) -> String {
+    format!("{BEGIN}?next={}", encoded(within(next)))
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -62,9 +73,17 @@ pub(super) async fn sign_in(
 ) -> Result<Response, ErrorPage> {
     let (parts, body) = request.into_parts();
     let proof: Proof = fields(&read(&parts, body).await?)?;
-    let (token, principal) = match filled(&proof.code) {
-        Some(code) => by_code(&ctx, &code).await?,
-        None => by_token(&ctx, proof.token.trim())?,
+    let proven = match filled(&proof.code) {
+        Some(code) => by_code(&ctx, &code).await,
+        None => by_token(&ctx, proof.token.trim()),
+    };
+    let (token, principal) = match proven {
+        Ok(proven) => proven,
+        Err(fault) if fault.0.code == Code::Unauthenticated => {
+            attempt(&ctx, &parts.extensions)?;
+            return Err(fault.into());
+        }
+        Err(fault) => return Err(fault.into()),
     };
     // Signing in counts as an act of the human (D12).
     humans::act(&ctx, principal).await?;
@@ -104,7 +123,7 @@ fn by_token(ctx: &Context, token: &str) -> Result<Proven, ApiError> {
 }
 
 /// Returns a path of this server; never one that leads to another site.
-fn within(next: Option<&str>) -> &str {
+pub(super) fn within(next: Option<&str>) -> &str {
     let ours = |path: &&str| {
         path.starts_with('/') && !path.starts_with("//") && !path.contains(|c: char| c == '\\' || c.is_control())
     };

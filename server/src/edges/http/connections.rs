@@ -5,6 +5,7 @@
 //! share, all agents have one, and the rest is the humans'.
 
 use std::collections::{BTreeMap, HashMap};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use lastword_proto::ids::AgentId;
@@ -80,6 +81,7 @@ pub(crate) struct Peer(Arc<Connection>);
 struct Connection {
     all: Arc<Shared>,
     id: u64,
+    address: IpAddr,
     owner: OnceLock<Principal>,
     evicted: Notify,
 }
@@ -111,13 +113,13 @@ impl Connections {
         Self(Arc::new(Shared { table: Mutex::default(), shares }))
     }
 
-    /// Enters a new connection. If too many are unproven, the oldest of them ends.
-    pub(super) fn enter(&self) -> Peer {
+    /// Enters a new connection from this address. If too many are unproven, the oldest of them ends.
+    pub(super) fn enter(&self, address: IpAddr) -> Peer {
         let mut table = self.0.lock();
         let id = table.next;
         table.next += 1;
         let (all, owner, evicted) = (Arc::clone(&self.0), OnceLock::new(), Notify::new());
-        let peer = Peer(Arc::new(Connection { all, id, owner, evicted }));
+        let peer = Peer(Arc::new(Connection { all, id, address, owner, evicted }));
         table.unproven.insert(id, Arc::downgrade(&peer.0));
         let oldest = if table.unproven.len() > self.0.shares.unproven { table.unproven.pop_first() } else { None };
         drop(table);
@@ -167,6 +169,11 @@ impl Peer {
             unproven.remove(&self.0.id);
         }
         Ok(())
+    }
+
+    /// Returns the address at its other end.
+    pub(super) fn address(&self) -> IpAddr {
+        self.0.address
     }
 
     /// Returns whether a request on it had a valid token or session.
@@ -299,7 +306,7 @@ mod tests {
     #[test]
     fn the_oldest_unproven_connection_makes_room_for_a_new_one() {
         let all = Connections::sharing(shares());
-        let peers = [all.enter(), all.enter(), all.enter()];
+        let peers = [(); 3].map(|()| all.enter(IpAddr::from([127, 0, 0, 1])));
         let evicted = |peer: &Peer| futures_util::FutureExt::now_or_never(peer.evicted()).is_some();
         assert_eq!(peers.each_ref().map(evicted), [true, false, false]);
         drop(peers);

@@ -17,7 +17,7 @@ use serde::Deserialize;
 use super::connections::{Peer, StreamPermit};
 use super::extract::Params;
 use crate::broker::{Live, Subscription};
-use crate::calls::{Caller, Context, epochs};
+use crate::calls::{Caller, Context, archives, epochs};
 use crate::edges::tail::LogTail;
 use crate::error::ApiError;
 use crate::views::{self, EventDraft};
@@ -56,6 +56,7 @@ pub(super) async fn events(
     let position = *ctx.handle.committed().borrow();
     if let Some(after) = after {
         epochs::check_position(&ctx, Seq(after)).await?;
+        archives::check_position(&ctx, Seq(after))?;
     }
     let mut subscription = Subscription::new(&ctx.handle, caller.principal.agent());
     subscription.attach();

@@ -30,15 +30,45 @@ impl FromRequestParts<Context> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, ApiError> {
-        let caller = caller(ctx, &parts.headers)?;
-        prove(&parts.extensions, caller)?;
-        Ok(caller)
+        authenticate(ctx, &parts.headers, &parts.extensions)
     }
 }
 
 /// Counts the request's connection as the caller's. Without a socket there is none.
 pub(crate) fn prove(extensions: &Extensions, caller: Caller) -> Result<(), ApiError> {
     extensions.get::<Peer>().map_or(Ok(()), |peer| peer.prove(caller.principal))
+}
+
+/// Authenticates the caller by the request's headers, and counts the request's connection as its own. A wrong token
+/// counts against the address that it came from.
+pub(crate) fn authenticate(ctx: &Context, headers: &HeaderMap, extensions: &Extensions) -> Result<Caller, ApiError> {
+    match caller(ctx, headers) {
+        Ok(caller) => prove(extensions, caller).map(|()| caller),
+        // Without a token nothing was tried.
+        Err(fault) if fault.0.code == Code::Unauthenticated && headers.contains_key(AUTHORIZATION) => {
+            attempt(ctx, extensions)?;
+            Err(fault)
+        }
+        Err(fault) => Err(fault),
+    }
+}
+
+/// Counts a failed authentication, or an attempt that costs something, against the address of the request; refuses it if
+/// there were too many.
+pub(crate) fn attempt(ctx: &Context, extensions: &Extensions) -> Result<(), ApiError> {
+    let Some(peer) = extensions.get::<Peer>() else { return Ok(()) };
+    ctx.attempts.count(peer.address(), ctx.handle.now()).map_err(|wait_ms| {
+        ctx.handle.metrics().refuse(Code::AuthRate);
+        let max = ctx.attempts.max();
+        Refusal::new(Code::AuthRate).numbers(max, max + 1).retry_after(wait_ms).into()
+    })
+}
+
+/// Takes an attempt back that succeeded.
+pub(crate) fn succeeded(ctx: &Context, extensions: &Extensions) {
+    if let Some(peer) = extensions.get::<Peer>() {
+        ctx.attempts.succeeded(peer.address());
+    }
 }
 
 /// Authenticates the caller by the request's headers.

@@ -229,7 +229,7 @@ pub(super) fn parameter(path: &str, name: &str) -> Value {
         "until" if path == "/events" => {
             json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX })
         }
-        "limit" | "after" => json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX }),
+        "limit" | "after" | "at" => json!({ "type": "integer", "format": "uint64", "minimum": 0, "maximum": u64::MAX }),
         "wait" => text(WAIT),
         "since" | "until" => text(MOMENT),
         "type" => json!({ "$ref": "#/components/schemas/MessageType" }),

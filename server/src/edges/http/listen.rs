@@ -59,11 +59,11 @@ pub(crate) async fn serve(
         connections.spawn(Arc::clone(certificate).follow(stopping.clone()));
     }
     loop {
-        let stream = tokio::select! {
+        let (stream, address) = tokio::select! {
             () = ended(&mut stopping) => break,
             Some(_ended) = connections.join_next() => continue,
             accepted = listener.accept() => match accepted {
-                Ok((stream, _peer)) => stream,
+                Ok((stream, peer)) => (stream, peer.ip()),
                 Err(error) => {
                     tracing::warn!(%error, "a connection was not accepted");
                     sleep(ACCEPT_PAUSE).await;
@@ -74,7 +74,7 @@ pub(crate) async fn serve(
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "a connection without nodelay");
         }
-        let conditions = Conditions { peer: all.enter(), proof_by: Instant::now() + PROOF_TIME_MAX };
+        let conditions = Conditions { peer: all.enter(address), proof_by: Instant::now() + PROOF_TIME_MAX };
         match &certificate {
             None => {
                 let io = TokioIo::new(stream);

@@ -29,6 +29,9 @@ use super::grammar;
         wire::AgentGrant,
         wire::TokenTerms,
         wire::NewHuman,
+        wire::IdToken,
+        wire::SignInProvider,
+        wire::SignedIn,
         wire::HumanPatch,
         wire::RequestView,
         wire::EscalationView,
@@ -51,6 +54,10 @@ use super::grammar;
         wire::Explanation,
         wire::LimitsView,
         wire::ClockView,
+        wire::ArchivesView,
+        wire::SegmentView,
+        wire::MoveToArchive,
+        wire::MovedToArchive,
         wire::Problem,
     ))
 )]
@@ -114,6 +121,10 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     responses.insert("default".to_owned(), refused);
     let mut operation =
         json!({ "operationId": id, "summary": summary, "parameters": parameters, "responses": responses });
+    if path == "/sign-in" {
+        // By it one gets a token.
+        operation["security"] = json!([]);
+    }
     if !body.is_empty() {
         operation["requestBody"] = request_body(body);
     }
@@ -125,6 +136,8 @@ fn done(id: &str, path: &str, summary: &str, response: &str) -> Value {
     let mut done = json!({ "description": summary });
     if response == "Backup" {
         done["content"] = json!({ "application/octet-stream": {} });
+    } else if response == "Checkpoint" {
+        done["content"] = json!({ "text/plain": { "schema": { "type": "string" } } });
     } else if !response.is_empty() {
         let media = if path == "/events" { "text/event-stream" } else { "application/json" };
         let schema = if id == "post_messages" { sent() } else { schema(response) };

@@ -20,7 +20,7 @@ use super::sessions::Sessions;
 use super::wire::{Wire, Within};
 use super::{Offer, Surface};
 use crate::calls::Context;
-use crate::edges::http::{caller, prove};
+use crate::edges::http::authenticate;
 use crate::error::ApiError;
 
 /// The paths at which the server describes itself as a protected resource (RFC 9728), without and with the resource's
@@ -102,8 +102,7 @@ impl Door {
         if let Some(anonymous) = self.anonymous.as_ref().filter(|_| !presented) {
             return Arc::clone(anonymous).serve(request).await;
         }
-        let proven = caller(&self.ctx, request.headers());
-        match proven.and_then(|caller| prove(request.extensions(), caller).map(|()| caller)) {
+        match authenticate(&self.ctx, request.headers(), request.extensions()) {
             Ok(caller) => {
                 let surface = match (caller.principal.is_human(), human::asked(request.headers())) {
                     (false, _) => &self.agents,
