@@ -15,7 +15,6 @@ use lastword_store::{Archive, ArchiveError, LogReader, ReadError, Segment, Snaps
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::broker::{Handle, replay};
-use crate::priority;
 use crate::sync::thread::{self, JoinHandle};
 
 /// A day, in ms.
@@ -147,7 +146,7 @@ pub(crate) fn start(
     let mover = Mover { archive, log, snapshots, handle, first };
     let wait = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let run = move || {
-        priority::lower(priority::NEVER_URGENT);
+        // At normal priority: while a segment leaves the log, no append is made.
         let mut committed = mover.handle.committed();
         loop {
             let next = wait.block_on(async {
@@ -178,6 +177,18 @@ pub(crate) fn start(
 
 impl Mover {
     fn run(&self, policy: ArchivePolicy) -> Result<Moved, MoveError> {
+        let done = self.move_by(policy);
+        // What left before an error has left, too.
+        self.first.send_replace(self.log.first()?);
+        done
+    }
+
+    /// Fails if the broker has ended: the data directory may be another server's soon.
+    fn goes_on(&self) -> Result<(), MoveError> {
+        self.handle.committed().has_changed().map(|_| ()).map_err(|_| MoveError::Ended)
+    }
+
+    fn move_by(&self, policy: ArchivePolicy) -> Result<Moved, MoveError> {
         let mut moved = Moved { segments: Vec::new(), held_back: None };
         let first = self.log.first()?;
         let oldest = policy.after_ms.map(|ms| Time(self.handle.now().0.saturating_sub(ms)));
@@ -203,6 +214,7 @@ impl Mover {
             moved.held_back = (wanted > free).then_some(needed);
         }
         while too_large(self.archive.as_ref())? {
+            self.goes_on()?;
             let before = moved.segments.len();
             moved.segments.extend(self.archive.seal(free, SEGMENT_BYTES, base)?);
             if moved.segments.len() == before {
@@ -210,7 +222,6 @@ impl Mover {
                 break;
             }
         }
-        self.first.send_replace(self.log.first()?);
         for segment in &moved.segments {
             tracing::info!(
                 first = segment.first.0,
@@ -223,11 +234,14 @@ impl Mover {
     }
 
     /// Moves all entries up to `upto`.
-    fn seal(&self, moved: &mut Moved, upto: Seq, base: (Seq, &[u8])) -> Result<(), ArchiveError> {
-        while let Some(segment) = self.archive.seal(upto, SEGMENT_BYTES, base)? {
-            moved.segments.push(segment);
+    fn seal(&self, moved: &mut Moved, upto: Seq, base: (Seq, &[u8])) -> Result<(), MoveError> {
+        loop {
+            self.goes_on()?;
+            match self.archive.seal(upto, SEGMENT_BYTES, base)? {
+                Some(segment) => moved.segments.push(segment),
+                None => return Ok(()),
+            }
         }
-        Ok(())
     }
 }
 

@@ -89,7 +89,10 @@ pub fn restore(
     // The folder has its own lock, which is of no use outside it.
     remove(&staging.join(format::FILE_LOCK))?;
     let replaced = set_aside(dir, now)?;
-    for entry in list(&staging)? {
+    // The log last: until it is there, nothing starts from what a crash has mixed.
+    let mut staged = list(&staging)?;
+    staged.sort_by_key(|name| name.starts_with(format::FILE_DATABASE));
+    for entry in staged {
         rename(&staging.join(&entry), &dir.join(&entry))?;
     }
     remove(&staging)?;
@@ -122,7 +125,14 @@ pub fn accept_loss(dir: &Path, now: Time) -> Result<(Seq, Seq), RestoreError> {
 
 /// Moves the files of the log, and all that was derived from them, to a folder of their own.
 fn set_aside(dir: &Path, now: Time) -> Result<Option<PathBuf>, RestoreError> {
-    let of_log = [format::FILE_DATABASE, format::FILE_INDEX, format::FILE_HEAD, format::FILE_SNAPSHOT, FILE_NOTIFY];
+    let of_log = [
+        format::FILE_BASE,
+        format::FILE_DATABASE,
+        format::FILE_INDEX,
+        format::FILE_HEAD,
+        format::FILE_SNAPSHOT,
+        FILE_NOTIFY,
+    ];
     let found = list(dir)?.into_iter().filter(|name| {
         let base = name.strip_suffix("-wal").or_else(|| name.strip_suffix("-shm")).unwrap_or(name);
         of_log.contains(&base) || FILES.contains(&base)

@@ -578,9 +578,10 @@ fn follow(
             };
             // On a full disk the remaining room belongs to the log.
             let full = disk.space() == DiskSpace::Full;
-            let caught_up = if full { Ok(()) } else { index.catch_up(reader.as_ref(), &mut reached) };
-            let trimmed = caught_up.and_then(|()| if full { Ok(()) } else { index.trim(*first.borrow()) });
-            let room = match trimmed {
+            let archived = *first.borrow();
+            let mut step = || index.trim(archived).and_then(|()| index.catch_up(reader.as_ref(), &mut reached));
+            let caught_up = if full { Ok(()) } else { step() };
+            let room = match caught_up {
                 Ok(()) => !full,
                 Err(error) if error.is_full() => {
                     tracing::warn!(%error, "the read model waits for room on the disk");

@@ -21,7 +21,7 @@ pub const FILE_HEAD: &str = "lastword.head";
 /// The snapshot, which may be deleted.
 pub const FILE_SNAPSHOT: &str = "snapshot";
 /// The state that replaces the entries that left the log.
-pub(crate) const FILE_BASE: &str = "base";
+pub const FILE_BASE: &str = "base";
 /// The folder with the segments that left the log.
 pub const FOLDER_ARCHIVE: &str = "archive";
 /// The newest format of the log that this version reads and writes (`PRAGMA user_version`).

@@ -104,6 +104,8 @@ fn put_back(most: usize, cx: &Context) -> Result<(), Failure> {
     let (dir, store) = (&cx.settings.data, Store::sqlite(&cx.settings.data));
     let archive = store.archive()?;
     let lock = store.lock()?;
+    // It would never index what comes back before its end.
+    Index::discard(dir)?;
     let mut restored = Vec::new();
     while restored.len() < most
         && let Some(segment) = archive.put_back()?

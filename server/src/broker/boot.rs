@@ -144,8 +144,19 @@ pub(crate) fn replay(
     };
     loop {
         let entries = log.read(Seq(core.state().seq.0 + 1), REPLAY_BATCH)?;
-        if entries.is_empty() {
-            return Ok(core);
+        let Some((at, next)) = entries.first() else { return Ok(core) };
+        let wanted = core.state().seq.0 + 1;
+        let begins_epoch = matches!(next.fact, Fact::EpochBegan { .. }) && log.first()?.0 <= wanted;
+        if at.0 != wanted && !begins_epoch {
+            // Entries moved to the archive since the read before. Their base was saved first.
+            core =
+                archive.base().unwrap_or_default().and_then(usable).filter(|base| base.state().seq >= *at).ok_or_else(
+                    || ReadError::Damaged {
+                        at: *at,
+                        problem: "what precedes it is neither in the log nor in the base".to_owned(),
+                    },
+                )?;
+            continue;
         }
         for (_seq, entry) in &entries {
             fold(&mut core, entry);
@@ -290,5 +301,63 @@ pub(super) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>
     // The core refuses a jump that the caller may not make; then the clock must not move either.
     if core.state().at == then {
         clock.jump(ms);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use lastword_store::MemoryLog;
+
+    use super::*;
+
+    /// Reads few entries at once, and has a segment leave the log before the third read.
+    struct Moving {
+        log: MemoryLog,
+        base: Vec<u8>,
+        reads: AtomicUsize,
+    }
+
+    impl LogReader for Moving {
+        fn first(&self) -> Result<Seq, ReadError> {
+            self.log.first()
+        }
+
+        fn last(&self) -> Result<Seq, ReadError> {
+            self.log.last()
+        }
+
+        fn entry(&self, seq: Seq) -> Result<Option<Entry>, ReadError> {
+            LogReader::entry(&self.log, seq)
+        }
+
+        fn read(&self, from: Seq, max: usize) -> Result<Vec<(Seq, Entry)>, ReadError> {
+            if self.reads.fetch_add(1, Ordering::Relaxed) == 2 {
+                self.log.seal(Seq(30), u64::MAX, (Seq(40), &self.base)).unwrap().unwrap();
+            }
+            self.log.read(from, max.min(10))
+        }
+    }
+
+    #[test]
+    fn a_replay_notices_that_entries_moved_to_the_archive_meanwhile() {
+        let (mut core, mut log, mut base) = (Core::default(), MemoryLog::new(), Vec::new());
+        let epoch = log.begin_epoch().unwrap();
+        for n in 1..=60 {
+            let mut out = Out::default();
+            let limits = Limits { depth_max: 5 + n % 2, ..Limits::default() };
+            core.handle(Time(n), Input::Configure(Box::new(limits)), &mut out);
+            let entries: Vec<_> = out.entries.into_iter().map(Arc::new).collect();
+            assert_eq!(entries.len(), 1);
+            log.append(epoch, Seq(n - 1), &entries).unwrap();
+            if n == 40 {
+                base = postcard::to_allocvec(core.state()).unwrap();
+            }
+        }
+        let moving = Moving { log: log.clone(), base, reads: AtomicUsize::default() };
+        let replayed = replay(None, &moving, &log).unwrap();
+        assert_eq!(moving.first().unwrap(), Seq(31));
+        assert_eq!(replayed.state(), core.state());
     }
 }

@@ -62,10 +62,10 @@ impl Snapshots for SnapshotFile {
     }
 }
 
-/// Returns the position of the snapshot in `dir`, if there is one of this format.
-pub(crate) fn position(dir: &Path) -> Option<Seq> {
+/// Returns the position of the file `name` in `dir`, if there is one of this format.
+pub(crate) fn position(dir: &Path, name: &str) -> Option<Seq> {
     let mut head = [0; MAGIC.len() + 8];
-    fs::File::open(dir.join(FILE_SNAPSHOT)).ok()?.read_exact(&mut head).ok()?;
+    fs::File::open(dir.join(name)).ok()?.read_exact(&mut head).ok()?;
     let position = head.strip_prefix(MAGIC)?.first_chunk::<8>()?;
     Some(Seq(u64::from_le_bytes(*position)))
 }

@@ -86,6 +86,10 @@ impl SqliteLog {
         if trust == Trust::Checked {
             check_head(dir, last, &hash, &path)?;
             check_snapshot(dir, last, &path)?;
+        } else if snapshot::position(dir, data_dir::FILE_BASE).is_some_and(|base| base > last) {
+            // It knows of entries that are lost, and the next epoch's positions are beyond its own.
+            let base = dir.join(data_dir::FILE_BASE);
+            std::fs::remove_file(&base).map_err(|source| OpenError::io(&base, &source))?;
         }
         let head = Head::open(dir).map_err(failed)?;
         // It may be behind, after a crash between the two writes. Synced this once: a power cut must not leave a log
@@ -431,7 +435,7 @@ fn check_head(dir: &Path, last: Seq, hash: &Hash, path: &Path) -> Result<(), Ope
 
 /// Refuses a log that ends before its snapshot.
 fn check_snapshot(dir: &Path, last: Seq, path: &Path) -> Result<(), OpenError> {
-    match snapshot::position(dir).filter(|position| *position > last) {
+    match snapshot::position(dir, data_dir::FILE_SNAPSHOT).filter(|position| *position > last) {
         Some(acknowledged) => {
             let (place, by) = (path.display().to_string(), data_dir::FILE_SNAPSHOT);
             Err(OpenError::Lost { place, ends: last, by, acknowledged })

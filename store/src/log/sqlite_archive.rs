@@ -209,13 +209,21 @@ impl Archive for SqliteArchive {
         let path = folder.join(&file);
         let draft = draft(&path);
         let failed = |source: RowsError| ArchiveError::File { file: file.clone(), source };
-        let written = self.write(behind, last, &draft).map_err(failed)?;
+        let written = self.write(behind, last, &draft).map_err(|source| {
+            // Only what the failure left; the failure itself is what counts.
+            let _gone = fs::remove_file(&draft);
+            failed(source)
+        })?;
         data_dir::sync_dir(&folder)?;
         self.base_file().save(base.0, base.1)?;
         let sealed = Sealed { first: first.0, last: last.0, until: until.0, hash: written.hash, file };
         let mut db = self.writer()?;
         let change = db.transaction()?;
         sealed.insert(&change)?;
+        // Within the transaction: the file may be another log's by now.
+        if hash_at(&change, last)? != Some(written.hash) {
+            return Err(ArchiveError::Log(format!("position {} is not what was copied", last.0)));
+        }
         change.execute("DELETE FROM log WHERE first_seq <= ?1", [last.0.cast_signed()])?;
         change.commit()?;
         // The log knows the file by now: a draft that stays behind is found as well.
@@ -254,8 +262,17 @@ impl Archive for SqliteArchive {
         self.each_row(&last, behind, &mut |row, hash| Ok(sqlite::insert(&change, row, &hash)?))?;
         change.execute("DELETE FROM segments WHERE first_seq = ?1", [last.first.cast_signed()])?;
         change.commit()?;
+        // Or the WAL would hold all segments at once.
+        db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))?;
         Ok(Some(last.segment(&self.folder())))
     }
+}
+
+/// Returns the hash of the row that ends at `last`.
+fn hash_at(db: &Connection, last: Seq) -> rusqlite::Result<Option<Hash>> {
+    let sql = "SELECT hash FROM log WHERE first_seq = (SELECT max(first_seq) FROM log WHERE first_seq <= ?1)
+               AND first_seq + count - 1 = ?1";
+    db.query_row(sql, [last.0.cast_signed()], |row| row.get(0)).optional()
 }
 
 /// Returns the first and the last position of the next segment, and the time of its last entry.

@@ -235,3 +235,16 @@ fn a_noted_position_in_a_missing_segment_fails_unless_it_was_only_kept_beside_th
     let other = Anchor { hash: [7; 32], ..notes[1] };
     verify(Expected { anchors: vec![other], ..Expected::default() }).unwrap_err();
 }
+
+#[test]
+fn a_base_of_entries_that_are_lost_is_dropped_with_them() {
+    let (dir, log) = written();
+    seal(log.as_ref(), 4).unwrap();
+    drop(log);
+    let db = Connection::open(dir.path().join("lastword.db")).unwrap();
+    db.execute_batch("DELETE FROM log WHERE first_seq = 8").unwrap();
+    drop(db);
+    let log = Store::sqlite(dir.path()).open_as_it_is().unwrap();
+    assert!(!dir.path().join("base").exists(), "positions after the loss would be taken for its own");
+    assert_eq!(log.reader().first().unwrap(), Seq(5));
+}
