@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Gives the room of entries that left the log back to the disk. No server may be running, and the disk needs room for
-    /// a second copy of the log meanwhile.
+    /// two more copies of the log meanwhile.
     ///
     /// # Errors
     /// The log can't be opened or written.
@@ -162,7 +162,8 @@ impl Store {
         }
     }
 
-    /// Walks the log's hash chain from its start (L5), and the segments of the archive whose files are there. A server may be running on it.
+    /// Walks the log's hash chain from its start (L5), with the segments of the archive whose files are there. A server may
+    /// be running on it.
     ///
     /// `expect` has the positions and hashes noted earlier, which the log must still have. `check` receives every entry in
     /// order and may object. `progress` receives the position reached and the last one, every few rows.

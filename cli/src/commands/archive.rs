@@ -7,7 +7,7 @@ use lastword_server::archives_of;
 use lastword_store::{Index, Store};
 use serde_json::json;
 
-use super::{Context, restore, verify};
+use super::{Context, reindex, restore};
 use crate::failure::Failure;
 use crate::out::{Out, table};
 use crate::quantity::{bytes, duration, milliseconds};
@@ -80,7 +80,7 @@ fn words(view: &ArchivesView, out: &Out) -> String {
     let growth = view.bytes_per_day.map(|day| format!(", {} a day", bytes(day))).unwrap_or_default();
     let log = format!("log: positions {} to {}{since}, {}{growth}", view.first, view.last, bytes(view.bytes));
     let policy = match (view.after_ms, view.above_bytes) {
-        (None, None) => "nothing moves to the archive by itself: set `after` or `above_bytes` in [archive]".to_owned(),
+        (None, None) => "nothing moves to the archive: set `after` or `above_bytes` in [archive]".to_owned(),
         (after, above) => {
             let after = after.map(|ms| format!("entries older than {}", span(ms)));
             let above = above.map(|max| format!("the oldest above {}", bytes(max)));
@@ -114,12 +114,7 @@ fn put_back(most: usize, cx: &Context) -> Result<(), Failure> {
     }
     let log = store.open_reader()?;
     let first = log.first()?.0;
-    let bar = verify::bar(&cx.out);
-    Index::reindex(dir, log.as_ref(), &mut |at, of| {
-        bar.set_length(of.0);
-        bar.set_position(at.0);
-    })?;
-    bar.finish_and_clear();
+    reindex::build(log.as_ref(), cx)?;
     drop(lock);
     let report = json!({ "restored": restored, "first": first });
     cx.out.show(&report, |_, _| format!("{} segments are back in the log, which begins at {first}", restored.len()))
@@ -133,12 +128,7 @@ fn compact(cx: &Context) -> Result<(), Failure> {
     store.compact()?;
     // The read model is made anew: its full-text index keeps the words of what left the log.
     Index::discard(dir)?;
-    let bar = verify::bar(&cx.out);
-    Index::reindex(dir, log.as_ref(), &mut |at, of| {
-        bar.set_length(of.0);
-        bar.set_position(at.0);
-    })?;
-    bar.finish_and_clear();
+    reindex::build(log.as_ref(), cx)?;
     let after = size(cx);
     let report = json!({ "bytes_before": before, "bytes_after": after });
     cx.out.show(&report, |_, _| format!("{} before, {} now", bytes(before), bytes(after)))

@@ -1,6 +1,6 @@
 //! `lastword reindex`: rebuilds the read model from the log. No server may be running.
 
-use lastword_store::{Index, Store};
+use lastword_store::{Index, LogReader, Store};
 use serde_json::json;
 
 use super::{Context, verify};
@@ -10,17 +10,21 @@ use crate::failure::Failure;
 pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args, cx: &Context) -> Result<(), Failure> {
-    let dir = &cx.settings.data;
-    let store = Store::sqlite(dir);
+    let store = Store::sqlite(&cx.settings.data);
     // The reader first: opening it doesn't create a log in a directory that has none.
     let log = store.open_reader()?;
     let _lock = store.lock()?;
+    let last = build(log.as_ref(), cx)?.last().0;
+    cx.out.show(&json!({ "entries": last }), |_, _| format!("indexed {last} entries"))
+}
+
+/// Builds the read model from the log, with a progress bar.
+pub(super) fn build(log: &dyn LogReader, cx: &Context) -> Result<Index, Failure> {
     let bar = verify::bar(&cx.out);
-    let index = Index::reindex(dir, log.as_ref(), &mut |at, of| {
+    let index = Index::reindex(&cx.settings.data, log, &mut |at, of| {
         bar.set_length(of.0);
         bar.set_position(at.0);
     })?;
     bar.finish_and_clear();
-    let last = index.last().0;
-    cx.out.show(&json!({ "entries": last }), |_, _| format!("indexed {last} entries"))
+    Ok(index)
 }
