@@ -54,9 +54,11 @@ mod schedule;
 mod send;
 mod serve;
 mod sign_in;
+mod sign_out;
 mod stop;
 mod tail;
 mod target;
+mod token;
 mod top;
 mod tree;
 mod verify;
@@ -101,6 +103,10 @@ pub(crate) enum Command {
     Human(human::Args),
     /// Sign in as a human, by the workspace's identity provider
     SignIn(sign_in::Args),
+    /// End that sign-in, at the broker and on this machine
+    SignOut(sign_out::Args),
+    /// Make a narrowed token of your own: some of what you may do, for a while
+    Token(token::Args),
     /// Send a message
     Send(send::Args),
     /// Take the next delivery, which opens a turn
@@ -206,6 +212,8 @@ pub(crate) fn run(command: Command, cx: &Context) -> Result<(), Failure> {
         Command::Agent(args) => wait(agent::run(args, cx)),
         Command::Human(args) => wait(human::run(args, cx)),
         Command::SignIn(args) => wait(sign_in::run(args, cx)),
+        Command::SignOut(args) => wait(sign_out::run(args, cx)),
+        Command::Token(args) => wait(token::run(args, cx)),
         Command::Send(args) => wait(send::run(args, cx)),
         Command::Inbox(args) => wait(inbox::run(args, cx)),
         Command::Finish(args) => wait(finish::run(args, cx)),

@@ -6,9 +6,9 @@ use lastword_proto::wire::{
     AgentGrant, AgentPatch, AgentToken, AgentView, ApprovalView, ArchivesView, ClaimView, ClockView,
     ConversationSummary, ConversationView, DecideApproval, Delivery, Envelope, EscalationAnswer, EscalationView,
     Explanation, Extend, Finish, Finished, HeldCall, HumanPatch, IdToken, IncidentView, LimitsView, MoveToArchive,
-    MovedToArchive, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, Page, Post, Posted, Progress,
-    ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInProvider, SignedIn, StoredMessage, TokenTerms,
-    UseApproval,
+    MovedToArchive, NarrowedToken, NewAgent, NewClaim, NewEscalation, NewHuman, NewRoom, NewSchedule, NewToken, Page,
+    Post, Posted, Progress, ReadyView, Renewed, RequestView, RoomView, ScheduleView, SignInProvider, SignedIn,
+    StoredMessage, TokenTerms, UseApproval,
 };
 use reqwest::{Method, RequestBuilder};
 use serde::Deserialize as _;
@@ -298,6 +298,22 @@ impl Client {
     /// See [`ClientError`].
     pub async fn sign_in(&self, id_token: &IdToken) -> Result<SignedIn, ClientError> {
         self.post("/v1/sign-in", id_token).await
+    }
+
+    /// Makes a narrowed token for the caller; it is returned only this once.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `forbidden` if the caller's own token has fewer scopes.
+    pub async fn narrow(&self, new: &NewToken) -> Result<NarrowedToken, ClientError> {
+        self.post("/v1/token", new).await
+    }
+
+    /// Ends the signed token that makes this call: of a sign-in, or a human's narrowed one.
+    ///
+    /// # Errors
+    /// See [`ClientError`]; `malformed` for a token of the log.
+    pub async fn end_token(&self) -> Result<(), ClientError> {
+        self.answer(self.request(Method::DELETE, "/v1/token")).await.map(drop)
     }
 
     /// Sets a human's role (H7).

@@ -28,6 +28,7 @@ mod requests;
 mod rooms;
 mod schedules;
 mod time;
+mod tokens;
 mod turns;
 
 pub use agents::{AgentGrant, AgentPatch, AgentToken, AgentView, NewAgent, TokenTerms};
@@ -53,4 +54,5 @@ pub use requests::{HistoryItem, RequestView};
 pub use rooms::{NewRoom, Post, Posted, RoomView};
 pub use schedules::{NewSchedule, ScheduleView};
 pub use time::{parse_rfc3339, rfc3339};
+pub use tokens::{NarrowedToken, NewToken, Scope};
 pub use turns::{Delivery, Finish, Finished, Notice, NoticeKind, Progress, Renewed, TurnView, Usage};

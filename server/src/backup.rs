@@ -10,11 +10,18 @@ use lastword_store::{BackedUp, BackupError, Store, VerifyError, format};
 use crate::broker::{self, BootError};
 use crate::checkpoint::{self, CheckpointError, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS};
 use crate::identity::{FILE_OPERATOR_TOKEN, FILE_SECRET_KEY, FILE_SIGNED_OUT};
-use crate::oidc::FILE_SUBJECTS;
+use crate::oidc::{FILE_SUBJECTS, FILE_USED};
 
 /// The small files that a backup carries beside the log.
-const FILES: [&str; 6] =
-    [FILE_SECRET_KEY, FILE_OPERATOR_TOKEN, FILE_SIGNED_OUT, FILE_SUBJECTS, FILE_CHECKPOINT_KEY, FILE_CHECKPOINTS];
+const FILES: [&str; 7] = [
+    FILE_SECRET_KEY,
+    FILE_OPERATOR_TOKEN,
+    FILE_SIGNED_OUT,
+    FILE_SUBJECTS,
+    FILE_USED,
+    FILE_CHECKPOINT_KEY,
+    FILE_CHECKPOINTS,
+];
 /// The file that says which notifications were sent.
 pub(crate) const FILE_NOTIFY: &str = "notify.json";
 /// The folder in the data directory in which a restore prepares the new log.

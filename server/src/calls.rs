@@ -32,6 +32,7 @@ pub(crate) mod rooms;
 pub(crate) mod schedules;
 pub(crate) mod shown;
 pub(crate) mod sign_in;
+pub(crate) mod tokens;
 pub(crate) mod tree;
 pub(crate) mod turns;
 
@@ -44,7 +45,7 @@ use lastword_proto::envelope::nesting;
 use lastword_proto::fact::Credential;
 use lastword_proto::ids::TurnId;
 use lastword_proto::names::{AgentName, NameError, Ref};
-use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, rfc3339};
+use lastword_proto::wire::{FieldError, LiftStep, RefusedAt, Scope, rfc3339};
 use lastword_proto::{Code, Principal, Refusal, Reply, Seq, Time};
 use lastword_store::IndexReader;
 use tokio::sync::{Notify, watch};
@@ -54,7 +55,7 @@ use crate::attempts::Attempts;
 use crate::broker::{Handle, Unserved};
 use crate::checkpoint::LogSigner;
 use crate::error::ApiError;
-use crate::identity::{Proof, Session, SignInCode, credential};
+use crate::identity::{Bearer, Proof, Scopes, Session, SignInCode, credential};
 use crate::origins::Origins;
 use crate::tls::Transport;
 
@@ -105,8 +106,10 @@ pub struct Context {
 pub(crate) struct Caller {
     pub(crate) principal: Principal,
     credential: Credential,
-    /// When the sign-in expires that authenticated it; `None` if a token of the log did.
+    /// When the signed token expires that authenticated it; `None` if a token of the log did.
     until: Option<Time>,
+    /// What that token may do.
+    scopes: Scopes,
     pub(crate) turn: Option<TurnId>,
 }
 
@@ -116,11 +119,13 @@ impl Caller {
         let credential = credential(token);
         let proof = handle.known_by(&credential);
         let caller = match (proof, if proof == Proof::Unknown { handle.bearer(token) } else { None }) {
-            (_, Some((principal, credential, until))) => {
+            (_, Some(Bearer { principal, credential, until, scopes })) => {
                 in_time(handle, until)?;
-                Self { principal, credential, until: Some(until), turn: None }
+                Self { principal, credential, until: Some(until), scopes, turn: None }
             }
-            (proof, None) => Self { principal: proven(proof)?, credential, until: None, turn: None },
+            (proof, None) => {
+                Self { principal: proven(proof)?, credential, until: None, scopes: Scopes::ALL, turn: None }
+            }
         };
         match turn {
             Some(turn) => caller.within(handle, turn),
@@ -130,7 +135,7 @@ impl Caller {
 
     /// Returns the human of a console session as a caller.
     pub(crate) const fn of(session: &Session) -> Self {
-        Self { principal: session.principal, credential: session.token, until: None, turn: None }
+        Self { principal: session.principal, credential: session.token, until: None, scopes: Scopes::ALL, turn: None }
     }
 
     /// Returns this caller in the turn that the turn token names.
@@ -147,6 +152,23 @@ impl Caller {
         if principal == self.principal { Ok(()) } else { Err(Refusal::new(Code::Unauthenticated).into()) }
     }
 
+    /// Returns whether the token may do less than its owner.
+    pub(crate) fn is_narrowed(&self) -> bool {
+        self.scopes != Scopes::ALL
+    }
+
+    /// Refuses a token that was narrowed to other scopes. `None` is a call that every token may make.
+    pub(crate) fn may(&self, scope: Option<Scope>) -> Result<(), ApiError> {
+        match scope {
+            Some(scope) if !self.scopes.has(scope) => {
+                let has = self.scopes.list().iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
+                let text = format!("This token was narrowed to {has}: the call needs one with the scope {scope}");
+                Err(ApiError::new(Code::Forbidden, text))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     pub(crate) fn human(&self) -> Result<(), ApiError> {
         if self.principal.is_human() { Ok(()) } else { Err(ApiError::humans_only()) }
     }
@@ -157,7 +179,10 @@ fn in_time(handle: &Handle, until: Time) -> Result<(), ApiError> {
     if handle.now() < until {
         return Ok(());
     }
-    let text = format!("This sign-in expired at {}: sign in again with `lastword sign-in`", rfc3339(until));
+    let text = format!(
+        "This token expired at {}: sign in again with `lastword sign-in`, or make a new one with `lastword token`",
+        rfc3339(until)
+    );
     Err(ApiError::new(Code::Unauthenticated, text))
 }
 

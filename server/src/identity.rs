@@ -16,11 +16,14 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};
 
+mod bearer;
 mod session;
+mod spent;
 
-use self::session::Ended;
+pub(crate) use self::bearer::{Bearer, Scopes};
 pub(crate) use self::session::FILE_SIGNED_OUT;
 pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
+pub(crate) use self::spent::Spent;
 
 /// The file in the data directory that holds the first human's token.
 pub const FILE_OPERATOR_TOKEN: &str = "operator.token";
@@ -200,7 +203,7 @@ impl Change {
 /// sessions.
 pub struct TurnSigner {
     key: [u8; KEY_BYTES],
-    ended: Ended,
+    ended: Spent,
 }
 
 impl TurnSigner {
@@ -215,13 +218,16 @@ impl TurnSigner {
                 let bad = || {
                     io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
                 };
-                Ok(Self { key: bytes.as_slice().try_into().map_err(|_| bad())?, ended: Ended::open(dir)? })
+                Ok(Self {
+                    key: bytes.as_slice().try_into().map_err(|_| bad())?,
+                    ended: Spent::open(dir.join(FILE_SIGNED_OUT))?,
+                })
             }
             // Only a missing file gets a new key: replacing an unreadable one would end all open turns' tokens.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random()?;
                 write_private(&path, &key)?;
-                Ok(Self { key, ended: Ended::open(dir)? })
+                Ok(Self { key, ended: Spent::open(dir.join(FILE_SIGNED_OUT))? })
             }
             Err(error) => Err(error),
         }
@@ -232,7 +238,7 @@ impl TurnSigner {
     /// # Errors
     /// The system's random number generator fails.
     pub fn ephemeral() -> io::Result<Self> {
-        Ok(Self { key: random()?, ended: Ended::default() })
+        Ok(Self { key: random()?, ended: Spent::default() })
     }
 
     /// Signs the token of a turn for its agent.

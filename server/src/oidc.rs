@@ -15,16 +15,18 @@ use lastword_proto::names::AgentName;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Secret, credential, write_private};
+use crate::identity::{Secret, Spent, write_private};
 
 pub(crate) use self::claims::Claims;
 pub(crate) use self::provider::{Code, Provider};
 
 /// The file in the data directory with the provider's subject of each human who has signed in.
 pub(crate) const FILE_SUBJECTS: &str = "sign-in.json";
+/// The file in the data directory that lists the ID tokens that were used and haven't expired.
+pub(crate) const FILE_USED: &str = "sign-in.used";
 /// The longest time for which a sign-in may be valid, in ms: that of a session.
 pub(crate) const VALID_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
-/// The most ID tokens that are remembered as used.
+/// The most ID tokens, and the most sign-ins of browsers, that are remembered as used.
 const USED_MAX: usize = 8_192;
 
 /// The provider by which humans sign in, and who may.
@@ -171,7 +173,10 @@ pub(crate) struct Accounts {
     path: PathBuf,
     /// Each human's account by name; a change is written before it counts.
     bound: Mutex<BTreeMap<String, Account>>,
-    used: Mutex<BTreeMap<[u8; 32], Time>>,
+    /// ID tokens that the command line presented.
+    id_tokens: Spent,
+    /// Sign-ins of browsers, each by its `state`. A restart may forget them: a provider takes a code once.
+    states: Spent,
 }
 
 /// An account at a provider.
@@ -193,7 +198,8 @@ impl Accounts {
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        Ok(Self { path, bound: Mutex::new(bound), used: Mutex::default() })
+        let id_tokens = Spent::open(dir.join(FILE_USED))?;
+        Ok(Self { path, bound: Mutex::new(bound), id_tokens, states: Spent::default() })
     }
 
     /// Returns who the claims are, if they may sign in. The first account of a name is bound to it: an address that
@@ -236,22 +242,19 @@ impl Accounts {
         Ok(person.clone())
     }
 
-    /// Uses up an ID token or a `state`, so that it signs in once; `false` if it was used before.
-    pub(crate) fn spend(&self, text: &str, until: Time, now: Time) -> bool {
-        let mut used = self.used.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let key = credential(text);
-        if used.contains_key(&key) {
-            return false;
-        }
-        if used.len() >= USED_MAX {
-            used.retain(|_, until| now < *until);
-        }
+    /// Uses up an ID token, so that it signs in once; `false` if it was used before. Writes a file.
+    ///
+    /// # Errors
+    /// The file can't be written.
+    pub(crate) fn use_id_token(&self, text: &str, until: Time, now: Time) -> io::Result<bool> {
         // Beyond the bound nobody signs in, rather than somebody twice. Only valid ones come here, which a provider issued.
-        if used.len() >= USED_MAX {
-            return false;
-        }
-        used.insert(key, until);
-        true
+        self.id_tokens.add(text, until, now, USED_MAX)
+    }
+
+    /// Uses up the `state` of a browser's sign-in; `false` if it was used before.
+    pub(crate) fn use_state(&self, state: &str, until: Time, now: Time) -> bool {
+        // A list without a file is always written.
+        self.states.add(state, until, now, USED_MAX).unwrap_or(false)
     }
 }
 

@@ -10,7 +10,10 @@ use super::Cli;
 
 /// The commands by purpose, in the order of the help. A test checks that each command is in exactly one group.
 const GROUPS: [(&str, &[&str]); 7] = [
-    ("Set up", &["init", "serve", "agent", "human", "sign-in", "notify", "doctor", "completions", "man"]),
+    (
+        "Set up",
+        &["init", "serve", "agent", "human", "sign-in", "sign-out", "token", "notify", "doctor", "completions", "man"],
+    ),
     ("Run agents", &["claude", "codex", "opencode", "gemini", "run", "prompt", "mcp", "hook", "discord"]),
     ("Ask and answer", &["ask", "send", "inbox", "finish"]),
     ("Decide", &["approvals", "approve", "reject", "escalations", "answer"]),
@@ -80,6 +83,8 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("human list", &["lastword human list", "lastword human list --json"]),
     ("human role", &["lastword human role anna operator", "lastword human role anna viewer --yes"]),
+    ("sign-out", &["lastword sign-out"]),
+    ("token", &["lastword --token-file kilo.token token --scope read --scope ask --expires 8h"]),
     ("sign-in", &["lastword sign-in", "lastword --url https://broker.example:7171 sign-in"]),
     (
         "send",

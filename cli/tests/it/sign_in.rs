@@ -57,6 +57,21 @@ fn a_human_signs_in_on_another_device_and_the_token_is_theirs_alone() {
     assert!(script.code == 1 && script.stderr.contains("only at a terminal"), "{script:?}");
     let agent = finish(elsewhere(&server, &home).env("CLAUDECODE", "1").args(["agent", "list"]), "");
     assert!(agent.code == 1 && agent.stderr.contains("an agent is running"), "{agent:?}");
+    let narrow = ["--token-file", file, "token", "--scope", "read", "--expires", "1h"];
+    let narrowed = finish(elsewhere(&server, &home).args(narrow), "").json();
+    assert_eq!((&narrowed["name"], &narrowed["scopes"]), (&json!("ann"), &json!(["read"])));
+    let narrowed = narrowed["token"].as_str().unwrap();
+    let with = |args: &[&str]| finish(elsewhere(&server, &home).env("LASTWORD_TOKEN", narrowed).args(args), "");
+    assert_eq!(with(&["agent", "list"]).code, 0);
+    let refused = with(&["pause", "--workspace"]);
+    assert!(refused.code == 1 && refused.stderr.contains("was narrowed to read"), "{refused:?}");
+    let kept = fs::read_to_string(file).unwrap();
+    assert_eq!(finish(elsewhere(&server, &home).arg("sign-out"), "").code, 0);
+    assert!(!Path::new(file).exists());
+    let over = finish(elsewhere(&server, &home).env("LASTWORD_TOKEN", kept.trim()).args(["agent", "list"]), "");
+    assert!(over.code == 1 && over.stderr.contains("token"), "{over:?}");
+    let twice = finish(elsewhere(&server, &home).arg("sign-out"), "");
+    assert!(twice.code == 1 && twice.stderr.contains("nobody is signed in"), "{twice:?}");
     let agent = finish(elsewhere(&server, &home).env("CLAUDECODE", "1").arg("sign-in"), "");
     assert!(agent.code == 1 && agent.stderr.contains("an agent is running"), "{agent:?}");
 }

@@ -19,7 +19,7 @@ use super::wakes::Wakes;
 use super::{Command, Live, Release};
 use crate::clock::{Clock, ClockStatus};
 use crate::disk::{Disk, admits};
-use crate::identity::{Directory, Proof, Session, TurnSigner, credential};
+use crate::identity::{Bearer, Directory, Proof, Session, TurnSigner, credential};
 use crate::metrics::Metrics;
 use crate::sync::{Mutex, MutexGuard};
 
@@ -289,9 +289,8 @@ impl Handle {
         self.0.signer.verify_session(cookie, &self.0.directory, self.now())
     }
 
-    /// Returns the human whom a token from a sign-in proves, the hash of that human's own token, and when it expires,
-    /// which may be over.
-    pub(crate) fn bearer(&self, token: &str) -> Option<(Principal, Credential, Time)> {
+    /// Returns what a signed token proves; `None` if it is forged or was ended.
+    pub(crate) fn bearer(&self, token: &str) -> Option<Bearer> {
         self.0.signer.verify_bearer(token, &self.0.directory, self.now())
     }
 

@@ -131,7 +131,7 @@ pub(crate) async fn finish(ctx: &Context, cookie: &str, state: &str, code: &str)
     if crate::identity::credential(state) != crate::identity::credential(&signer.derive("state", cookie)) {
         return Err(other_browser());
     }
-    if !sign_in.accounts.spend(state, now.plus(BEGUN_MS), now) {
+    if !sign_in.accounts.use_state(state, now.plus(BEGUN_MS), now) {
         return Err(unproven("This sign-in was used already: begin again at /sign-in".into()));
     }
     let (verifier, nonce) = (signer.derive("verifier", cookie), signer.derive("nonce", cookie));
@@ -166,7 +166,9 @@ pub(crate) async fn by_id_token(ctx: &Context, id_token: &str) -> Result<SignedI
     let claims = sign_in.provider.verify(id_token, client_id, None, now).await.map_err(refused)?;
     // Kept as long as the token could be shown again, whatever the difference between the clocks.
     let until = Time(claims.exp.saturating_mul(1000)).max(now).plus(BEGUN_MS);
-    if !sign_in.accounts.spend(id_token, until, now) {
+    let (shared, text) = (Arc::clone(sign_in), id_token.to_owned());
+    let used = off_thread(move || Ok(shared.accounts.use_id_token(&text, until, now))).await?;
+    if !used.map_err(|error| ApiError::internal(&format!("the list of used ID tokens: {error}")))? {
         return Err(unproven("This ID token was used already: get a new one from the provider".into()));
     }
     let Known { principal, token, expires_at, name, .. } = admit(ctx, sign_in, claims).await?;

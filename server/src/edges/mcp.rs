@@ -25,6 +25,7 @@ mod wire;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_util::future::BoxFuture;
+use lastword_proto::wire::Scope;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam, ErrorData, Extensions,
@@ -219,6 +220,7 @@ impl ServerHandler for Surface {
         match &self.backend {
             Backend::Local(ctx, _) => {
                 let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
+                caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
                 let read = resources::read(ctx, caller, uri).await.map_err(|fault| unread(uri, &fault))?;
                 read.map(Into::into).ok_or_else(|| resources::unknown(uri))
             }
@@ -244,6 +246,7 @@ impl ServerHandler for Surface {
                 _ if !inbox => std::future::pending().await,
                 Backend::Local(ctx, _) => {
                     let caller = who(ctx, &context.request_context().extensions).map_err(|fault| told(&fault))?;
+                    caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
                     inbox::watch(ctx, caller, &listener).await;
                     Ok(())
                 }
@@ -290,6 +293,7 @@ impl ServerHandler for Surface {
         match &self.backend {
             Backend::Local(ctx, sessions) => {
                 let caller = who(ctx, &context.extensions).map_err(|fault| told(&fault))?;
+                caller.may(Some(Scope::Read)).map_err(|fault| told(&fault))?;
                 // Without a session there is no stream on which a change could be reported.
                 let sessionless = || ErrorData::invalid_request("a subscription needs a session: initialize", None);
                 let streams =
@@ -413,6 +417,7 @@ async fn call(
     }
     let result = async {
         let caller = who(ctx, &context.extensions)?;
+        caller.may(Some(catalog::scope(&name)))?;
         let human = elicit::human(ctx, caller, &name, context).await?;
         if human.is_some() || elicit::goes_on(&request) {
             return elicit::escalate(ctx, caller, human, request).await;

@@ -1,10 +1,8 @@
 //! Sessions of the console, and the code of the one-time link that a start prints. A session is a signed cookie that
 //! names a human, so it survives a restart of the server.
 
-use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::io;
 use std::sync::{Mutex, PoisonError};
-use std::{fs, io};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use lastword_proto::fact::Credential;
@@ -12,16 +10,16 @@ use lastword_proto::ids::AgentId;
 use lastword_proto::{Principal, Time};
 use sha2::Sha256;
 
-use super::{Directory, Secret, TurnSigner, credential, hex, unhex, write_private};
+use super::{Directory, Secret, TurnSigner, credential, hex, unhex};
 
 /// The lifetime of a session, in ms.
 pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The lifetime of a one-time link, in ms.
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
-/// The prefix of the tokens that humans sign in for. Those that are stored as hashes have another.
-const BEARER_PREFIX: &str = "lws_";
-/// The file in the data directory that lists the sessions that were ended before they expired.
+/// The most sessions and tokens that are remembered as ended.
+pub(super) const ENDED_MAX: usize = 16_384;
+/// The file in the data directory that lists the sessions and signed tokens that were ended before they expired.
 pub(crate) const FILE_SIGNED_OUT: &str = "signed-out";
 
 impl TurnSigner {
@@ -31,32 +29,6 @@ impl TurnSigner {
         let mac = self.session_mac(b"lastword session", agent, token, expires_at);
         let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
         format!("{}.{}.{mac}", agent.0, expires_at.0)
-    }
-
-    /// Returns a token that a human signed in for, `lws_AGENT.EXPIRY.MAC`. Like a session's cookie it is bound to the
-    /// human's current token, and it isn't one: its MAC has another label.
-    pub(crate) fn sign_bearer(&self, agent: AgentId, token: &Credential, expires_at: Time) -> String {
-        let mac = self.session_mac(b"lastword sign-in", agent, token, expires_at);
-        let mac = mac.map(|mac| hex(&mac.finalize().into_bytes())).unwrap_or_default();
-        format!("{BEARER_PREFIX}{}.{}.{mac}", agent.0, expires_at.0)
-    }
-
-    /// Returns the human whom a token from a sign-in proves, the hash of that human's own token, and when it expires,
-    /// which may be over.
-    pub(crate) fn verify_bearer(
-        &self,
-        text: &str,
-        directory: &Directory,
-        now: Time,
-    ) -> Option<(Principal, Credential, Time)> {
-        let mut parts = text.strip_prefix(BEARER_PREFIX)?.split('.');
-        let (agent, expires_at, mac) = (parts.next()?, parts.next()?, parts.next()?);
-        let agent = AgentId(agent.parse().ok()?);
-        let (expires_at, mac) = (Time(expires_at.parse().ok()?), unhex::<MAC_BYTES>(mac)?);
-        let (token, principal) = directory.proof_of(agent, now)?;
-        let signed = self.session_mac(b"lastword sign-in", agent, &token, expires_at)?.verify_slice(&mac).is_ok();
-        let valid = signed && parts.next().is_none() && principal.is_human();
-        valid.then_some((principal, token, expires_at))
     }
 
     /// Derives a secret of a browser's sign-in from the cookie that began it.
@@ -92,57 +64,36 @@ impl TurnSigner {
     /// Ends a session before it expires. Its cookie is refused from then on, also after a restart.
     ///
     /// # Errors
-    /// The list of ended sessions can't be written. The session is still ended until the server restarts.
+    /// The list of what was ended can't be written, or is full.
     pub(crate) fn end_session(&self, value: &str, now: Time) -> io::Result<()> {
         let expires_at = value.split('.').nth(1).and_then(|ms| ms.parse().ok()).map_or(now, Time);
-        self.ended.add(value, expires_at, now)
+        self.end(value, expires_at, now)
     }
 
-    fn session_mac(&self, what: &[u8], agent: AgentId, token: &Credential, expires_at: Time) -> Option<Hmac<Sha256>> {
+    /// Ends a session or a signed token before it expires. It is refused from then on, also after a restart.
+    ///
+    /// # Errors
+    /// The list of what was ended can't be written, or is full.
+    pub(crate) fn end(&self, value: &str, expires_at: Time, now: Time) -> io::Result<()> {
+        if self.ended.add(value, expires_at, now, ENDED_MAX)? || self.ended.has(value) {
+            return Ok(());
+        }
+        Err(io::Error::other(format!("{ENDED_MAX} sign-ins were ended before they expired; this one ends in time")))
+    }
+
+    pub(super) fn session_mac(
+        &self,
+        what: &[u8],
+        agent: AgentId,
+        token: &Credential,
+        expires_at: Time,
+    ) -> Option<Hmac<Sha256>> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).ok()?;
         mac.update(what);
         mac.update(&agent.0.to_le_bytes());
         mac.update(token);
         mac.update(&expires_at.0.to_le_bytes());
         Some(mac)
-    }
-}
-
-/// The sessions whose humans signed out: the hashes of their cookies, each kept until it would have expired.
-#[derive(Default)]
-pub(super) struct Ended {
-    path: Option<PathBuf>,
-    held: Mutex<BTreeMap<Credential, Time>>,
-}
-
-impl Ended {
-    /// Reads the list in `dir`: one session per line, its expiry in ms and the hash.
-    pub(super) fn open(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(FILE_SIGNED_OUT);
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error),
-        };
-        let read = |line: &str| {
-            let (expires_at, hash) = line.split_once(' ')?;
-            Some((unhex(hash)?, Time(expires_at.parse().ok()?)))
-        };
-        Ok(Self { path: Some(path), held: Mutex::new(text.lines().filter_map(read).collect()) })
-    }
-
-    fn has(&self, value: &str) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&credential(value))
-    }
-
-    fn add(&self, value: &str, expires_at: Time, now: Time) -> io::Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // An expired cookie is refused anyway; this bounds the list.
-        held.retain(|_, until| now < *until);
-        held.insert(credential(value), expires_at);
-        let Some(path) = &self.path else { return Ok(()) };
-        let lines: String = held.iter().map(|(hash, until)| format!("{} {}\n", until.0, hex(hash))).collect();
-        write_private(path, lines.as_bytes())
     }
 }
 
@@ -183,19 +134,6 @@ impl SignInCode {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_session_that_ended_stays_so_over_a_restart_until_it_would_be_over_anyway() {
-        let dir = tempfile::tempdir().unwrap();
-        let ended = Ended::open(dir.path()).unwrap();
-        ended.add("1.900.aa", Time(900), Time(0)).unwrap();
-        let ended = Ended::open(dir.path()).unwrap();
-        assert!(ended.has("1.900.aa"));
-        assert!(!ended.has("1.900.ab"));
-        ended.add("1.2000.bb", Time(2_000), Time(900)).unwrap();
-        assert!(!Ended::open(dir.path()).unwrap().has("1.900.aa"), "it was forgotten");
-        assert!(ended.has("1.2000.bb"));
-    }
 
     #[test]
     fn a_code_is_good_once_and_for_a_quarter_of_an_hour() {

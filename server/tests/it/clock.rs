@@ -78,14 +78,23 @@ impl Machine {
 
     /// Restarts the server on the same directory.
     pub(crate) async fn restart(&self, world: World, limits: Limits) -> World {
-        self.restart_after(world, limits, |_| {}).await
+        self.restart_with(world, |config| config.limits = limits).await
     }
 
     /// Restarts the server after a change to its directory.
-    pub(crate) async fn restart_after(&self, mut world: World, limits: Limits, change: impl FnOnce(&Path)) -> World {
+    pub(crate) async fn restart_after(&self, world: World, limits: Limits, change: impl FnOnce(&Path)) -> World {
+        self.restart_with(world, |config| {
+            change(&config.data_dir);
+            config.limits = limits;
+        })
+        .await
+    }
+
+    /// Restarts the server on the same directory with changed settings. The old one has ended before the change is made.
+    pub(crate) async fn restart_with(&self, mut world: World, change: impl FnOnce(&mut Config)) -> World {
         world.server.shutdown().await;
-        change(world.dir.path());
-        let config = Config { clocks: self.source(), limits, ..Config::local(world.dir.path()) };
+        let mut config = Config { clocks: self.source(), ..Config::local(world.dir.path()) };
+        change(&mut config);
         world.server = Server::start(config).await.unwrap();
         world
     }

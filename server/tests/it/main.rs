@@ -23,6 +23,7 @@ mod mcp;
 mod mcp_elicit;
 mod mcp_human;
 mod mcp_wire;
+mod narrowed;
 mod notices;
 mod people;
 mod permit;

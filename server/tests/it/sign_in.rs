@@ -231,14 +231,15 @@ async fn an_id_token_signs_in_once_and_its_token_expires() {
     let machine = crate::clock::Machine::new();
     let provider = Provider::start().await;
     let oidc = oidc(&provider);
+    let again = oidc.clone();
     let world = machine.world_with(&[], |config| config.oidc = Some(oidc)).await;
     let shown = Answer::of(world.http.get(world.url("/v1/sign-in")).send().await.unwrap()).await.is(200);
     assert_eq!(shown, json!({ "issuer": provider.issuer, "client_id": "cli" }));
     let id_token = provider.id_token("cli");
     let signed_in = present(&world, &id_token).await.is(201);
     assert_eq!((&signed_in["name"], &signed_in["role"]), (&json!("ann"), &json!("operator")));
-    let again = present(&world, &id_token).await.refused(401, "unauthenticated");
-    assert!(again["detail"].as_str().unwrap().contains("used already"), "{again}");
+    let twice = present(&world, &id_token).await.refused(401, "unauthenticated");
+    assert!(twice["detail"].as_str().unwrap().contains("used already"), "{twice}");
     let token = signed_in["token"].as_str().unwrap();
     assert_eq!(ask(&world, token, "/v1/agents/me").await.is(200)["name"], "ann");
     // It isn't a session, nor is a session it, and neither can be made to last.
@@ -257,6 +258,15 @@ async fn an_id_token_signs_in_once_and_its_token_expires() {
     let port = world.server.addr().port();
     let as_session = format!("lastword_session_{port}={}", token.trim_start_matches("lws_"));
     assert_eq!(browser.get(&world.url("/agents"), &as_session).await.status, 303);
+    // A sign-out is for good, and so is the use of an ID token.
+    let end = world.http.delete(world.url("/v1/token")).bearer_auth(token);
+    Answer::of(end.send().await.unwrap()).await.is(204);
+    let world = machine.restart_with(world, |config| config.oidc = Some(again)).await;
+    ask(&world, token, "/v1/agents/me").await.refused(401, "unauthenticated");
+    present(&world, &id_token).await.refused(401, "unauthenticated");
+    machine.run(1);
+    let signed_in = present(&world, &provider.id_token("cli")).await.is(201);
+    let token = signed_in["token"].as_str().unwrap();
     // A second machine's sign-in ends nothing of the first.
     present(&world, &provider.id_token("cli")).await.is(201);
     ask(&world, token, "/v1/agents/me").await.is(200);

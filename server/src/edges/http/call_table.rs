@@ -1,5 +1,7 @@
 //! The table of calls, and the documents made from it.
 
+use lastword_proto::wire::Scope;
+
 /// The OpenAPI 3.1 document of the surface.
 pub const OPENAPI: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/openapi.json"));
 /// The JSON Schema of a message.
@@ -7,6 +9,40 @@ pub const MESSAGE_SCHEMA: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR")
 
 /// One call: method, path, what it does, query parameters, body, status, response.
 pub(super) type Row = (&'static str, &'static str, &'static str, &'static str, &'static str, u16, &'static str);
+
+/// Returns the scope that a narrowed token needs for a call of the table; `None` if any token may make it.
+pub(super) fn scope(method: &str, path: &str) -> Option<Scope> {
+    Some(match (method, path) {
+        ("get", "/inbox") | ("post", "/turns/{id}/finish" | "/turns/{id}/progress") => Scope::Work,
+        ("post", "/messages" | "/rooms/{room}/messages" | "/requests/{id}/cancel" | "/claims")
+        | ("delete", "/claims/{id}") => Scope::Send,
+        ("post", "/escalations" | "/approvals" | "/approvals/{id}/use") => Scope::Ask,
+        ("post", "/escalations/{id}/answer" | "/approvals/{id}/decision") => Scope::Decide,
+        ("post", "/agents" | "/humans" | "/agents/{name}/token" | "/archives" | "/backup")
+        | ("patch", _)
+        | ("delete", "/agents/{name}") => Scope::Manage,
+        (_, "/sign-in" | "/token") => return None,
+        ("get", _) => Scope::Read,
+        _ => Scope::Control,
+    })
+}
+
+/// Returns the row of the call with this method and path below `/v1`; `None` if there is no such call.
+pub(super) fn row(method: &str, path: &str) -> Option<&'static Row> {
+    let matches = |template: &str| {
+        let (mut given, mut known) = (path.split('/'), template.split('/'));
+        loop {
+            match (given.next(), known.next()) {
+                (None, None) => return true,
+                (Some(given), Some(known)) if known == given || known.starts_with('{') => {}
+                _ => return false,
+            }
+        }
+    };
+    let mut rows = CALLS.iter().filter(|row| row.0.eq_ignore_ascii_case(method));
+    // A template without a parameter at some place is exact there: the first match is the right one.
+    rows.find(|row| matches(row.1))
+}
 
 /// Every call of `/v1`.
 pub(super) const CALLS: &[Row] = &[
@@ -55,6 +91,16 @@ pub(super) const CALLS: &[Row] = &[
         201,
         "SignedIn",
     ),
+    (
+        "post",
+        "/token",
+        "Make a narrowed token for the caller: some of its scopes, for a while",
+        "",
+        "NewToken",
+        201,
+        "NarrowedToken",
+    ),
+    ("delete", "/token", "End the signed token that makes this call", "", "", 204, ""),
     ("post", "/agents/{name}/token", "Replace an agent's token", "", "TokenTerms", 201, "AgentToken"),
     ("get", "/requests/{id}", "Get a request", "", "", 200, "RequestView"),
     ("post", "/requests/{id}/cancel", "Cancel a request", "", "", 200, "RequestView"),

@@ -6,7 +6,7 @@ use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{Extensions, HeaderMap};
+use axum::http::{Extensions, HeaderMap, Method};
 use lastword_proto::envelope::nesting;
 use lastword_proto::names::RequestId;
 use lastword_proto::wire::FieldError;
@@ -14,8 +14,8 @@ use lastword_proto::{Code, Refusal};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::REQUEST_BYTES_MAX;
 use super::connections::Peer;
+use super::{REQUEST_BYTES_MAX, call_table};
 use crate::calls::{Caller, Context, WAIT_MAX};
 use crate::error::ApiError;
 
@@ -30,7 +30,16 @@ impl FromRequestParts<Context> for Caller {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, ctx: &Context) -> Result<Self, ApiError> {
-        authenticate(ctx, &parts.headers, &parts.extensions)
+        let caller = authenticate(ctx, &parts.headers, &parts.extensions)?;
+        if !caller.is_narrowed() {
+            return Ok(caller);
+        }
+        let method = if parts.method == Method::HEAD { &Method::GET } else { &parts.method };
+        let row = call_table::row(method.as_str(), parts.uri.path()).ok_or_else(|| {
+            ApiError::new(Code::Forbidden, "A narrowed token may make the calls of the OpenAPI document alone")
+        })?;
+        caller.may(call_table::scope(row.0, row.1)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))?;
+        Ok(caller)
     }
 }
 
@@ -78,13 +87,17 @@ pub(crate) fn caller(ctx: &Context, headers: &HeaderMap) -> Result<Caller, ApiEr
         // A proxy and the server could read different ones.
         return Err(ApiError::new(Code::Malformed, "the request has two Authorization headers"));
     }
-    let bearer = text(AUTHORIZATION.as_str()).and_then(|value| value.split_once(' '));
-    let token = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token.trim());
-    let Some(token) = token else {
+    let Some(token) = bearer(headers) else {
         ctx.handle.metrics().refuse(Code::Unauthenticated);
         return Err(Refusal::new(Code::Unauthenticated).into());
     };
     Caller::prove(&ctx.handle, token, text(TURN_HEADER)).inspect_err(|fault| ctx.handle.metrics().refuse(fault.0.code))
+}
+
+/// Returns the bearer token among the headers.
+pub(super) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
 }
 
 /// Returns the key by which a retry is recognized as the same call (Q1).

@@ -54,6 +54,8 @@ const NOBODY: &[&str] = &[lastword_proto::names::SYSTEM_NAME, lastword_proto::na
 /// The schema, the member and its constraint.
 const MEMBERS: &[(&str, &str, Form)] = &[
     ("Envelope", "from", Form::Own(NAME, RESERVED)),
+    ("NewToken", "expires_in_ms", Form::Min(1)),
+    ("NewToken", "expires_in_ms", Form::Max(crate::calls::tokens::VALID_MS_MAX)),
     ("Envelope", "ref", Form::Text(REF)),
     ("Envelope", "depth", Form::Max(255)),
     ("Envelope", "request_id", Form::Text(REQUEST_ID)),
@@ -103,6 +105,9 @@ pub(super) fn extend(schemas: &mut Map<String, Value>) {
     }
     if let Some(mentions) = schemas.get_mut("Post").and_then(|post| member_of(post, "mentions")) {
         mentions["maxItems"] = json!(crate::calls::rooms::MENTIONS_MAX);
+    }
+    if let Some(scopes) = schemas.get_mut("NewToken").and_then(|token| member_of(token, "scopes")) {
+        scopes["minItems"] = json!(1);
     }
     if let Some(parts) = schemas.get_mut("Envelope").and_then(|envelope| envelope["allOf"].as_array_mut()) {
         parts.push(addressed());

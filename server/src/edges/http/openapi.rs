@@ -5,7 +5,7 @@ use lastword_proto::wire;
 use serde_json::{Map, Value, json};
 use utoipa::OpenApi as _;
 
-use super::call_table::{CALLS, Row};
+use super::call_table::{self, CALLS, Row};
 use super::grammar;
 
 #[derive(utoipa::OpenApi)]
@@ -28,6 +28,8 @@ use super::grammar;
         wire::AgentToken,
         wire::AgentGrant,
         wire::TokenTerms,
+        wire::NewToken,
+        wire::NarrowedToken,
         wire::NewHuman,
         wire::IdToken,
         wire::SignInProvider,
@@ -124,6 +126,8 @@ fn operation(&(method, path, summary, query, body, status, response): &Row) -> V
     if path == "/sign-in" {
         // By it one gets a token.
         operation["security"] = json!([]);
+    } else if let Some(scope) = call_table::scope(method, path) {
+        operation["security"] = json!([{ "token": [scope] }]);
     }
     if !body.is_empty() {
         operation["requestBody"] = request_body(body);

@@ -1,5 +1,6 @@
 //! The tools as models read them, in few words: each model pays for the list in every session.
 
+use lastword_proto::wire::Scope;
 use rmcp::model::{JsonObject, Tool};
 use serde_json::{Map, Value, json};
 
@@ -180,6 +181,18 @@ pub(super) const fn instructions(offer: Offer) -> &'static str {
 /// Returns the tool's name if it is offered, whether or not it is listed.
 pub(super) fn known(name: &str, offer: Offer) -> Option<&'static str> {
     rows(offer).map(|(known, ..)| *known).find(|known| *known == name)
+}
+
+/// Returns the scope that a narrowed token needs for a tool.
+pub(super) fn scope(name: &str) -> Scope {
+    match name {
+        "next_message" | "finish_turn" | "report_progress" => Scope::Work,
+        "send_agent_message" | "cancel_request" | "claim_resource" | "release_resource" => Scope::Send,
+        "escalate_to_user" | "request_approval" | "use_approval" | permit::TOOL => Scope::Ask,
+        "resolve_agent_approval" | "answer_escalation" => Scope::Decide,
+        "check_request" | "list_agents" | "get_conversation" | "list_escalations" => Scope::Read,
+        _ => Scope::Manage,
+    }
 }
 
 /// Returns the names of all tools that are offered.

@@ -80,8 +80,16 @@ impl fmt::Display for Selection {
     }
 }
 
-/// Lists the tools for a caller.
+/// Lists the tools for a caller: of those that its token may call.
 pub(super) async fn list(ctx: &Context, caller: Caller, selection: &Selection) -> Result<Vec<Tool>, ApiError> {
+    let mut tools = offered(ctx, caller, selection).await?;
+    if caller.is_narrowed() {
+        tools.retain(|tool| caller.may(Some(catalog::scope(&tool.name))).is_ok());
+    }
+    Ok(tools)
+}
+
+async fn offered(ctx: &Context, caller: Caller, selection: &Selection) -> Result<Vec<Tool>, ApiError> {
     let offer = if caller.principal.is_human() { Offer::Human } else { Offer::Agent };
     if selection.all || offer == Offer::Human {
         return Ok(catalog::names(offer).filter_map(|name| catalog::tool(name, offer, Form::Full)).collect());

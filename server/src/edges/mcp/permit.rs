@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use lastword_proto::wire::HeldCall;
+use lastword_proto::wire::{HeldCall, Scope};
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject, ProgressNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -31,6 +31,7 @@ pub(super) async fn local(
 ) -> CallToolResult {
     let asked = async {
         let caller = who(ctx, &context.extensions)?;
+        caller.may(Some(Scope::Ask))?;
         let asked: args::Permit = tools::read(arguments)?;
         let call = HeldCall { tool: asked.tool_name, arguments: asked.input.clone(), reason: None, key: None };
         Ok::<_, ApiError>((permission(ctx, caller, call).await, asked.input))
