@@ -9,13 +9,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lastword_proto::fact::hex;
-use lastword_proto::wire::{ArchivesView, SegmentView, rfc3339};
-use lastword_proto::{Seq, Time};
+use lastword_proto::wire::{ArchivesView, DiskSpace, SegmentView, rfc3339};
+use lastword_proto::{Seq, State, Time};
 use lastword_store::{Archive, ArchiveError, LogReader, ReadError, Segment, SnapshotError, Snapshots};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::broker::{Handle, replay};
 use crate::sync::thread::{self, JoinHandle};
+use crate::views;
 
 /// A day, in ms.
 const DAY_MS: u64 = 86_400_000;
@@ -94,6 +95,8 @@ pub(crate) enum MoveError {
     Snapshot(#[from] SnapshotError),
     #[error("the state can't be written: {0}")]
     State(#[from] postcard::Error),
+    #[error("the disk is low: a segment needs room before it gives any back; free some first")]
+    NoRoom,
     #[error("the server is ending")]
     Ended,
 }
@@ -193,11 +196,15 @@ impl Mover {
         let first = self.log.first()?;
         let oldest = policy.after_ms.map(|ms| Time(self.handle.now().0.saturating_sub(ms)));
         let by_age = oldest.map_or(Ok(None), |oldest| last_until(self.log.as_ref(), first, oldest))?;
-        let too_large = |archive: &dyn Archive| -> Result<bool, ArchiveError> {
-            policy.above_bytes.map_or(Ok(false), |max| archive.bytes().map(|bytes| bytes > max))
+        let mut surplus = match policy.above_bytes {
+            Some(max) => self.archive.bytes()?.saturating_sub(max),
+            None => 0,
         };
-        if by_age.is_none() && !too_large(self.archive.as_ref())? {
+        if by_age.is_none() && surplus == 0 {
             return Ok(moved);
+        }
+        if self.handle.disk().space() != DiskSpace::Enough {
+            return Err(MoveError::NoRoom);
         }
         let core = replay(self.snapshots.load()?, self.log.as_ref(), self.archive.as_ref())?;
         let state = core.state();
@@ -207,20 +214,20 @@ impl Mover {
             let _one = self.handle.saving();
             self.snapshots.save(base.0, base.1)?;
         }
-        let needed = state.oldest_needed().unwrap_or(state.seq);
+        let needed = self.oldest_read(state)?.unwrap_or(state.seq);
         let free = Seq(needed.0 - 1);
         if let Some(wanted) = by_age {
-            self.seal(&mut moved, wanted.min(free), base)?;
+            while let Some(bytes) = self.seal(&mut moved, wanted.min(free), base)? {
+                surplus = surplus.saturating_sub(bytes);
+            }
             moved.held_back = (wanted > free).then_some(needed);
         }
-        while too_large(self.archive.as_ref())? {
-            self.goes_on()?;
-            let before = moved.segments.len();
-            moved.segments.extend(self.archive.seal(free, SEGMENT_BYTES, base)?);
-            if moved.segments.len() == before {
+        while surplus > 0 {
+            let Some(bytes) = self.seal(&mut moved, free, base)? else {
                 moved.held_back = Some(needed);
                 break;
-            }
+            };
+            surplus = surplus.saturating_sub(bytes);
         }
         for segment in &moved.segments {
             tracing::info!(
@@ -233,15 +240,23 @@ impl Mover {
         Ok(moved)
     }
 
-    /// Moves all entries up to `upto`.
-    fn seal(&self, moved: &mut Moved, upto: Seq, base: (Seq, &[u8])) -> Result<(), MoveError> {
-        loop {
-            self.goes_on()?;
-            match self.archive.seal(upto, SEGMENT_BYTES, base)? {
-                Some(segment) => moved.segments.push(segment),
-                None => return Ok(()),
-            }
+    /// Moves one segment of the entries up to `upto`; returns its bytes in the log.
+    fn seal(&self, moved: &mut Moved, upto: Seq, base: (Seq, &[u8])) -> Result<Option<u64>, MoveError> {
+        self.goes_on()?;
+        let Some((segment, bytes)) = self.archive.seal(upto, SEGMENT_BYTES, base)? else { return Ok(None) };
+        moved.segments.push(segment);
+        Ok(Some(bytes))
+    }
+
+    /// Returns the oldest position that may still be read: what the state refers to, and the partial results that such an
+    /// answer goes on from.
+    fn oldest_read(&self, state: &State) -> Result<Option<Seq>, ReadError> {
+        let mut oldest = None;
+        for at in state.needed() {
+            let earlier = self.log.entry(at)?.and_then(|entry| views::earlier_of(&entry));
+            oldest = [oldest, Some(at), earlier].into_iter().flatten().min();
         }
+        Ok(oldest)
     }
 }
 

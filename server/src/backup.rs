@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use lastword_proto::{Seq, Time};
@@ -87,6 +88,9 @@ pub fn restore(
     remove(&staging)?;
     let staged = Store::sqlite(&staging);
     let (backed_up, _files) = staged.restore(from, progress)?;
+    // The segments that are here are the backup's, too.
+    let archive = staging.join(format::FOLDER_ARCHIVE);
+    symlink(Path::new("..").join(format::FOLDER_ARCHIVE), &archive).map_err(failed(&archive))?;
     let verified = staged.verify(Some(backed_up.end), &mut |_, _| Ok(()), &mut |_, _| {});
     verified.map_err(|error: VerifyError| BackupError::Unproven(error))?;
     let first = {
@@ -95,6 +99,7 @@ pub fn restore(
     };
     // The folder has its own lock, which is of no use outside it.
     remove(&staging.join(format::FILE_LOCK))?;
+    remove(&archive)?;
     let replaced = set_aside(dir, now)?;
     // The log last: until it is there, nothing starts from what a crash has mixed.
     let mut staged = list(&staging)?;

@@ -152,7 +152,7 @@ impl Store {
     }
 
     /// Gives the room of entries that left the log back to the disk. No server may be running, and the disk needs room for
-    /// two more copies of the log meanwhile.
+    /// another copy of the log meanwhile.
     ///
     /// # Errors
     /// The log can't be opened or written.

@@ -122,10 +122,10 @@ fn put_back(most: usize, cx: &Context) -> Result<(), Failure> {
 
 fn compact(cx: &Context) -> Result<(), Failure> {
     let (dir, store) = (&cx.settings.data, Store::sqlite(&cx.settings.data));
-    let log = store.open_reader()?;
     let _lock = store.lock()?;
     let before = size(cx);
     store.compact()?;
+    let log = store.open_reader()?;
     // The read model is made anew: its full-text index keeps the words of what left the log.
     Index::discard(dir)?;
     reindex::build(log.as_ref(), cx)?;

@@ -119,7 +119,25 @@ pub(super) fn rebuild(log: &dyn Log) -> Result<(Core, Seq), ReadError> {
         None
     });
     let snapshot = loaded.as_ref().map_or(Seq(0), |(at, _)| *at);
-    Ok((replay(loaded, log.reader().as_ref(), log.archive().as_ref())?, snapshot))
+    let (reader, archive) = (log.reader(), log.archive());
+    let core = replay(loaded, reader.as_ref(), archive.as_ref())?;
+    let first = reader.first()?;
+    if first > Seq(1) && archive.base().unwrap_or_default().and_then(|base| usable(base, first)).is_none() {
+        // The segments may be carried elsewhere: the next start must not need them.
+        let saved = postcard::to_allocvec(core.state()).map_err(|error| error.to_string());
+        let saved = saved.and_then(|bytes| archive.save_base(core.state().seq, &bytes).map_err(|e| e.to_string()));
+        if let Err(error) = saved {
+            tracing::warn!(%error, "the state that replaces the archive can't be saved: keep the archive's files");
+        }
+    }
+    Ok((core, snapshot))
+}
+
+/// Returns the core of a stored state if this version of the program wrote it and the log goes on behind it.
+fn usable((at, bytes): (Seq, Vec<u8>), first: Seq) -> Option<Core> {
+    let state = postcard::from_bytes::<State>(&bytes).ok();
+    // Bytes of another version may decode by accident; the position in them would hardly match then.
+    state.filter(|state| state.seq == at && at.0 + 1 >= first.0).map(Core::from_state)
 }
 
 /// Folds the log into a core, from the snapshot if this version of the program wrote it, otherwise from the start.
@@ -129,11 +147,7 @@ pub(crate) fn replay(
     archive: &dyn Archive,
 ) -> Result<Core, ReadError> {
     let first = log.first()?;
-    let usable = |(at, bytes): (Seq, Vec<u8>)| {
-        let state = postcard::from_bytes::<State>(&bytes).ok();
-        // Bytes of another version may decode by accident; the position in them would hardly match then.
-        state.filter(|state| state.seq == at && at.0 + 1 >= first.0).map(Core::from_state)
-    };
+    let usable = |stored| usable(stored, first);
     let mut core = match snapshot.and_then(usable) {
         Some(core) => core,
         None if first == Seq(1) => Core::default(),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lastword_proto::{Entry, Seq};
+use lastword_proto::{Entry, Fact, Seq};
 use tokio::sync::watch;
 
 use crate::calls::{Caller, Context, ended};
@@ -60,10 +60,46 @@ impl LogTail {
         Some(grown)
     }
 
-    /// Reads up to `max` further entries. `None` if the log can't be read.
+    /// Reads up to `max` further entries. `None` if the log can't be read, or if the next one has moved to the archive.
     pub(super) async fn read(&mut self, max: usize) -> Option<Vec<(Seq, Arc<Entry>)>> {
-        let entries = self.ctx.handle.read(Seq(self.last.0 + 1), max).await.ok()?;
+        let next = Seq(self.last.0 + 1);
+        let entries = self.ctx.handle.read(next, max).await.ok()?;
+        if entries.first().is_some_and(|(at, entry)| *at > next && !matches!(entry.fact, Fact::EpochBegan { .. })) {
+            return None;
+        }
         self.last = entries.last().map_or(self.last, |(seq, _)| *seq);
         Some(entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use lastword_proto::Seq;
+
+    use super::LogTail;
+    use crate::calls::Caller;
+    use crate::{Config, Server};
+
+    #[tokio::test]
+    async fn a_watcher_whose_next_entry_left_the_log_ends_rather_than_skips() {
+        let dir = tempfile::tempdir().unwrap();
+        Server::start(Config::local(dir.path())).await.unwrap().shutdown().await;
+        // What was before the start isn't in memory.
+        let server = Server::start(Config::local(dir.path())).await.unwrap();
+        let ctx = server.context();
+        let token = std::fs::read_to_string(server.operator_token_file()).unwrap();
+        let caller = Caller::prove(&ctx.handle, token.trim(), None).unwrap();
+        let mut behind = LogTail::new(ctx.clone(), caller, Some(Seq(0)));
+        assert!(behind.read(1).await.is_some_and(|read| read.first().is_some_and(|(at, _)| *at == Seq(1))));
+        let archive = Arc::clone(&ctx.archives.archive);
+        while archive.seal(Seq(u64::MAX), u64::MAX, (behind.committed(), b"state")).unwrap().is_some() {}
+        let first = ctx.archives.log.first().unwrap();
+        assert!(first > Seq(2), "{first:?}");
+        assert!(behind.read(1).await.is_none());
+        let mut beyond = LogTail::new(ctx.clone(), caller, Some(Seq(first.0 - 1)));
+        assert!(beyond.read(1).await.is_some());
+        server.shutdown().await;
     }
 }

@@ -75,7 +75,7 @@ fn answer_of(message: &Message) -> Option<&Answer> {
     if let Part::Answer(answer) = &message.part { Some(answer) } else { None }
 }
 
-fn earlier_of(entry: &Entry) -> Option<Seq> {
+pub(crate) fn earlier_of(entry: &Entry) -> Option<Seq> {
     answer_of(message_of(entry)?)?.earlier
 }
 

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::Path;
 
-use lastword_proto::Limits;
+use lastword_proto::{Limits, Time};
+use lastword_server::backup::restore;
 use lastword_server::{Config, Server};
+use lastword_store::Store;
 use serde_json::{Value, json};
 
 use crate::clock::Machine;
@@ -81,6 +83,13 @@ async fn what_is_old_leaves_the_log_and_the_lookups_and_the_rest_goes_on_over_re
         exchange(&world, "NEW-9", "a fig").await;
         assert!(found(&world, "cherry").await == 2 && found(&world, "apricot").await == 0, "without {gone:?}");
     }
+    // That start made a new base: the segments may go elsewhere.
+    let carried_off = |dir: &Path| {
+        fs::remove_file(dir.join("snapshot")).unwrap();
+        fs::rename(dir.join("archive"), dir.join("elsewhere")).unwrap();
+    };
+    let world = machine.restart_after(world, Limits::default(), carried_off).await;
+    exchange(&world, "NEW-10", "a guava").await;
 }
 
 #[tokio::test]
@@ -122,6 +131,49 @@ async fn what_open_work_needs_stays() {
     assert!(moved["segments"][0]["last"].as_u64().unwrap() < held, "{moved}");
     let open = world.get("operator", "/v1/escalations").await.is(200);
     assert_eq!(open["items"][0]["message"], "which one?", "{open}");
+}
+
+#[tokio::test]
+async fn the_partial_result_that_a_waiting_answer_goes_on_from_stays() {
+    let machine = Machine::new();
+    let limits = Limits { retention_ms: 60_000, ..Limits::default() };
+    let world = machine.world(&["kilo", "hive"], limits.clone()).await;
+    world.send("operator", "kilo", "HALF-1", "both halves").await.is(201);
+    let first = world.take("kilo").await;
+    let partial = json!({ "status": "partial", "answer": "the first half", "completed": ["a"], "failed": ["b"] });
+    let turn = first["turn"]["id"].as_str().unwrap();
+    world.post("kilo", &format!("/v1/turns/{turn}/finish"), partial).await.is(200);
+    machine.run(DAY / 24);
+    let second = world.take("kilo").await;
+    world.finish("kilo", &second, "the second half").await.is(200);
+    // Its request is forgotten, and the answer still waits for the human.
+    machine.run(DAY / 48);
+    world.send("operator", "hive", "NEW-1", "goes on").await.is(201);
+    world.post("operator", "/v1/archives", json!({ "after_ms": DAY / 32 })).await.is(200);
+    // What moved is nowhere in memory.
+    let world = machine.restart(world, limits).await;
+    let notice = world.take("operator").await;
+    let body = notice["message"]["body"].as_str().unwrap();
+    assert!(body.contains("the first half") && body.contains("the second half"), "{notice}");
+}
+
+#[tokio::test]
+async fn a_backup_without_a_usable_base_is_restored_beside_its_segments() {
+    let machine = Machine::new();
+    let World { server, dir, .. } = three_months_archived(&machine).await;
+    server.shutdown().await;
+    let dir = dir.path();
+    let mut backup = Vec::new();
+    // As a later version sees a base that it can't read.
+    fs::remove_file(dir.join("base")).unwrap();
+    Store::sqlite(dir).back_up(&[], &mut backup, &mut |_, _| {}).unwrap();
+    let restored = restore(dir, &mut backup.as_slice(), Time(1_800_000_000_000), &mut |_| {}).unwrap();
+    assert!(restored.first > restored.backed_up.end.at);
+    assert!(dir.join("archive").is_dir() && fs::symlink_metadata(dir.join("archive")).unwrap().is_dir());
+    Server::start(Config::local(dir)).await.unwrap().shutdown().await;
+    let moved = tempfile::tempdir().unwrap();
+    let failed = restore(moved.path(), &mut backup.as_slice(), Time(1_800_000_000_000), &mut |_| {}).unwrap_err();
+    assert!(failed.to_string().contains(".segment is not in the folder `archive`"), "{failed}");
 }
 
 #[tokio::test]

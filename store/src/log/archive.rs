@@ -83,17 +83,24 @@ pub trait Archive: Send + Sync {
 
     /// Moves entries from the start of the log to a new segment: those up to `upto` that are whole batches, at most
     /// about `bytes_max` bytes, and never the last batch. `base` is the state at a position behind `upto`; it is durable
-    /// before any entry leaves the log. Returns the segment; `None` if there is nothing to move.
+    /// before any entry leaves the log. Returns the segment and the bytes by which [`Archive::bytes`] shrinks; `None` if
+    /// there is nothing to move.
     ///
     /// # Errors
     /// The file or the log can't be written; no entry has left the log then.
-    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<Segment>, ArchiveError>;
+    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError>;
 
     /// Returns the newest base; `None` if there is none, or if it is damaged.
     ///
     /// # Errors
     /// The store can't be read.
     fn base(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError>;
+
+    /// Replaces the base: the state at a position behind the last segment.
+    ///
+    /// # Errors
+    /// The store can't be written; the base before it stays.
+    fn save_base(&self, at: Seq, state: &[u8]) -> Result<(), SnapshotError>;
 
     /// Passes each entry of the segments to `each`, in order.
     ///

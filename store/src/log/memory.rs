@@ -157,7 +157,8 @@ impl Archive for MemoryLog {
         Ok(self.shared().entries.iter().map(length).sum::<usize>() as u64)
     }
 
-    fn seal(&self, upto: Seq, _bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<Segment>, ArchiveError> {
+    fn seal(&self, upto: Seq, _bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError> {
+        let before = self.bytes()?;
         let mut shared = self.shared();
         let upto = upto.min(base.0).min(Seq(shared.last().0.saturating_sub(1)));
         let count = shared.entries.partition_point(|(seq, _)| *seq <= upto);
@@ -168,11 +169,17 @@ impl Archive for MemoryLog {
         let segment = Segment { first: *first, end, until: entry.at, file, bytes: Some(0) };
         shared.base = Some((base.0, base.1.to_vec()));
         shared.sealed.push((segment.clone(), entries));
-        Ok(Some(segment))
+        drop(shared);
+        Ok(Some((segment, before - self.bytes()?)))
     }
 
     fn base(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
         Ok(self.shared().base.clone())
+    }
+
+    fn save_base(&self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+        self.shared().base = Some((at, state.to_vec()));
+        Ok(())
     }
 
     fn walk(&self, each: &mut dyn FnMut(Seq, &Entry)) -> Result<(), ArchiveError> {

@@ -1,5 +1,6 @@
 //! The log in one SQLite file: WAL, `synchronous=FULL`, a batch as one row.
 
+use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -291,13 +292,37 @@ pub(crate) fn configure(db: &Connection) -> rusqlite::Result<()> {
     db.pragma_update_and_check(None, "wal_autocheckpoint", 0, |_| Ok(()))
 }
 
-/// Writes the file of `dir` anew, without free pages.
+/// Replaces the file of `dir` by a copy without free pages. Nothing else may have it open.
 pub(crate) fn compact(dir: &Path) -> Result<(), OpenError> {
     let path = dir.join(FILE_DATABASE);
+    let copy = path.with_added_extension("copy");
     let unopened = |error: rusqlite::Error| unopened(&path, &error);
+    let io = |source: io::Error| OpenError::io(&copy, &source);
     let db = open_database(&path).map_err(unopened)?;
     check_format(&db, &path)?;
-    configure(&db).and_then(|()| db.execute_batch("VACUUM; PRAGMA wal_checkpoint(TRUNCATE)")).map_err(unopened)
+    configure(&db).map_err(unopened)?;
+    // What an earlier attempt left.
+    match fs::remove_file(&copy) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(io(error)),
+        Ok(()) | Err(_) => {}
+    }
+    drop(data_dir::create_private(&copy).map_err(io)?);
+    let name = copy.to_str().ok_or_else(|| io(io::Error::other("the path isn't valid UTF-8")))?;
+    let copied = db.execute("VACUUM INTO ?1", [name]).map_err(unopened).and_then(|_| {
+        // Or rows in the WAL would be taken for later ones of the copy.
+        let busy: i64 = db.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)).map_err(unopened)?;
+        if busy == 0 {
+            return File::open(&copy).and_then(|file| file.sync_all()).map_err(io);
+        }
+        Err(io(io::Error::other("another program is reading the log: end it, then compact again")))
+    });
+    let copied = copied.and_then(|()| db.close().map_err(|(_, error)| unopened(error)));
+    if let Err(error) = copied {
+        // Only what the failure left; the failure itself is what counts.
+        let _gone = fs::remove_file(&copy);
+        return Err(error);
+    }
+    fs::rename(&copy, &path).and_then(|()| data_dir::sync_dir(dir)).map_err(io)
 }
 
 /// Creates the tables of a new file; checks the format of an existing one.

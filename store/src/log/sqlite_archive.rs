@@ -1,7 +1,8 @@
 //! The archive of a data directory: the table `segments` of the log, and a file for each in the folder `archive`.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::{BufReader, BufWriter};
+use std::io::{self, BufReader, BufWriter};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -20,6 +21,8 @@ use crate::pool::Pool;
 use crate::rows::{RowReader, RowWriter, RowsError};
 
 const MAGIC: &[u8; 8] = b"LWsegm01";
+/// What the name of a file ends with until it is complete and known to the log.
+const DRAFT: &str = "part";
 
 pub(crate) const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS segments (
@@ -55,7 +58,7 @@ impl Sealed {
     }
 
     fn segment(&self, folder: &Path) -> Segment {
-        let bytes = found(folder, &self.file).and_then(|path| path.metadata().ok()).map(|file| file.len());
+        let bytes = found(folder, &self.file).map(|file| file.len());
         Segment { first: Seq(self.first), end: self.end(), until: Time(self.until), file: self.file.clone(), bytes }
     }
 
@@ -86,11 +89,15 @@ pub(crate) fn behind(db: &Connection) -> rusqlite::Result<Anchor> {
     Ok(sealed(db)?.last().map_or(Anchor { at: Seq(0), hash: GENESIS }, Sealed::end))
 }
 
-/// Returns the path of a segment's file. A crash may have left it under its draft's name, complete.
-fn found(folder: &Path, file: &str) -> Option<PathBuf> {
+/// Returns the paths at which a segment's file may be, in the order to try them. A crash may have left it under its
+/// draft's name, complete; a running server may rename it at any time.
+fn places(folder: &Path, file: &str) -> [PathBuf; 3] {
     let path = folder.join(file);
-    let draft = draft(&path);
-    [path, draft].into_iter().find(|path| path.exists())
+    [path.clone(), draft(&path), path]
+}
+
+fn found(folder: &Path, file: &str) -> Option<fs::Metadata> {
+    places(folder, file).into_iter().find_map(|path| path.metadata().ok())
 }
 
 /// Returns whether the file of a segment is there.
@@ -99,7 +106,7 @@ pub(crate) fn is_there(dir: &Path, sealed: &Sealed) -> bool {
 }
 
 fn draft(path: &Path) -> PathBuf {
-    path.with_added_extension("part")
+    path.with_added_extension(DRAFT)
 }
 
 /// Opens the file of a segment and compares its start with the log's. `None` if the file isn't there.
@@ -109,8 +116,10 @@ pub(crate) fn open(
     behind: Anchor,
 ) -> Result<Option<RowReader<BufReader<File>>>, ArchiveError> {
     let failed = |source: RowsError| ArchiveError::File { file: sealed.file.clone(), source };
-    let Some(path) = found(&dir.join(FOLDER_ARCHIVE), &sealed.file) else { return Ok(None) };
-    let file = File::open(path).map_err(|error| failed(error.into()))?;
+    let mut opened = places(&dir.join(FOLDER_ARCHIVE), &sealed.file).into_iter().map(File::open);
+    let is_missing = |file: &io::Result<File>| file.as_ref().is_err_and(|e| e.kind() == io::ErrorKind::NotFound);
+    let Some(file) = opened.find(|file| !is_missing(file)) else { return Ok(None) };
+    let file = file.map_err(|error| failed(error.into()))?;
     let place = |header: &Header| Anchor { at: Seq(header.behind), hash: header.hash };
     let (header, rows) = RowReader::begin(BufReader::new(file), MAGIC, place).map_err(failed)?;
     if place(&header) == behind { Ok(Some(rows)) } else { Err(ArchiveError::Other { file: sealed.file.clone() }) }
@@ -167,6 +176,20 @@ impl SqliteArchive {
         Err(RowsError::Damaged("what was written reads as something else".to_owned()))
     }
 
+    /// Removes what a crash left of files that no segment has.
+    fn remove_drafts(&self, folder: &Path) -> Result<(), ArchiveError> {
+        let known: BTreeSet<PathBuf> =
+            self.readers.with(sealed)?.iter().map(|sealed| folder.join(&sealed.file)).collect();
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == DRAFT) && !known.contains(&path.with_extension(""))
+            {
+                fs::remove_file(path)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Reads the rows of a segment, all of them.
     fn each_row(
         &self,
@@ -196,15 +219,16 @@ impl Archive for SqliteArchive {
         Ok(self.readers.with(|db| db.query_row(sum, [], |row| row.get::<_, i64>(0)))?.cast_unsigned())
     }
 
-    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<Segment>, ArchiveError> {
+    fn seal(&self, upto: Seq, bytes_max: u64, base: (Seq, &[u8])) -> Result<Option<(Segment, u64)>, ArchiveError> {
         let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
         let (behind, end) = self.readers.with(|db| {
             let behind = behind(db)?;
             end_of(db, behind.at, upto.min(base.0), bytes_max).map(|end| (behind, end))
         })?;
-        let Some((first, last, until)) = end else { return Ok(None) };
+        let Some(NextSegment { first, last, until, bytes }) = end else { return Ok(None) };
         let folder = self.folder();
         data_dir::make_dir(&folder)?;
+        self.remove_drafts(&folder)?;
         let file = format!("{}-{}.segment", first.0, last.0);
         let path = folder.join(&file);
         let draft = draft(&path);
@@ -228,7 +252,12 @@ impl Archive for SqliteArchive {
         change.commit()?;
         // The log knows the file by now: a draft that stays behind is found as well.
         fs::rename(&draft, &path).and_then(|()| data_dir::sync_dir(&folder))?;
-        Ok(Some(sealed.segment(&folder)))
+        Ok(Some((sealed.segment(&folder), bytes)))
+    }
+
+    fn save_base(&self, at: Seq, state: &[u8]) -> Result<(), SnapshotError> {
+        let _one = self.one.lock().unwrap_or_else(PoisonError::into_inner);
+        self.base_file().save(at, state)
     }
 
     fn base(&self) -> Result<Option<(Seq, Vec<u8>)>, SnapshotError> {
@@ -275,13 +304,18 @@ fn hash_at(db: &Connection, last: Seq) -> rusqlite::Result<Option<Hash>> {
     db.query_row(sql, [last.0.cast_signed()], |row| row.get(0)).optional()
 }
 
-/// Returns the first and the last position of the next segment, and the time of its last entry.
-fn end_of(
-    db: &Connection,
-    behind: Seq,
-    upto: Seq,
-    bytes_max: u64,
-) -> Result<Option<(Seq, Seq, Time)>, rusqlite::Error> {
+/// The part of the log that moves next.
+struct NextSegment {
+    first: Seq,
+    last: Seq,
+    /// The time of its last entry.
+    until: Time,
+    /// The length of its batches.
+    bytes: u64,
+}
+
+/// Returns the next segment: whole batches behind `behind` and up to `upto`, at most about `bytes_max` bytes.
+fn end_of(db: &Connection, behind: Seq, upto: Seq, bytes_max: u64) -> Result<Option<NextSegment>, rusqlite::Error> {
     // `length` of a blob reads no more of it than its header.
     let mut statement = db.prepare_cached(
         "SELECT first_seq, first_seq + count - 1, length(blob) FROM log
@@ -306,5 +340,5 @@ fn end_of(
     while let Some(Ok(bytes)) = frame::split(&mut batch) {
         until = frame::decode(bytes).map_or(until, |entry| entry.at);
     }
-    Ok(Some((first, last, until)))
+    Ok(Some(NextSegment { first, last, until, bytes }))
 }

@@ -54,7 +54,7 @@ pub struct Verified {
     /// The last position in a segment of the archive whose file isn't there. Up to it, the chain is proven by the hash at
     /// each segment's end, and the entries themselves are not; nothing was passed on to be checked.
     pub unread: Option<Seq>,
-    /// The number of [`Expected::kept`] within such a segment, which were not compared.
+    /// The number of [`Expected::kept`], and of the acknowledged end, within such a segment, which were not compared.
     pub uncompared: u64,
     /// The log's end and its hash: store it elsewhere and pass it to the next verification.
     pub end: Anchor,
@@ -173,8 +173,9 @@ pub(crate) fn verify(
         HeadFound::Missing | HeadFound::Damaged => None,
     };
     let Expected { anchors, kept, restored } = expected;
-    let anchors = anchors.into_iter().chain(head).map(|anchor| (anchor, true));
-    let anchors = anchors.chain(kept.into_iter().map(|anchor| (anchor, false))).collect();
+    let anchors = anchors.into_iter().map(|anchor| (anchor, true));
+    // A power cut may take the head back to an earlier one, which may have left the log since.
+    let anchors = anchors.chain(kept.into_iter().chain(head).map(|anchor| (anchor, false))).collect();
     let pool = Pool::new(path.clone());
     pool.with(|db| {
         sqlite::check_format(db, &path)?;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use lastword_proto::{Entry, Seq};
-use lastword_store::format::FOLDER_ARCHIVE;
+use lastword_store::format::{FILE_HEAD, FOLDER_ARCHIVE};
 use lastword_store::{Anchor, ArchiveError, Expected, Log, Problem, Segment, Store, Verified, VerifyError};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -23,7 +23,7 @@ fn written() -> (TempDir, Box<dyn Log>) {
 }
 
 fn seal(log: &dyn Log, upto: u64) -> Option<Segment> {
-    log.archive().seal(Seq(upto), u64::MAX, (Seq(9), b"the state at 9")).unwrap()
+    log.archive().seal(Seq(upto), u64::MAX, (Seq(9), b"the state at 9")).unwrap().map(|(segment, _)| segment)
 }
 
 fn walk(dir: &Path) -> (Result<Verified, VerifyError>, Vec<(Seq, Entry)>) {
@@ -127,6 +127,37 @@ fn a_crash_between_the_commit_and_the_files_name_loses_nothing() {
     log.archive().walk(&mut |seq, entry| read.push((seq, entry.clone()))).unwrap();
     assert_eq!(read, all()[..4]);
     assert_eq!(log.archive().segments().unwrap()[0].bytes, segment.bytes);
+}
+
+#[test]
+fn what_a_crash_left_of_a_file_that_no_segment_has_is_removed() {
+    let (dir, log) = written();
+    let segment = seal(log.as_ref(), 3).unwrap();
+    let path = file(dir.path(), &segment);
+    let known = path.with_added_extension("part");
+    fs::rename(&path, &known).unwrap();
+    let orphan = path.with_file_name("4-7.segment.part");
+    fs::write(&orphan, "half of it").unwrap();
+    seal(log.as_ref(), 4).unwrap();
+    assert!(!orphan.exists() && known.exists(), "the other one belongs to a segment");
+}
+
+#[test]
+fn a_head_that_a_power_cut_took_back_into_a_missing_segment_breaks_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut log = Store::sqlite(dir.path()).open().unwrap();
+    let epoch = log.begin_epoch().unwrap();
+    log.append(epoch, Seq(0), &notes(1..=3)).unwrap();
+    let early = fs::read(dir.path().join(FILE_HEAD)).unwrap();
+    for range in [4..=4, 5..=9] {
+        log.append(epoch, Seq(range.start() - 1), &notes(range)).unwrap();
+    }
+    let segment = seal(log.as_ref(), 4).unwrap();
+    drop(log);
+    fs::write(dir.path().join(FILE_HEAD), early).unwrap();
+    assert_eq!(walk(dir.path()).1, all(), "it is compared");
+    fs::remove_file(file(dir.path(), &segment)).unwrap();
+    assert_eq!(walk(dir.path()).0.unwrap().uncompared, 1);
 }
 
 #[test]
