@@ -16,7 +16,6 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::broker::{Handle, replay};
 use crate::sync::thread::{self, JoinHandle};
-use crate::views;
 
 /// A day, in ms.
 const DAY_MS: u64 = 86_400_000;
@@ -253,7 +252,7 @@ impl Mover {
     fn oldest_read(&self, state: &State) -> Result<Option<Seq>, ReadError> {
         let mut oldest = None;
         for at in state.needed() {
-            let earlier = self.log.entry(at)?.and_then(|entry| views::earlier_of(&entry));
+            let earlier = self.log.entry(at)?.and_then(|entry| entry.fact.earlier());
             oldest = [oldest, Some(at), earlier].into_iter().flatten().min();
         }
         Ok(oldest)

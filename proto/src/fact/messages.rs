@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde::{Deserialize, Serialize};
 
-use super::EndReason;
+use super::{EndReason, Fact};
 use crate::envelope::{AnswerStatus, JsonText, MessageType, Priority};
 use crate::ids::{AgentId, ConvId, EscalationId, GrantId, RoomId, Seq, TaskId, Time};
 use crate::names::{Label, RequestId};
@@ -173,6 +173,15 @@ pub struct Answer {
     pub failed: Vec<Box<str>>,
     /// The position of an earlier partial result, whose body belongs before this one.
     pub earlier: Option<Seq>,
+}
+
+impl Fact {
+    /// Returns the position of the earlier partial result that the answer in this fact goes on from.
+    #[must_use]
+    pub fn earlier(&self) -> Option<Seq> {
+        let Self::Accepted { message } = self else { return None };
+        if let Part::Answer(answer) = &message.part { answer.earlier } else { None }
+    }
 }
 
 impl Answer {

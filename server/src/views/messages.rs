@@ -40,12 +40,12 @@ pub(crate) struct Labels {
 /// Returns messages by position, with texts from memory or from the log. Positions of other facts are left out.
 pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, ApiError> {
     let entries = handle.entries(seqs).await?;
-    let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| earlier_of(entry)).collect();
+    let earlier: Vec<Seq> = entries.iter().filter_map(|(_, entry)| entry.fact.earlier()).collect();
     let earlier: BTreeMap<Seq, Arc<Entry>> = handle.entries(earlier).await?.into_iter().collect();
     let shown = move |live: &Live<'_>| {
         let with_names = |(seq, entry): (Seq, Arc<Entry>)| {
             let labels = label(live.state, seq, message_of(&entry)?);
-            let earlier = earlier_of(&entry).and_then(|at| earlier.get(&at).cloned());
+            let earlier = entry.fact.earlier().and_then(|at| earlier.get(&at).cloned());
             Some(Shown { seq, entry, earlier, labels })
         };
         entries.into_iter().filter_map(with_names).collect()
@@ -57,7 +57,7 @@ pub(crate) async fn show(handle: &Handle, seqs: Vec<Seq>) -> Result<Vec<Shown>, 
 pub(crate) fn shown(live: &Live<'_>, seqs: &[Seq]) -> Option<Vec<Shown>> {
     let one = |&seq: &Seq| {
         let entry = live.entry(seq)?;
-        let earlier = match earlier_of(&entry) {
+        let earlier = match entry.fact.earlier() {
             Some(at) => Some(live.entry(at)?),
             None => None,
         };
@@ -69,14 +69,6 @@ pub(crate) fn shown(live: &Live<'_>, seqs: &[Seq]) -> Option<Vec<Shown>> {
 
 fn message_of(entry: &Entry) -> Option<&Message> {
     if let Fact::Accepted { message } = &entry.fact { Some(message) } else { None }
-}
-
-fn answer_of(message: &Message) -> Option<&Answer> {
-    if let Part::Answer(answer) = &message.part { Some(answer) } else { None }
-}
-
-pub(crate) fn earlier_of(entry: &Entry) -> Option<Seq> {
-    answer_of(message_of(entry)?)?.earlier
 }
 
 /// Returns whether `who` may read `message`: humans read all, agents those of their conversations.
