@@ -1,32 +1,45 @@
-//! Reports what the guards would have done to recorded conversations, by class.
+//! Reports what would have been done to recorded conversations, by class.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::play::Played;
+use super::contender::Outcome;
 use super::trace::Trace;
-use crate::out::{Out, table};
+use crate::out::{Out, escape_line, table};
 
-/// The report of a replay.
+/// The report of a replay under one set of rules.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Report {
+    /// Its name.
+    rules: String,
     /// The results by class of conversation.
-    pub(crate) classes: BTreeMap<String, Class>,
+    classes: BTreeMap<String, Class>,
     /// Every conversation that was cut.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) cuts: Vec<Cut>,
 }
 
 /// The results of one class.
 #[derive(Debug, Default, Serialize)]
-pub(crate) struct Class {
+struct Class {
     conversations: u64,
     cut: u64,
-    by_rule: BTreeMap<String, u64>,
+    by_code: BTreeMap<String, u64>,
+    /// Cut, in a conversation whose onset is known, before the loop begins.
+    cut_before_onset: u64,
+    /// Cut, in a conversation whose onset is known, once the loop has begun.
+    cut_after_onset: u64,
+    /// Cut, and no human's step lets it go on.
+    cut_for_good: u64,
+    warned: u64,
+    held: u64,
     messages: u64,
     messages_saved: u64,
     context_tokens: u64,
     context_tokens_saved: u64,
+    /// How often a human has to say yes for all of them to go on as recorded.
+    lifts: u64,
     delayed: u64,
 }
 
@@ -37,68 +50,109 @@ pub(crate) struct Cut {
     class: String,
     at_message: usize,
     of_messages: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    onset: Option<usize>,
     code: String,
-    rule: String,
+    lifts: u64,
 }
 
 impl Cut {
     /// Formats the cut as one line.
     pub(crate) fn line(&self) -> String {
-        let Self { conversation, class, at_message, of_messages, code, rule } = self;
-        crate::out::escape_line(&format!("{conversation} ({class}): {code} ({rule}) at {at_message} of {of_messages}"))
+        let Self { conversation, class, at_message, of_messages, onset, code, lifts } = self;
+        let onset = onset.map_or(String::new(), |onset| format!(", onset {onset}"));
+        let lifts = if *lifts > 0 { format!(", {lifts} lifts to the end") } else { String::new() };
+        escape_line(&format!("{conversation} ({class}): {code} at {at_message} of {of_messages}{onset}{lifts}"))
     }
 }
 
 impl Report {
+    /// Returns the empty report of some rules.
+    pub(crate) fn of(rules: &str) -> Self {
+        Self { rules: rules.to_owned(), ..Self::default() }
+    }
+
+    /// Returns the name of the rules.
+    pub(crate) fn rules(&self) -> &str {
+        &self.rules
+    }
+
     /// Adds a conversation. Each speaker first reads the whole conversation, which is its context.
-    pub(crate) fn add(&mut self, trace: &Trace, played: &Played) {
+    pub(crate) fn add(&mut self, trace: &Trace, outcome: &Outcome) {
         let class = self.classes.entry(trace.class.clone()).or_default();
-        let cut = played.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
+        let end = outcome.cut.as_ref().map_or(trace.messages.len(), |(at, _)| *at);
         let (mut context, mut read) = (0, 0);
         for (i, said) in trace.messages.iter().enumerate() {
-            context += said.approx_tokens;
+            context += said.tokens;
             read += context;
-            class.context_tokens_saved += if i >= cut { context } else { 0 };
+            class.context_tokens_saved += if i >= end { context } else { 0 };
         }
         class.conversations += 1;
         class.context_tokens += read;
         class.messages += trace.messages.len() as u64;
-        class.messages_saved += (trace.messages.len() - cut) as u64;
-        class.delayed += played.delayed;
-        if let Some((at, refusal)) = &played.cut {
+        class.messages_saved += (trace.messages.len() - end) as u64;
+        class.delayed += outcome.delayed;
+        class.lifts += outcome.lifts;
+        class.warned += u64::from(outcome.warned.is_some());
+        class.held += u64::from(outcome.held.is_some());
+        if let Some((at, code)) = &outcome.cut {
             class.cut += 1;
-            *class.by_rule.entry(refusal.code.to_string()).or_default() += 1;
+            class.cut_for_good += u64::from(outcome.is_final);
+            class.cut_before_onset += u64::from(trace.onset.is_some_and(|onset| *at < onset));
+            class.cut_after_onset += u64::from(trace.onset.is_some_and(|onset| *at >= onset));
+            *class.by_code.entry(code.clone()).or_default() += 1;
             self.cuts.push(Cut {
                 conversation: trace.conversation_id.clone(),
                 class: trace.class.clone(),
                 at_message: *at,
                 of_messages: trace.messages.len(),
-                code: refusal.code.to_string(),
-                rule: refusal.code.rule().to_owned(),
+                onset: trace.onset,
+                code: code.clone(),
+                lifts: outcome.lifts,
             });
         }
     }
+}
 
-    /// Formats the report as a table.
-    pub(crate) fn text(&self, out: &Out) -> String {
-        let head = ["class", "conversations", "cut", "by", "messages", "saved", "context tokens", "saved", "delayed"];
-        let rows: Vec<Vec<String>> = self.classes.iter().map(|(name, class)| class.row(name)).collect();
-        table(&head, &rows, out)
-    }
+/// Formats reports as one table: a row for each class under each set of rules.
+pub(crate) fn text(reports: &[Report], out: &Out) -> String {
+    let head = [
+        "class",
+        "rules",
+        "of",
+        "cut",
+        "by",
+        "before onset",
+        "after",
+        "R5 warns",
+        "R5 holds",
+        "context saved",
+        "lifts",
+        "waits",
+    ];
+    let classes = reports.first().into_iter().flat_map(|report| report.classes.keys());
+    let of_class = |name: &String| {
+        let name = name.clone();
+        reports.iter().filter_map(move |report| Some(report.classes.get(&name)?.row(&name, &report.rules)))
+    };
+    table(&head, &classes.flat_map(of_class).collect::<Vec<_>>(), out)
 }
 
 impl Class {
-    fn row(&self, name: &str) -> Vec<String> {
-        let by: Vec<String> = self.by_rule.iter().map(|(code, n)| format!("{code} {n}")).collect();
+    fn row(&self, name: &str, rules: &str) -> Vec<String> {
+        let by: Vec<String> = self.by_code.iter().map(|(code, n)| format!("{code} {n}")).collect();
         vec![
             name.to_owned(),
+            rules.to_owned(),
             self.conversations.to_string(),
             share(self.cut, self.conversations),
             if by.is_empty() { "-".into() } else { by.join(", ") },
-            self.messages.to_string(),
-            share(self.messages_saved, self.messages),
-            self.context_tokens.to_string(),
+            self.cut_before_onset.to_string(),
+            self.cut_after_onset.to_string(),
+            self.warned.to_string(),
+            self.held.to_string(),
             share(self.context_tokens_saved, self.context_tokens),
+            self.lifts.to_string(),
             self.delayed.to_string(),
         ]
     }
