@@ -247,7 +247,8 @@ pub(crate) async fn exchange_http(server: &Server, load: Load) -> Result<Measure
     measured
 }
 
-async fn answer(agent: Client, body: String) {
+/// Answers each request with this text, until the server is gone.
+pub(crate) async fn answer(agent: Client, body: String) {
     while let Ok(delivery) = agent.inbox(Duration::from_secs(20)).await {
         let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
         let finish = wire::Finish { answer: body.clone(), ..wire::Finish::default() };

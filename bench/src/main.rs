@@ -10,6 +10,7 @@ mod peers;
 #[path = "without_peers.rs"]
 mod peers;
 mod program;
+mod soak;
 mod standing;
 mod systems;
 
@@ -29,6 +30,7 @@ use crate::failure::Failure;
 use crate::load::{Load, Measured, exchange_http, in_process, send_http};
 use crate::peers::Connected;
 use crate::program::Program;
+use crate::soak::{Sample, Soak};
 use crate::standing::Figure;
 use crate::systems::{PeerRow, Peers};
 
@@ -61,6 +63,15 @@ struct Args {
     /// Number of facts in a log that grew over ten weeks
     #[arg(long, default_value_t = 1_000_000)]
     facts: u64,
+    /// Duration of a soak, in minutes
+    #[arg(long, default_value = "30", value_parser = minutes)]
+    minutes: Duration,
+    /// Messages per second of a soak: requests and answers together
+    #[arg(long, default_value = "1000", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: u32,
+    /// The server's `retention_ms` in a soak, in seconds
+    #[arg(long, default_value = "300", value_parser = seconds)]
+    retention_seconds: Duration,
     /// Directory for the data, on the disk to measure [default: the system's temporary directory]
     #[arg(long)]
     dir: Option<PathBuf>,
@@ -90,6 +101,8 @@ enum What {
     Start,
     /// `lastword send`, from its start to its exit
     Command,
+    /// Memory of a server at a steady rate of messages for half an hour, which is not part of `all`
+    Soak,
     /// All measurements
     All,
 }
@@ -115,11 +128,14 @@ struct Report {
     peers: Vec<PeerRow>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     figures: Vec<Figure>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    soak: Vec<Sample>,
 }
 
 const EXAMPLES: &str = "Examples:
   lastword-bench load --seconds 3
-  lastword-bench memory --conversations 100000 --json";
+  lastword-bench memory --conversations 100000 --json
+  lastword-bench soak --minutes 30 --rate 1000";
 
 /// Returns limits that suit a load whose messages are never taken.
 fn limits() -> Limits {
@@ -147,8 +163,8 @@ fn run(args: &Args) -> Result<(), Failure> {
 /// A progress bar on standard error; hidden with `--json`, and where standard error isn't a terminal.
 fn bar(args: &Args) -> ProgressBar {
     let target = if args.json { ProgressDrawTarget::hidden() } else { ProgressDrawTarget::stderr() };
-    let style =
-        ProgressStyle::with_template("{bar:30} {pos}/{len} {eta}").unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::with_draw_target(Some(0), target).with_style(style)
 }
 
@@ -197,6 +213,14 @@ async fn measure(args: &Args) -> Result<Report, Failure> {
     if wanted(What::Command) {
         report.figures.extend(standing::command(&program, dir.path()).await?);
     }
+    if args.what == What::Soak {
+        bar.set_length(args.minutes.as_secs());
+        let progress = |gone: Duration, sample: &Sample| {
+            bar.set_position(gone.as_secs());
+            bar.set_message(format!("{:.1} MiB resident", sample.resident_mib));
+        };
+        (report.soak, report.figures) = args.soak().run(&program, dir.path(), progress).await?;
+    }
     bar.finish_and_clear();
     Ok(report)
 }
@@ -237,6 +261,11 @@ async fn loads(args: &Args, dir: &Path, peers: Option<&Connected>) -> Result<(Ve
     Ok((lines, beside))
 }
 
+/// Reads a number of minutes, for clap.
+fn minutes(text: &str) -> Result<Duration, String> {
+    seconds(text).map(|time| time * 60).map_err(|told| told.replace("seconds", "minutes"))
+}
+
 /// Reads a number of seconds, for clap.
 fn seconds(text: &str) -> Result<Duration, String> {
     let time = text.parse().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
@@ -246,6 +275,11 @@ fn seconds(text: &str) -> Result<Duration, String> {
 impl Args {
     const fn load(&self, in_flight: usize) -> Load {
         Load { in_flight, time: self.seconds, body: self.body_bytes }
+    }
+
+    fn soak(&self) -> Soak {
+        let rate = f64::from(self.rate);
+        Soak { time: self.minutes, rate, retention: self.retention_seconds, body: self.body_bytes }
     }
 }
 
@@ -259,7 +293,10 @@ impl Report {
         let peers = (!peers.is_empty()).then(|| table(&head, &peers));
         let figures: Vec<_> = self.figures.iter().map(Figure::cells).collect();
         let figures = (!figures.is_empty()).then(|| table(&["what", "measured", ""], &figures));
-        load.into_iter().chain(peers).chain(figures).collect::<Vec<_>>().join("\n\n")
+        let soak: Vec<_> = self.soak.iter().map(Sample::cells).collect();
+        let head = ["minutes", "messages", "resident MiB", "log MiB", "read model MiB"];
+        let soak = (!soak.is_empty()).then(|| table(&head, &soak));
+        load.into_iter().chain(peers).chain(soak).chain(figures).collect::<Vec<_>>().join("\n\n")
     }
 }
 

@@ -43,10 +43,14 @@ impl Program {
 
     /// Starts a server on `data`, with queues for `room` agents or messages.
     pub(crate) async fn serve(&self, data: &Path, room: usize) -> Result<Served, Failure> {
-        let config = data.with_extension("toml");
         let room = room.max(1_000) * 2;
-        let text = format!("[limits]\nagents_max = {room}\ninbox_max = {room}\n");
-        std::fs::write(&config, text).map_err(Failure::unavailable)?;
+        self.serve_with(data, &format!("agents_max = {room}\ninbox_max = {room}\n")).await
+    }
+
+    /// Starts a server on `data` with these lines of `[limits]`.
+    pub(crate) async fn serve_with(&self, data: &Path, limits: &str) -> Result<Served, Failure> {
+        let config = data.with_extension("toml");
+        std::fs::write(&config, format!("[limits]\n{limits}")).map_err(Failure::unavailable)?;
         let mut serve = self.command();
         serve.arg("--config").arg(&config).arg("--data").arg(data);
         serve.args(["--json", "serve", "--listen", "127.0.0.1:0"]);

@@ -142,6 +142,7 @@ impl Broker {
                 (self.core, self.dropped_batches) = (core, lost);
                 // Commands judged after the lost batch build on its facts and are lost too. Dropping them makes their
                 // callers' handles report the full disk.
+                self.shared.clock.lose_jump(self.batch.jumped_ms);
                 self.batch = Batch::after(self.core.state().seq);
                 true
             }
@@ -155,6 +156,10 @@ impl Broker {
     /// Handles commands and adds their facts and replies to the batch.
     fn judge(&mut self, commands: &mut Vec<Command>) {
         let runs = self.shared.disk.space() != DiskSpace::Full;
+        // A read writes nothing, and so must not wait for room.
+        if runs || commands.iter().any(|command| !matches!(command, Command::Read(_))) {
+            self.record_lost_jumps();
+        }
         // Before the tick: leases and windows must not count the time in which the broker didn't run (L6).
         if let Some(ms) = self.shared.clock.downtime().filter(|_| runs) {
             self.process(Command::Cast(Input::Idled(None, ms)));
@@ -178,6 +183,16 @@ impl Broker {
         }
     }
 
+    /// Records the jumps of the clock whose facts found no room, before a later fact makes them look like time that
+    /// passed (L6).
+    fn record_lost_jumps(&mut self) {
+        if let Some(ms) = self.shared.clock.take_lost_jumps() {
+            self.core.handle(self.shared.clock.now(), Input::Idled(None, ms), &mut self.out);
+            self.batch.take(&mut self.out, self.core.state());
+            self.batch.jumped_ms += ms;
+        }
+    }
+
     /// Handles one command; returns the prepared answer, which is released once the facts are durable.
     fn process(&mut self, command: Command) -> Option<Release> {
         let (input, then) = match command {
@@ -191,7 +206,7 @@ impl Broker {
             // A human accepts the difference as it is at this moment: another human may have accepted it a moment ago,
             // and the clock must not jump twice.
             let ms = by.map_or(ms, |_| ms.min(clock.ahead()));
-            idled(&mut self.core, clock, (by, ms), &mut self.out);
+            self.batch.jumped_ms += idled(&mut self.core, clock, (by, ms), &mut self.out);
         } else {
             self.core.handle(clock.now(), input, &mut self.out);
         }
@@ -255,4 +270,65 @@ impl Broker {
 fn words(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no reason was given".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use lastword_proto::fact::{Kind, Profile};
+    use lastword_proto::input::{Finish, Registration};
+    use lastword_proto::names::{AgentName, Ref};
+    use lastword_proto::{Address, Draft, Limits, MessageType};
+    use lastword_store::{InjectedFault, MemoryLog};
+
+    use super::*;
+    use crate::clock::{Reading, Source};
+    use crate::identity::{Secret, TurnSigner};
+
+    const DAY_US: u64 = 86_400_000_000;
+
+    fn registration(name: &str, kind: Kind, token: &Secret) -> Registration {
+        let profile = Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 };
+        let (name, credential) = (AgentName::new(name).unwrap(), token.credential());
+        Registration { name, kind, profile, credential, role: None, key: None }
+    }
+
+    fn send(from: lastword_proto::Principal, reference: &str) -> Input {
+        let mut draft = Draft::new(MessageType::Request, Address::Name(AgentName::new("kilo").unwrap()), "x");
+        draft.reference = Ref::new(reference).ok();
+        Input::Send(from, Box::new(draft))
+    }
+
+    #[tokio::test]
+    async fn a_sleep_that_a_full_disk_did_not_record_ends_no_lease() {
+        let log = MemoryLog::new();
+        let reading = Reading { monotonic_us: DAY_US, boottime_us: DAY_US, wall_us: DAY_US };
+        let machine = Arc::new(Mutex::new(reading));
+        let clocks = (Source::Set(Arc::clone(&machine)), Arc::default());
+        let signer = TurnSigner::ephemeral().unwrap();
+        let (handle, _thread) = boot_by(clocks, Box::new(log.clone()), signer, Limits::default()).unwrap();
+        let (human, agent) = (Secret::token().unwrap(), Secret::token().unwrap());
+        handle.submit(Input::Bootstrap(registration("operator", Kind::Human, &human))).await.unwrap();
+        let human = handle.prove(human.reveal()).unwrap();
+        handle.submit(Input::Register(human, registration("kilo", Kind::Agent, &agent))).await.unwrap();
+        let agent = handle.prove(agent.reveal()).unwrap();
+        handle.submit(send(human, "T-1")).await.unwrap();
+        assert!(matches!(handle.submit(Input::Take(agent, None)).await, Ok(Reply::Delivery(Some(_)))));
+
+        log.fail_next(InjectedFault::Full);
+        {
+            let mut machine = machine.lock().unwrap();
+            machine.monotonic_us += 10_000;
+            machine.boottime_us += DAY_US / 2;
+            machine.wall_us += DAY_US / 2;
+        }
+        assert!(matches!(handle.submit(send(human, "T-2")).await, Err(Unserved::DiskLow { full: true })));
+        while handle.submit(send(human, "T-3")).await.is_err() {
+            tokio::time::sleep(LOOK_EVERY / 10).await;
+        }
+        let finish = Finish { body: "done".into(), ..Finish::default() };
+        let finished = handle.submit(Input::Finish(agent, None, Box::new(finish))).await.unwrap();
+        assert!(matches!(finished, Reply::Finished { answer: Some(_), .. }), "{finished:?}");
+    }
 }

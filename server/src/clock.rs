@@ -31,6 +31,8 @@ pub struct Clock {
     now_ms: AtomicU64,
     idle_ms: AtomicU64,
     difference_ms: AtomicI64,
+    /// The jumps whose facts found no room in the log.
+    unrecorded_ms: AtomicU64,
 }
 
 /// The broker's time and its relation to the wall clock.
@@ -57,6 +59,7 @@ impl Clock {
             now_ms: AtomicU64::default(),
             idle_ms: AtomicU64::default(),
             difference_ms: AtomicI64::default(),
+            unrecorded_ms: AtomicU64::default(),
             pace: Mutex::new(pace.clone()),
         };
         clock.publish(&pace, reading.monotonic_us);
@@ -90,6 +93,16 @@ impl Clock {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         pace.jump(ms.saturating_mul(1_000));
         self.publish(&pace, self.read_at.load(Ordering::Acquire));
+    }
+
+    /// Notes that the fact of a jump by this many ms was lost. The time can't go back, so the fact is recorded again.
+    pub(crate) fn lose_jump(&self, ms: u64) {
+        self.unrecorded_ms.fetch_add(ms, Ordering::AcqRel);
+    }
+
+    /// Takes the length of the jumps whose facts were lost, in ms.
+    pub(crate) fn take_lost_jumps(&self) -> Option<u64> {
+        Some(self.unrecorded_ms.swap(0, Ordering::AcqRel)).filter(|ms| *ms > 0)
     }
 
     /// Returns the broker's time and its difference from the wall clock's.

@@ -36,6 +36,14 @@ fn the_bench_measures_what_a_server_holds_and_how_it_stands() {
             );
         }
     }
+    let soak = ["soak", "--minutes", "0.05", "--retention-seconds", "0.7", "--rate", "100"];
+    let told = run(dir.path(), &[["--json", "--dir", "."].as_slice(), &soak].concat()).json();
+    let (first, last) = (&told["soak"][0], &told["soak"].as_array().unwrap().last().unwrap());
+    assert!(first["messages"] == 0.0 && last["messages"] == 300.0, "{told}");
+    assert!(last["resident_mib"].as_f64() > Some(1.0) && last["log_mib"].as_f64() > Some(0.01), "{told}");
+    assert!(told["figures"].as_array().unwrap().iter().any(|figure| figure["unit"] == "MiB/minute"), "{told}");
+    let short = run(dir.path(), &["soak", "--minutes", "0.05"]);
+    assert!(short.code == 2 && short.stderr.contains("four times the retention"), "{}", short.stderr);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0, "nothing is left behind");
     let many = run(dir.path(), &["idle", "--agents", "1000000000"]);
     assert!(many.code == 2 && many.stderr.contains("open files"), "{}", many.stderr);

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::program::{Server, lastword, run};
 
 /// Takes a delivery as an agent; returns the turn and its token.
-fn take(server: &Server, agent: &str) -> (String, String) {
+pub(crate) fn take(server: &Server, agent: &str) -> (String, String) {
     let taken = server.as_agent(agent, &["inbox", "--wait", "5s", "--json"]).json();
     let text = |name: &str| taken["turn"][name].as_str().unwrap_or_else(|| panic!("{taken}")).to_owned();
     (text("id"), text("token"))

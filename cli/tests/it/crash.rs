@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lastword_client::{Client, Endpoint, SendTerms, Sent, Token};
-use lastword_proto::fact::{Fact, Part};
+use lastword_proto::envelope::AnswerStatus;
+use lastword_proto::fact::{Fact, Part, SYSTEM};
 use lastword_proto::wire::{Envelope, Finish, NewAgent};
 use lastword_proto::{Core, State};
 use lastword_store::Store;
@@ -28,9 +29,11 @@ fn kills() -> usize {
 /// What clients know for certain across all crashes.
 #[derive(Default)]
 pub(crate) struct Known {
-    next: u64,
+    pub(crate) next: u64,
     /// Keys with an unknown outcome, sent again after the restart.
-    unknown: Vec<String>,
+    pub(crate) unknown: Vec<String>,
+    /// Why the only send with a key was refused, by key.
+    pub(crate) refused: BTreeMap<String, String>,
     /// Message ids by the key under which they were acknowledged.
     pub(crate) sent: BTreeMap<String, String>,
     /// The acknowledged answers.
@@ -80,12 +83,12 @@ pub(crate) async fn enrol() -> (TempDir, Vec<String>) {
     (server.terminate().1, tokens)
 }
 
-fn client(server: &Server, token: &str) -> Client {
+pub(crate) fn client(server: &Server, token: &str) -> Client {
     let endpoint = Endpoint::new(server.first_line["listening"].as_str().unwrap());
     Client::new(&endpoint, Some(Token::new(token).unwrap())).unwrap()
 }
 
-fn human(server: &Server) -> Client {
+pub(crate) fn human(server: &Server) -> Client {
     client(server, &std::fs::read_to_string(server.path().join(".lastword/operator.token")).unwrap())
 }
 
@@ -127,20 +130,26 @@ async fn send(human: Client, known: SharedKnown) {
 }
 
 /// Builds a key's request, with the same content for every sender.
-fn request(key: &str) -> Envelope {
+pub(crate) fn request(key: &str) -> Envelope {
     let number: usize = key.trim_start_matches("key-").parse().unwrap();
     let envelope: Value = json!({
         "type": "request", "to": format!("agent-{}", number % AGENTS), "ref": format!("WORK-{number}"),
-        "request_id": key, "body": "x".repeat(400),
+        "request_id": key, "body": format!("{key} {}", "x".repeat(400)),
     });
     serde_json::from_value(envelope).unwrap()
+}
+
+/// Returns the answer to the request with this body, which begins with the request's own word.
+pub(crate) fn answer(request: &str) -> String {
+    format!("answer to {}", request.split(' ').next().unwrap_or_default())
 }
 
 async fn serve(agent: Client, known: SharedKnown) {
     loop {
         let Ok(delivery) = agent.inbox(Duration::from_secs(5)).await else { return };
-        let Some(turn) = delivery.and_then(|d| d.turn) else { continue };
-        let finish = Finish { answer: "done".into(), ..Finish::default() };
+        let Some(delivery) = delivery else { continue };
+        let Some(turn) = delivery.turn else { continue };
+        let finish = Finish { answer: answer(&delivery.message.body), ..Finish::default() };
         match agent.finish(&turn.id, &finish).await {
             Ok(finished) => known.lock().unwrap().answers.extend(finished.answer),
             Err(lastword_client::ClientError::Refused(_)) => {}
@@ -171,10 +180,12 @@ pub(crate) async fn settle(server: &Server, known: &SharedKnown) {
     }
 }
 
-/// Recounts the log: each key once, each answer once, and the same state from a snapshot as from the start.
-pub(crate) fn check_log(data: &Path, known: &Known) {
+/// Recounts the log: each key once, each request's answer once and its own, and the same state from a snapshot as from
+/// the start. Returns how many requests have no answer.
+pub(crate) fn check_log(data: &Path, known: &Known) -> usize {
     let reader = Store::sqlite(data).open_reader().unwrap();
     let (mut keys, mut answers) = (BTreeMap::<String, u64>::new(), BTreeMap::new());
+    let mut requests = BTreeMap::new();
     let mut folded = Core::default();
     let mut from = lastword_proto::Seq(1);
     loop {
@@ -187,8 +198,13 @@ pub(crate) fn check_log(data: &Path, known: &Known) {
                 if let Some(key) = &message.key {
                     *keys.entry(key.id.to_string()).or_default() += 1;
                 }
-                if let Part::Answer(answer) = &message.part {
-                    *answers.entry(answer.task).or_insert(0) += 1;
+                if let Part::Request(terms) = &message.part {
+                    requests.insert(terms.task, message.body.clone());
+                }
+                if let Part::Answer(terms) = &message.part {
+                    *answers.entry(terms.task).or_insert(0) += 1;
+                    let own = message.from == SYSTEM || *message.body == answer(&requests[&terms.task]);
+                    assert!(own || terms.status != AnswerStatus::Completed, "{seq}: another request's answer");
                 }
             }
         }
@@ -196,10 +212,13 @@ pub(crate) fn check_log(data: &Path, known: &Known) {
     assert!(keys.values().all(|n| *n == 1), "a key was applied twice");
     assert!(answers.values().all(|n| *n == 1), "a request was answered twice");
     assert!(known.sent.keys().all(|key| keys.contains_key(key)), "what was acknowledged is in the log");
+    let recorded: Vec<_> = known.refused.iter().filter(|(key, _)| keys.contains_key(*key)).collect();
+    assert!(recorded.is_empty(), "refused, and in the log: {recorded:?}");
     drop(reader);
     let log = Store::sqlite(data).open().unwrap();
     let (at, bytes) = log.snapshots().load().unwrap().expect("a snapshot is saved at the end");
     let snapshot: State = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(at, snapshot.seq);
     assert!(&snapshot == folded.state(), "counters after a restart are those recomputed from the log");
+    requests.keys().filter(|task| !answers.contains_key(*task)).count()
 }

@@ -5,7 +5,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::crash::{SharedKnown, begin, check_log, enrol, settle};
+use lastword_client::{SendTerms, Sent};
+use lastword_proto::wire::Envelope;
+use serde_json::json;
+
+use crate::backup::take;
+use crate::crash::{SharedKnown, begin, check_log, client, enrol, settle};
 use crate::program::{PATH, Server, lastword, run};
 
 /// Longest wait for the server's end; it comes at the latest with the n-th sync of the log, of hundreds per second.
@@ -145,6 +150,38 @@ fn a_full_disk_refuses_writes_and_reads_and_a_humans_stop_go_on() {
     assert!(found.contains("more"), "the read model goes on: {found}");
     let (_, dir) = server.terminate();
     assert_eq!(run(dir.path(), &["verify"]).code, 0);
+}
+
+#[test]
+fn a_send_that_waits_while_the_disk_gets_low_is_not_refused_because_it_is_recorded() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(disk) = Mounted::over(&dir.path().join(".lastword"), 16 << 20) else { return };
+    let server = Server::start_in(dir);
+    server.agent("kilo");
+    server.agent("hive");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let kilo = client(&server, std::fs::read_to_string(server.path().join("kilo.token")).unwrap().trim());
+    let envelope = json!({ "type": "request", "to": "hive", "ref": "T-1", "body": "look" });
+    let envelope: Envelope = serde_json::from_value(envelope).unwrap();
+    let terms = SendTerms { wait: Some(PATIENCE), ..SendTerms::default() };
+    let asked = std::thread::scope(|threads| {
+        let asking = threads.spawn(|| runtime.block_on(kilo.send(&envelope, &terms)));
+        let (turn, _) = take(&server, "hive");
+        let free = rustix::fs::statvfs(&disk.0).unwrap();
+        let ballast = usize::try_from(free.f_bavail * free.f_frsize).unwrap() - (600 << 10);
+        std::fs::write(disk.0.join("ballast"), vec![0; ballast]).unwrap();
+        // Noticed within a second; an agent's delivery is refused from then on, a finish isn't.
+        while !server.as_agent("hive", &["inbox"]).stderr.contains("disk_low") {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        server.as_agent("hive", &["finish", &turn, "the answer"]).ok();
+        asking.join().unwrap()
+    });
+    assert!(matches!(asked, Ok(Sent::One { response: None, .. })), "{asked:?}");
+    disk.empty("ballast");
+    let told = std::iter::repeat_with(|| server.as_agent("kilo", &["inbox", "--wait", "5s"])).take(100);
+    let told = told.map(|told| told.stdout).find(|told| !told.is_empty());
+    assert!(told.is_some_and(|told| told.contains("the answer")), "it is delivered as usual");
 }
 
 /// Starts, loads and restarts the server, with another failing call each time; its output must contain one of `said`.

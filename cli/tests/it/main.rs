@@ -5,6 +5,8 @@ mod archive;
 #[cfg(test)]
 mod backup;
 #[cfg(test)]
+mod chaos;
+#[cfg(test)]
 mod checkpoints;
 #[cfg(test)]
 mod crash;

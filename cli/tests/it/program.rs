@@ -100,11 +100,29 @@ impl Server {
         }
     }
 
-    /// Waits until the server ends.
+    /// Waits until the server ends. Its standard error is empty if the command sends it elsewhere.
     pub(crate) fn wait(&mut self) -> Ended {
         let mut stderr = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+        if let Some(mut pipe) = self.child.stderr.take() {
+            pipe.read_to_string(&mut stderr).unwrap();
+        }
         Ended { code: self.child.wait().unwrap().code().unwrap_or(-1), stdout: String::new(), stderr }
+    }
+
+    /// Returns whether the server has ended.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_some()
+    }
+
+    /// Returns the server's process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks the server to end, like a service manager.
+    pub(crate) fn ask_to_end(&self) {
+        let pid = self.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     }
 
     /// Takes the directory of a server that has ended.
@@ -147,8 +165,7 @@ impl Server {
 
     /// Ends the server like a service manager; returns its exit code and the directory.
     pub(crate) fn terminate(mut self) -> (i32, TempDir) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.ask_to_end();
         let code = self.child.wait().unwrap().code().unwrap_or(-1);
         (code, self.take_dir())
     }

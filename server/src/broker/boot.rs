@@ -307,15 +307,17 @@ fn upgrade(core: &mut Core, clock: &Clock, end: Seq, out: &mut Out) {
     }
 }
 
-/// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6). The core first, then the
-/// clock: no input handled in between can mistake the stretch for time that passed.
-pub(super) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>, u64), out: &mut Out) {
+/// Jumps over a stretch in which the broker didn't run, or one that a human accepts (L6); returns the length of the jump
+/// in ms. The core first, then the clock: no input handled in between can mistake the stretch for time that passed.
+pub(super) fn idled(core: &mut Core, clock: &Clock, (by, ms): (Option<Principal>, u64), out: &mut Out) -> u64 {
     let then = clock.now().plus(ms);
     core.handle(then, Input::Idled(by, ms), out);
     // The core refuses a jump that the caller may not make; then the clock must not move either.
-    if core.state().at == then {
-        clock.jump(ms);
+    if core.state().at != then {
+        return 0;
     }
+    clock.jump(ms);
+    ms
 }
 
 #[cfg(test)]

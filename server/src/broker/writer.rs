@@ -31,6 +31,8 @@ pub(super) struct Batch {
     pub(super) held: Vec<Release>,
     /// The number of commands in the batch, including those without facts.
     pub(super) commands: usize,
+    /// The jumps of the clock that its facts record, in ms.
+    pub(super) jumped_ms: u64,
     /// Whether it contains a human's control, for which the disk's reserve is kept.
     pub(super) urgent: bool,
 }
@@ -44,6 +46,7 @@ impl Batch {
             wakes: Vec::new(),
             held: Vec::new(),
             commands: 0,
+            jumped_ms: 0,
             urgent: false,
         }
     }
@@ -195,6 +198,7 @@ fn write(writer: &Mutex<Writer>, mut batch: Batch) -> bool {
             // Nothing was written, so memory is ahead of the disk; the judge notices the higher count and rebuilds.
             // Count before dropping: a caller whose reply is dropped checks the count for the reason.
             tracing::error!(%reason, "an append found no room");
+            shared.clock.lose_jump(batch.jumped_ms);
             shared.disk.lose();
             drop(batch);
             shared.queue.mark_writer_idle();

@@ -78,10 +78,7 @@ pub(crate) async fn send(
     let response = match (wait, waits, shown.request_id()) {
         (Some(wait), Some(waits), Some(id)) => {
             let request = RequestId::new(id).map_err(|_| ApiError::internal("a request without a valid id"))?;
-            // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was
-            // registered.
-            let there = if fresh { None } else { collect_now(ctx, caller, request.clone()).await? };
-            if there.is_some() { there } else { collect(ctx, caller, request, wait, waits).await? }
+            collect_sent(ctx, caller, request, (wait, waits), fresh).await
         }
         _ => None,
     };
@@ -104,6 +101,27 @@ async fn without_message(ctx: &Context, reply: Reply) -> Result<Sent, ApiError> 
         Reply::Done => Ok(Sent::Noted),
         other => Err(ApiError::unexpected(&other)),
     }
+}
+
+/// Waits for the answer to a request that was just sent; `None` if it didn't arrive in time, or can't be collected, such
+/// as on a disk that got low meanwhile. An error would read as a refused send, but the request is recorded.
+async fn collect_sent(
+    ctx: &Context,
+    caller: Caller,
+    request: RequestId,
+    (wait, waits): (Duration, Wait),
+    fresh: bool,
+) -> Option<StoredMessage> {
+    // A new request has no answer yet. A repeated send (`Again`) may have been answered before the wait was registered.
+    let there = if fresh { Ok(None) } else { collect_now(ctx, caller, request.clone()).await };
+    let found = match there {
+        Ok(None) => collect(ctx, caller, request, wait, waits).await,
+        there => there,
+    };
+    found.unwrap_or_else(|error| {
+        tracing::debug!(detail = %error.0.detail, "a sender's answer was not collected");
+        None
+    })
 }
 
 /// Waits for the answer to a request; `None` if it didn't arrive in time and will be delivered as usual.

@@ -1,11 +1,11 @@
 //! The open connections, by who uses them. What one agent or an unknown caller holds never keeps a human out (L4, H4).
 //!
 //! A connection is unproven until a request on it carries a valid token or session. Unproven connections have a small
-//! share of their own, in which a new one replaces the oldest, and a short time to prove themselves. Each agent has a
-//! share, all agents have one, and the rest is the humans'.
+//! share of their own, in which a new one replaces the oldest of the network that has most, and a short time to prove
+//! themselves. Each agent has a share, all agents have one, and the rest is the humans'.
 
 use std::collections::{BTreeMap, HashMap};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 use lastword_proto::ids::AgentId;
@@ -58,8 +58,10 @@ struct Shares {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// The unproven connections, oldest first.
-    unproven: BTreeMap<u64, Weak<Connection>>,
+    /// The unproven connections with their networks, oldest first.
+    unproven: BTreeMap<u64, (IpAddr, Weak<Connection>)>,
+    /// The number of unproven connections of each network that has any.
+    networks: BTreeMap<IpAddr, usize>,
     owners: HashMap<AgentId, Usage>,
     agents: usize,
     humans: usize,
@@ -113,20 +115,53 @@ impl Connections {
         Self(Arc::new(Shared { table: Mutex::default(), shares }))
     }
 
-    /// Enters a new connection from this address. If too many are unproven, the oldest of them ends.
+    /// Enters a new connection from this address. If too many are unproven, one ends: the oldest of the network that has
+    /// most of them, so that a flood from one network doesn't end the connections of others.
     pub(super) fn enter(&self, address: IpAddr) -> Peer {
         let mut table = self.0.lock();
         let id = table.next;
         table.next += 1;
         let (all, owner, evicted) = (Arc::clone(&self.0), OnceLock::new(), Notify::new());
         let peer = Peer(Arc::new(Connection { all, id, address, owner, evicted }));
-        table.unproven.insert(id, Arc::downgrade(&peer.0));
-        let oldest = if table.unproven.len() > self.0.shares.unproven { table.unproven.pop_first() } else { None };
+        let network = network(address);
+        table.unproven.insert(id, (network, Arc::downgrade(&peer.0)));
+        *table.networks.entry(network).or_default() += 1;
+        let oldest = if table.unproven.len() > self.0.shares.unproven { table.evict() } else { None };
+        // Before the upgrade: dropping the last reference to a connection takes the lock.
         drop(table);
-        if let Some(oldest) = oldest.and_then(|(_, oldest)| oldest.upgrade()) {
+        if let Some(oldest) = oldest.and_then(|oldest| oldest.upgrade()) {
             oldest.evicted.notify_one();
         }
         peer
+    }
+}
+
+impl Table {
+    /// Removes the oldest unproven connection of the network that has most of them.
+    fn evict(&mut self) -> Option<Weak<Connection>> {
+        let (most, _) = self.networks.iter().max_by_key(|(_, count)| **count)?;
+        let (id, _) = self.unproven.iter().find(|(_, (network, _))| network == most)?;
+        self.remove_unproven(*id)
+    }
+
+    /// Removes a connection from the unproven ones, if it is there.
+    fn remove_unproven(&mut self, id: u64) -> Option<Weak<Connection>> {
+        let (network, connection) = self.unproven.remove(&id)?;
+        if let Some(count) = self.networks.get_mut(&network) {
+            *count -= 1;
+            if *count == 0 {
+                self.networks.remove(&network);
+            }
+        }
+        Some(connection)
+    }
+}
+
+/// Returns what stands for the network of an address: one subscriber has at least 2^64 addresses of IPv6.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.into(),
+        IpAddr::V6(address) => (address & Ipv6Addr::from_bits(!0 << 64)).into(),
     }
 }
 
@@ -145,12 +180,8 @@ impl Peer {
         }
         let shares = self.0.all.shares;
         let mut table = self.0.all.lock();
-        let Table { unproven, owners, agents, humans, .. } = &mut *table;
+        let Table { owners, agents, humans, .. } = &mut *table;
         let mut usage = owners.get(&caller.agent()).copied().unwrap_or_default();
-        if !unproven.contains_key(&self.0.id) {
-            // It is about to end for a newer one, before its caller would get an answer.
-            return Err(saturated("connections without a token", shares.unproven));
-        }
         let full = if caller.is_human() {
             (*humans >= shares.humans).then_some(("connections of all humans", shares.humans))
         } else if usage.connections >= shares.agent {
@@ -166,7 +197,8 @@ impl Peer {
             usage.connections += 1;
             owners.insert(caller.agent(), usage);
             *(if caller.is_human() { humans } else { agents }) += 1;
-            unproven.remove(&self.0.id);
+            // A newer connection may have taken its place among them, which ends it only while it is unproven.
+            table.remove_unproven(self.0.id);
         }
         Ok(())
     }
@@ -181,7 +213,7 @@ impl Peer {
         self.0.owner.get().is_some()
     }
 
-    /// Waits until this connection has to make room for another.
+    /// Waits until this connection has to make room for another, unless it proves itself.
     pub(super) async fn evicted(&self) {
         self.0.evicted.notified().await;
     }
@@ -253,7 +285,7 @@ impl Drop for Connection {
     fn drop(&mut self) {
         let mut table = self.all.lock();
         let Some(owner) = self.owner.get() else {
-            table.unproven.remove(&self.id);
+            table.remove_unproven(self.id);
             return;
         };
         let Table { owners, agents, humans, .. } = &mut *table;
@@ -288,6 +320,11 @@ fn descriptors() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use lastword_proto::fact::{Kind, Profile};
+    use lastword_proto::input::Registration;
+    use lastword_proto::names::AgentName;
+    use lastword_proto::{Input, Out, Time};
+
     use super::*;
 
     fn shares() -> Shares {
@@ -303,12 +340,47 @@ mod tests {
         assert!(Shares::of(0).humans > 0);
     }
 
+    fn is_evicted(peer: &Peer) -> bool {
+        futures_util::FutureExt::now_or_never(peer.evicted()).is_some()
+    }
+
+    #[test]
+    fn an_address_that_opens_many_connections_pushes_out_its_own() {
+        let all = Connections::sharing(Shares { unproven: 4, ..shares() });
+        let human = all.enter(IpAddr::from([10, 0, 0, 1]));
+        let flood: Vec<Peer> = (0..100).map(|_| all.enter(IpAddr::from([10, 0, 0, 2]))).collect();
+        assert!(!is_evicted(&human));
+        assert_eq!(flood.iter().filter(|peer| is_evicted(peer)).count(), 97);
+        assert!(flood[97..].iter().all(|peer| !is_evicted(peer)), "the oldest go first");
+        drop((human, flood));
+        assert!(all.0.lock().unproven.is_empty());
+    }
+
+    #[test]
+    fn a_connection_that_proves_itself_stays_though_a_newer_one_took_its_place() {
+        let token = [7; 32];
+        let mut core = lastword_proto::Core::default();
+        let human = Input::Bootstrap(Registration {
+            name: AgentName::new("operator").unwrap(),
+            kind: Kind::Human,
+            profile: Profile { actions: Vec::new(), groups: Vec::new(), turns_max: 0 },
+            credential: token,
+            role: None,
+            key: None,
+        });
+        core.handle(Time(1), human, &mut Out::default());
+        let human = core.state().prove(&token).unwrap();
+        let all = Connections::sharing(shares());
+        let peers = [(); 3].map(|()| all.enter(IpAddr::from([127, 0, 0, 1])));
+        assert!(peers[0].prove(human).is_ok() && peers[0].is_proven());
+        assert!(peers[1].prove(human).is_err(), "the humans' share is as full as it may be");
+    }
+
     #[test]
     fn the_oldest_unproven_connection_makes_room_for_a_new_one() {
         let all = Connections::sharing(shares());
         let peers = [(); 3].map(|()| all.enter(IpAddr::from([127, 0, 0, 1])));
-        let evicted = |peer: &Peer| futures_util::FutureExt::now_or_never(peer.evicted()).is_some();
-        assert_eq!(peers.each_ref().map(evicted), [true, false, false]);
+        assert_eq!(peers.each_ref().map(is_evicted), [true, false, false]);
         drop(peers);
         assert!(all.0.lock().unproven.is_empty());
     }

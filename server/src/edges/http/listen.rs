@@ -161,16 +161,23 @@ async fn connection(
         .serve_connection(io, OfPeer { routes, peer: peer.clone() });
     let mut connection = pin!(connection);
     let mut proof = pin!(sleep_until(proof_by));
-    let (mut ends, mut awaits_proof) = (false, true);
+    let (mut ends, mut awaits_proof, mut makes_room) = (false, true, true);
     loop {
         tokio::select! {
+            // The connection first: a request that is there already may prove it, and then it stays.
+            biased;
             ended = &mut connection => {
                 if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 }
                 return;
             }
-            () = peer.evicted() => return,
+            () = peer.evicted(), if makes_room => {
+                if !peer.is_proven() {
+                    return;
+                }
+                makes_room = false;
+            }
             () = &mut proof, if awaits_proof => {
                 if peer.is_proven() {
                     awaits_proof = false;
