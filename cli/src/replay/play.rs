@@ -405,10 +405,10 @@ impl<'a> Stage<'a> {
 
     fn send(&mut self, from: &str, draft: Draft) -> Result<Vec<Seq>, (Refusal, Option<Ref>)> {
         let by = self.prove(from);
-        match self.give(Input::Send(by, Box::new(draft))) {
-            Reply::Sent(sent) => Ok(sent),
-            Reply::Refused { refusal, about, .. } => Err((refusal, about.and_then(|about| about.reference))),
-            _ => Ok(Vec::new()),
+        let reply = self.give(Input::Send(by, Box::new(draft)));
+        if let Reply::Refused { refusal, about, .. } = reply {
+            return Err((refusal, about.and_then(|about| about.reference)));
         }
+        Ok(if let Reply::Sent(sent) = reply { sent } else { Vec::new() })
     }
 }
