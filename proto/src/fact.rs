@@ -752,4 +752,9 @@ pub enum Fact {
         /// The broker's question to a human, for an exchange that is held.
         escalation: Option<EscalationId>,
     },
+    /// The agent of a task goes on in a new session, which knows nothing of what it said before (R5).
+    SessionBegan {
+        /// The task that it works on.
+        task: TaskId,
+    },
 }

@@ -170,6 +170,8 @@ pub struct Progress {
     pub eta_ms: Option<u64>,
     /// The tokens and the cost of the turn so far.
     pub spend: Option<Spend>,
+    /// Whether the agent goes on in a new session, without the memory of the one before (R5).
+    pub new_session: bool,
 }
 
 /// A question to a human (H1).

@@ -155,7 +155,7 @@ async fn handle(client: &Client, folder: &Path, occasion: &Occasion) -> Result<O
 /// Renews the lease of the session's turn. A turn that is over by now is noticed at its end.
 async fn renew(client: &Client, session: &Session) {
     if let Some(open) = &session.turn {
-        let _renewed = client.progress(&open.id, &Progress { note: String::new(), eta_ms: None, usage: None }).await;
+        let _renewed = client.progress(&open.id, &Progress::default()).await;
     }
 }
 

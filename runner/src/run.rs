@@ -22,7 +22,7 @@ const NOTES_MAX: usize = 16;
 /// Longest progress note, in characters.
 const NOTE_CHARS_MAX: usize = 200;
 /// Time limit of a progress report; a lost one is made up for by the next.
-const PROGRESS: Duration = Duration::from_secs(5);
+pub(crate) const PROGRESS: Duration = Duration::from_secs(5);
 /// Time to wait for the event that says how a turn ended, once the turn is known to be over.
 const CATCH_UP: Duration = Duration::from_secs(5);
 
@@ -325,7 +325,7 @@ async fn report_progress(
     usage: Option<Usage>,
     control: &RunControl,
 ) {
-    let progress = Progress { note, eta_ms: None, usage };
+    let progress = Progress { note, usage, ..Progress::default() };
     match timeout(PROGRESS, shared.broker.client().progress(&turn.id, &progress)).await {
         Ok(Err(ClientError::Refused(problem))) if matches!(problem.code, Code::LeaseLost | Code::EpochOver) => {
             // The event stream says why the lease is gone; without that event the turn counts as lost.

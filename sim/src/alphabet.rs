@@ -93,7 +93,11 @@ impl Random {
             94..95 => Input::Use(by, self.approval(world), self.digest()),
             95..97 => {
                 let spend = Some(Spend { tokens: 100, cost_microusd: 1 });
-                Input::Progress(by, None, Progress { note: "at it".into(), spend, ..Progress::default() })
+                Input::Progress(
+                    by,
+                    None,
+                    Progress { note: "at it".into(), spend, new_session: true, ..Progress::default() },
+                )
             }
             97..98 => Input::Cancel(by, self.request_id(world)),
             98..99 => self.claim(world, by),

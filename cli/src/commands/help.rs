@@ -83,8 +83,14 @@ const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("human list", &["lastword human list", "lastword human list --json"]),
     ("human role", &["lastword human role anna operator", "lastword human role anna viewer --yes"]),
-    ("sign-out", &["lastword sign-out"]),
-    ("token", &["lastword --token-file kilo.token token --scope read --scope ask --expires 8h"]),
+    ("sign-out", &["lastword sign-out", "lastword --url https://broker.example:7171 sign-out"]),
+    (
+        "token",
+        &[
+            "lastword --token-file kilo.token token --scope read --scope ask --expires 8h",
+            "lastword token --scope read --expires 30d",
+        ],
+    ),
     ("sign-in", &["lastword sign-in", "lastword --url https://broker.example:7171 sign-in"]),
     (
         "send",

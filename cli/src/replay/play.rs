@@ -120,6 +120,8 @@ struct Stage<'a> {
     known: BTreeMap<String, (AgentName, [u8; 32])>,
     /// The open turns of each agent, oldest first.
     open: BTreeMap<String, Vec<Open>>,
+    /// The session of each speaker who has said one.
+    sessions: BTreeMap<String, String>,
     /// Tokens of everything said so far, which each speaker reads.
     context_tokens: u64,
     refs: u32,
@@ -145,6 +147,7 @@ impl<'a> Stage<'a> {
             at: 0,
             known: BTreeMap::new(),
             open: BTreeMap::new(),
+            sessions: BTreeMap::new(),
             context_tokens: 0,
             refs: 0,
             played: Played::default(),
@@ -190,7 +193,7 @@ impl<'a> Stage<'a> {
             self.open.iter().flat_map(|(agent, open)| open.iter().filter(due).map(|open| (agent.clone(), open.turn)));
         for (agent, turn) in all.collect::<Vec<_>>() {
             let by = self.prove(&agent);
-            let note = Progress { note: "working".into(), eta_ms: None, spend: None };
+            let note = Progress { note: "working".into(), ..Progress::default() };
             let reply = self.give(Input::Progress(by, Some(turn), note));
             let open = self.open.get_mut(&agent).into_iter().flatten().find(|open| open.turn == turn);
             match (reply, open) {
@@ -283,9 +286,20 @@ impl<'a> Stage<'a> {
         speaker == OPERATOR || self.trace.humans.contains(speaker)
     }
 
+    /// Tells the broker of a speaker's new session, as its runner does (R5).
+    fn begin_session(&mut self, said: &Said, own: Option<&Open>) {
+        let Some(session) = &said.session else { return };
+        let before = self.sessions.insert(said.from.clone(), session.clone());
+        if let Some(own) = own.filter(|_| before.is_some_and(|before| before != *session)) {
+            let by = self.prove(&said.from);
+            self.give(Input::Progress(by, Some(own.turn), Progress { new_session: true, ..Progress::default() }));
+        }
+    }
+
     fn speak(&mut self, said: &Said, to: To<'_>) -> Result<(), (Refusal, Option<Ref>)> {
         let from = said.from.as_str();
         let own = self.turn_of(said, to);
+        self.begin_session(said, own.as_ref());
         match to {
             To::Nobody => self.answer_if(from, own, said),
             To::AllBefore(next) if own.as_ref().is_some_and(|own| self.is_above(own, next)) => {

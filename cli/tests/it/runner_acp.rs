@@ -212,6 +212,24 @@ fn a_crash_fails_the_turn_and_the_next_delivery_is_served() {
 }
 
 #[test]
+fn the_broker_is_told_of_a_session_without_the_memory_of_the_one_before() {
+    let server = Server::start();
+    let mut agent = Running::acp(&server, "fake", &[], &[]);
+    server.agent("kilo");
+    send(&server, "kilo", "T-1", "have it done");
+    server.as_agent("kilo", &["inbox", "--wait", "5s"]).ok();
+    let asked = |text: &str| {
+        server.as_agent("kilo", &["send", "fake", text]).ok();
+        server.as_agent("kilo", &["inbox", "--wait", "30s"]).ok()
+    };
+    assert!(asked("say half\ncrash").contains("half"));
+    agent.until("agent_started");
+    assert!(asked("say anew").contains("anew"));
+    let events = server.operator(&["--json", "tail", "-n", "60"]).ok();
+    assert_eq!(events.matches("session_began").count(), 1, "{events}");
+}
+
+#[test]
 fn an_agent_that_keeps_sessions_goes_on_in_its_own_after_a_crash() {
     let server = Server::start();
     let mut agent = Running::acp(&server, "fake", &[], &["--load"]);

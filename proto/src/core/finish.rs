@@ -418,6 +418,9 @@ impl Step<'_> {
         if let Some(spend) = progress.spend {
             self.spent_so_far(turn, spend);
         }
+        if progress.new_session && self.state().a_session_counts(task) {
+            self.record(Fact::SessionBegan { task });
+        }
         let lease_until = self.renew_turn(turn, progress.eta_ms);
         Ok(Reply::Renewed { lease_until, end: self.must_end(turn) })
     }

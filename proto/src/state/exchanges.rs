@@ -163,6 +163,8 @@ impl Said {
     }
 }
 
+/// How often in a task a new session of its agent resets what it says and hears (R5).
+const SESSIONS_MAX: u8 = 2;
 /// The entries of `recent` beyond two for each exchange after which those that no longer count are removed.
 const STALE_MAX: usize = 64;
 
@@ -375,6 +377,39 @@ impl State {
         };
         if self.exchanges.count > 0 {
             self.reset_exchanges(at, conv, |state, asker| !state.is_below(sender, asker));
+        }
+    }
+
+    /// Returns whether a new session of a task's agent resets an exchange: one that isn't held, and at most
+    /// [`SESSIONS_MAX`] times a task (R5). Only a human lifts a hold.
+    pub(crate) fn a_session_counts(&self, task: TaskId) -> bool {
+        let sessions = self.tasks.get(&task).and_then(|task| task.rare.as_deref()).map_or(0, |rare| rare.sessions);
+        sessions < SESSIONS_MAX && self.resets_by_session(task).next().is_some()
+    }
+
+    /// Returns the exchanges in which a task's agent speaks and that aren't held: with those it asks, and with its asker.
+    fn resets_by_session(&self, task: TaskId) -> impl Iterator<Item = (TaskId, AgentId)> {
+        let asks = self.exchanges.of.get(&task).into_iter().flatten().map(move |one| (task, one));
+        let known = self.tasks.get(&task);
+        let asked = known.and_then(|known| match known.asker {
+            Asker::Task { task: asker, .. } => Some((asker, self.exchanges.find(asker, known.agent)?)),
+            Asker::Human(_) | Asker::Nobody => None,
+        });
+        let held = |one: &WithDelegate| match &one.said {
+            Said::First(_) => false,
+            Said::More(exchange) => exchange.hold.is_some_and(|hold| hold.enforced),
+        };
+        asks.chain(asked).filter(move |(_, one)| !held(one)).map(|(task, one)| (task, one.agent))
+    }
+
+    /// Resets what the agent of a task said before its new session.
+    pub(super) fn session_began(&mut self, at: Time, task: TaskId) {
+        let found: ThinVec<(TaskId, AgentId)> = self.resets_by_session(task).collect();
+        for (task, agent) in found {
+            self.reset_exchange(at, task, agent);
+        }
+        if let Some(task) = self.tasks.get_mut(&task) {
+            task.rare.get_or_insert_default().sessions += 1;
         }
     }
 

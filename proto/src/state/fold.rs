@@ -136,6 +136,7 @@ impl State {
             Fact::Stalled { task, agent, level, stall, enforced, escalation, .. } => {
                 self.stalled((*task, *agent), (*level, *stall, *enforced), *escalation);
             }
+            Fact::SessionBegan { task } => self.session_began(at, *task),
         }
     }
 
@@ -159,6 +160,7 @@ impl State {
             | Fact::Collected { task, .. }
             | Fact::Requeued { task, .. }
             | Fact::Stalled { task, .. }
+            | Fact::SessionBegan { task }
             | Fact::RequestsGranted { task, .. } => of_task(*task),
             Fact::TurnOpened { turn, .. }
             | Fact::Joined { turn, .. }

@@ -123,6 +123,8 @@ pub(crate) struct TaskRare {
     pub(crate) met: Option<Met>,
     /// The last STATUS on it, which the requester may not have been shown yet (L3).
     pub(crate) status: Opt<Seq>,
+    /// The new sessions of its agent that counted (R5).
+    pub(crate) sessions: u8,
 }
 
 /// An agent that a task asked.

@@ -175,6 +175,10 @@ pub struct Progress {
     /// The tokens and the cost of the turn so far, which are charged at once. Each report replaces the one before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
+    /// Whether the agent goes on in a new session, without the memory of the one before: what it said and heard in this
+    /// task counts as unsaid, at most twice a task (R5).
+    #[serde(default, skip_serializing_if = "core::ops::Not::not")]
+    pub new_session: bool,
 }
 
 /// The result of a renewed lease.

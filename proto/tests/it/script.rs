@@ -236,7 +236,16 @@ impl World {
             ("finish", _) => Input::Finish(by, turn, Box::new(finish(rest))),
             ("progress", _) => {
                 let eta_ms = option(rest, "eta=").map(|n| n.parse().unwrap());
-                Input::Progress(by, turn, Progress { note: text(rest).into(), eta_ms, spend: reported(rest) })
+                Input::Progress(
+                    by,
+                    turn,
+                    Progress {
+                        note: text(rest).into(),
+                        eta_ms,
+                        spend: reported(rest),
+                        new_session: option(rest, "session=") == Some("new"),
+                    },
+                )
             }
             ("cancel", [id]) => Input::Cancel(by, RequestId::new(id).unwrap()),
             ("escalate", _) => {
@@ -433,6 +442,7 @@ impl World {
                 let tokens = format!("{context} tokens, {read_again} read again");
                 format!("{level} with {}: {stall}{mode}, {numbers}, {tokens}", self.name(*agent))
             }
+            Fact::SessionBegan { task } => format!("{task} goes on in a new session"),
             Fact::Rearmed { conv, .. } => format!("{} counts from 0", self.core.state().ref_of(*conv).unwrap()),
             Fact::Idled { ms, .. } => format!("idled {ms} ms"),
             Fact::Posted { from, .. } => format!("{seq} {} posts", self.name(*from)),

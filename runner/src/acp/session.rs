@@ -10,7 +10,7 @@ use agent_client_protocol::v1::schema::{
 };
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use lastword_client::wire::Usage;
+use lastword_client::wire::{Progress, Usage};
 use lastword_proto::FinishStatus;
 use tokio::sync::mpsc;
 use tokio::time::{Sleep, sleep, timeout};
@@ -22,7 +22,7 @@ use super::{Slot, mode};
 use crate::event::Event;
 use crate::process::DRAIN;
 use crate::program::{AcpUsage, Program};
-use crate::run::{Ended, Run, RunnerContext};
+use crate::run::{Ended, PROGRESS, Run, RunnerContext};
 use crate::watch::stopped;
 use crate::wording::{self, Memory};
 
@@ -74,6 +74,9 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
         Err(reason) => return Ended::failed(reason),
     };
     shared.report.emit(&Event::Session { turn: run.turn.id.clone(), how });
+    if memory == Memory::Lost {
+        tell_of_new_session(shared, run).await;
+    }
     let (asking, asked) = mpsc::channel(ASKED_MAX);
     let (noting, notes) = mpsc::channel(NOTES_MAX);
     let (switching, switched) = mpsc::channel(1);
@@ -103,6 +106,17 @@ pub(super) async fn prompt(shared: &RunnerContext, process: &Process, slot: &mut
         }
     };
     Ended { usage: priced(usage, prompting.route.cost(), slot), ..ended }
+}
+
+/// Tells the broker that the agent remembers nothing of what it said before (R5). If that fails, the broker goes on
+/// counting it: it warns and holds sooner, and nothing is lost.
+async fn tell_of_new_session(shared: &RunnerContext, run: &Run) {
+    let report = Progress { new_session: true, ..Progress::default() };
+    let told = timeout(PROGRESS, shared.broker.client().progress(&run.turn.id, &report)).await;
+    if !matches!(told, Ok(Ok(_))) {
+        let message = "the broker was not told that the agent goes on in a new session".to_owned();
+        shared.report.emit(&Event::Warning { message });
+    }
 }
 
 /// Opens the conversation's session: kept, loaded, or new.

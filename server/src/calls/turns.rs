@@ -305,7 +305,12 @@ pub(crate) async fn progress(
     report: Progress,
 ) -> Result<Renewed, ApiError> {
     check_sizes(ctx, [("note", report.note.len())])?;
-    let report = input::Progress { note: report.note.into(), eta_ms: report.eta_ms, spend: report.usage.map(spend) };
+    let report = input::Progress {
+        note: report.note.into(),
+        eta_ms: report.eta_ms,
+        spend: report.usage.map(spend),
+        new_session: report.new_session,
+    };
     let reply = ctx.handle.submit(Input::Progress(caller.principal, turn.or(caller.turn), report)).await;
     match admitted(reply)? {
         Reply::Renewed { lease_until, end } => Ok(Renewed { deadline: rfc3339(lease_until), end }),

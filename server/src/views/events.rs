@@ -346,6 +346,7 @@ fn about_lifts(state: &State, fact: &Fact) -> Option<About> {
             about.with("code", met.code.word()).with("lifts", lifts)
         }
         Fact::Stalled { .. } => stalled(state, fact)?,
+        Fact::SessionBegan { task } => About::new("session_began").task(*task),
         Fact::LiftChosen { escalation, lift, by } => {
             let about = About::new("lift_chosen").with("escalation", escalation.to_string());
             about.with("lift", format!("lift-{lift}")).with("by", state.name_of(*by))
@@ -496,7 +497,7 @@ fn subject_of(state: &State, fact: &Fact) -> Subject {
         | Fact::ApprovalUsed { .. } => Subject::Desk,
         // A human's answer settles an escalation, and a message to a human changes the inbox.
         Fact::Accepted { message } if is_human(state, message.from) || to_human(state, message.to) => Subject::Desk,
-        Fact::Observed { .. } | Fact::Stalled { .. } => Subject::Work,
+        Fact::Observed { .. } | Fact::Stalled { .. } | Fact::SessionBegan { .. } => Subject::Work,
         Fact::Accepted { .. }
         | Fact::Heard { .. }
         | Fact::Warned { .. }

@@ -2,6 +2,7 @@
 
 use std::io::BufReader;
 
+use lastword_proto::progress::{Progress, Reading, Verdict};
 use lastword_sim::no_progress::{Compared, verdicts};
 
 const CONVERSATIONS: &str = include_str!("../data/no_progress.jsonl");
@@ -48,4 +49,33 @@ fn kinds_of_conversations_are_told_apart() {
     for name in ["one-question", "stuck-but-much-news", "lead-and-helpers", "chess"] {
         assert!(!is_held(name), "{name}");
     }
+}
+
+/// The index of the first message that is held; `None` if none of `max` is.
+fn held_at(max: u32, said: impl Fn(u32) -> String) -> Option<u32> {
+    let mut progress = Progress::default();
+    (0..max).find(|n| {
+        let verdict = progress.message(n % 2, Some(1 - n % 2), &Reading::of(&said(*n), None));
+        matches!(verdict, Verdict::Hold(_))
+    })
+}
+
+/// A word that no other number has.
+fn word(n: u32) -> String {
+    format!("w{:x}", n.wrapping_mul(2_654_435_761))
+}
+
+fn words(from: u32, count: u32) -> String {
+    (from..from + count).map(word).collect::<Vec<_>>().join(" ")
+}
+
+/// What gets past the guard, and for how long: the figures of `docs/limits.md`.
+#[test]
+fn adversaries_that_write_for_the_guard_get_past_it_for_a_known_number_of_messages() {
+    // Fifty words each time, of which so many are new.
+    let changed = |new: u32| held_at(2_000, move |n| format!("{} {}", words(0, 50 - new), words(1_000 + n * new, new)));
+    assert_eq!([0, 1, 2, 5, 10, 20, 50].map(changed), [4, 8, 12, 20, 32, 53, 108].map(Some));
+    // A request and its answer of fifty words, in so many languages in turn.
+    let translated = |languages: u32| held_at(2_000, move |n| words(n % (2 * languages) * 100, 50));
+    assert_eq!([1, 2, 4, 8, 20].map(translated), [5, 8, 12, 20, 44].map(Some));
 }

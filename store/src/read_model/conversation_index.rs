@@ -195,7 +195,9 @@ impl<'a> Lines<'a> {
                 let conv = self.place(Kind::Task, task.0)?;
                 self.known(Kind::Turn, turn.0, conv)
             }
-            Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } => self.place(Kind::Task, task.0),
+            Fact::RootEnded { task, .. } | Fact::Requeued { task, .. } | Fact::SessionBegan { task } => {
+                self.place(Kind::Task, task.0)
+            }
             Fact::TurnClosed { turn, .. }
             | Fact::TurnFinished { turn, .. }
             | Fact::TurnCharged { turn, .. }

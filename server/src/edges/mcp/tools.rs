@@ -189,7 +189,7 @@ async fn finish(ctx: &Context, caller: Caller, args: args::FinishTurn) -> Result
 
 async fn report(ctx: &Context, caller: Caller, args: args::Report) -> Result<Value, ApiError> {
     let caller = within(ctx, caller, args.turn.as_deref())?;
-    let report = Progress { note: args.note, eta_ms: args.eta_ms, usage: None };
+    let report = Progress { note: args.note, eta_ms: args.eta_ms, ..Progress::default() };
     value(&turns::progress(ctx, caller, None, report).await?)
 }
 
