@@ -86,6 +86,10 @@ impl Roster {
 
     /// Replaces mentions of agents with their names.
     pub(crate) fn named(&self, text: &str) -> String {
+        // Most texts mention no user, and a roster may be long.
+        if !text.contains("<@") {
+            return text.trim().to_owned();
+        }
         let mut text = text.to_owned();
         for (user, member) in &self.members {
             for form in [format!("<@{user}>"), format!("<@!{user}>")] {

@@ -75,12 +75,14 @@ fn roster() -> Roster {
     roster
 }
 
-/// Decides a post under each policy and for each age.
+/// Decides a post under each policy, for each age, and with and without a turn. The length of its text picks who is
+/// trusted and heard: with all of them an input would take four times as long.
 fn meant(post: &Post) {
     let roster = roster();
     let thread = Thread { reference: "X-1".to_owned(), agent: Some("hive".to_owned()) };
     let run = Run::of(post.clone());
-    for choice in 0..48_u8 {
+    let listed = u8::try_from(post.content.len() % 4).unwrap_or_default();
+    for choice in (listed..48).step_by(4) {
         let on = |bit: u8| choice / bit % 2 == 1;
         let known = Known {
             roster: &roster,

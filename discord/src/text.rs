@@ -10,7 +10,7 @@ const FENCE_CHARS_MAX: usize = 32;
 
 /// Splits a text into messages, at line ends where possible; a code block continues as one in the next message.
 pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
-    let mut cut = Cut { parts: Vec::new(), part: String::new(), fence: None, max };
+    let mut cut = Cut { parts: Vec::new(), part: String::new(), part_units: 0, fence: None, max };
     for line in text.split('\n') {
         cut.line(line);
     }
@@ -28,6 +28,8 @@ pub(crate) fn split(text: &str, max: usize) -> Vec<String> {
 struct Cut {
     parts: Vec<String>,
     part: String,
+    /// The length of `part`, so that a text isn't counted again for each of its lines.
+    part_units: usize,
     /// The line that opened the current code block.
     fence: Option<String>,
     max: usize,
@@ -42,24 +44,29 @@ impl Cut {
             (false, fence) => fence.clone(),
         };
         let mut rest = line;
-        while self.length(rest, after.is_some() || self.fence.is_some()) > self.max {
+        let mut left = units(line);
+        while self.length(left, after.is_some() || self.fence.is_some()) > self.max {
             if self.is_fresh() {
                 // The line alone is too long: cut it at a space, or anywhere.
-                let room = self.max - self.length("", true);
+                let room = self.max - self.length(0, true);
                 let end = cut_at(rest, room);
-                self.push(&rest[..end]);
-                rest = rest[end..].trim_start_matches(' ');
+                let next = rest[end..].trim_start_matches(' ');
+                let cut = units(&rest[..end]);
+                self.push(&rest[..end], cut);
+                // Only spaces, of one unit each, lie between the two.
+                left -= cut + (rest.len() - end - next.len());
+                rest = next;
             }
             self.close();
         }
-        self.push(rest);
+        self.push(rest, left);
         self.fence = after;
     }
 
-    /// Returns the part's length with this line and, in a code block, the closing fence.
-    fn length(&self, line: &str, fenced: bool) -> usize {
+    /// Returns the part's length with a line of `units` and, in a code block, the closing fence.
+    fn length(&self, units: usize, fenced: bool) -> usize {
         let end = if fenced { FENCE.len() + 1 } else { 0 };
-        units(&self.part) + usize::from(!self.part.is_empty()) + units(line) + end
+        self.part_units + usize::from(!self.part.is_empty()) + units + end
     }
 
     /// Returns whether the part holds nothing but the fence of a continued code block.
@@ -67,19 +74,23 @@ impl Cut {
         self.part.is_empty() || self.fence.as_ref() == Some(&self.part)
     }
 
-    fn push(&mut self, line: &str) {
+    fn push(&mut self, line: &str, units: usize) {
         if !self.part.is_empty() {
             self.part.push('\n');
+            self.part_units += 1;
         }
         self.part.push_str(line);
+        self.part_units += units;
     }
 
     fn close(&mut self) {
         let mut part = std::mem::take(&mut self.part);
+        self.part_units = 0;
         if let Some(fence) = &self.fence {
             part.push('\n');
             part.push_str(FENCE);
             self.part.clone_from(fence);
+            self.part_units = units(fence);
         }
         if !part.trim().is_empty() {
             self.parts.push(part);

@@ -10,6 +10,8 @@ mod config_property;
 mod failure;
 #[path = "../../cli/src/notify.rs"]
 mod notify;
+#[path = "../../cli/src/oidc.rs"]
+mod oidc;
 #[path = "../../cli/src/out.rs"]
 mod out;
 #[path = "../../cli/src/policy.rs"]

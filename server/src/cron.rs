@@ -3,8 +3,8 @@
 #[cfg(feature = "properties")]
 pub(crate) mod properties;
 
-use croner::Cron;
 use croner::parser::{CronParser, Seconds, Year};
+use croner::{Cron, CronPattern};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use lastword_proto::Time;
@@ -28,6 +28,9 @@ impl Ticks {
         let parser = CronParser::builder().seconds(Seconds::Disallowed).year(Year::Disallowed).build();
         let said = |error: &dyn std::fmt::Display| FieldError::new("cron", format!("{cron:?}: {error}"));
         let cron = parser.parse(cron).map_err(|error| said(&error))?;
+        if never_ticks(&cron.pattern) {
+            return Err(said(&"never ticks"));
+        }
         let unknown = |_| {
             FieldError::new(
                 "time_zone",
@@ -78,6 +81,30 @@ impl Ticks {
     }
 }
 
+/// Returns whether no moment matches an expression. The library would try each minute up to the year 5000 to learn it:
+/// `, * * * *`, a list without an element, takes seconds.
+fn never_ticks(pattern: &CronPattern) -> bool {
+    let without_values = [&pattern.minutes, &pattern.hours, &pattern.months].map(|field| field.values().is_empty());
+    without_values.contains(&true) || !has_a_day(pattern)
+}
+
+/// Returns whether a day exists that an expression matches. A day that is one of a weekday, too, may be years apart.
+fn has_a_day(pattern: &CronPattern) -> bool {
+    const LENGTHS: [u16; 12] = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let (days, weekdays) = (&pattern.days, &pattern.days_of_week);
+    let first = days.values().into_iter().min();
+    let exists = |month: u16| first.is_some_and(|day| day <= LENGTHS[usize::from(month) - 1]);
+    // `L` and `W` match another day in each month.
+    let day = days.has_modifiers() || pattern.months.values().into_iter().any(exists);
+    let weekday = weekdays.has_modifiers() || !weekdays.values().is_empty();
+    match (pattern.is_dow_wildcard(), pattern.is_dom_wildcard()) {
+        (true, _) => day,
+        (false, true) => weekday,
+        (false, false) if pattern.matches_dom_and_dow() => day && weekday,
+        (false, false) => day || weekday,
+    }
+}
+
 /// Returns the template of a schedule's REFs; `NAME-{n}` unless the schedule sets its own.
 pub(crate) fn template(schedule: &Schedule) -> String {
     let own = schedule.reference.as_deref().map(str::to_owned);
@@ -122,6 +149,34 @@ mod tests {
         assert_eq!(Ticks::parse("often", "UTC").unwrap_err().field, "cron");
         assert_eq!(Ticks::parse("* * * * * *", "UTC").unwrap_err().field, "cron");
         assert_eq!(Ticks::parse("0 9 * * *", "Mars/Olympus").unwrap_err().field, "time_zone");
+    }
+
+    #[test]
+    fn an_expression_that_never_ticks_is_refused_without_a_search() {
+        for cron in [
+            ", * * * *",
+            "0 , * * *",
+            "0 0 * , *",
+            "0 0 30 2 *",
+            "0 0 31 2,4,6,9,11 *",
+            "0 0 30,31 2 +MON",
+            "0 2 * * ,",
+            "0 2 L * +",
+        ] {
+            assert!(Ticks::parse(cron, "UTC").unwrap_err().problem.contains("never ticks"), "{cron}");
+        }
+        for cron in [
+            "0 0 29 2 *",
+            "0 0 31 2,3 *",
+            "0 0 30 2 MON",
+            "0 0 L 2 *",
+            "0 0 * * 1#5",
+            "0 2 1 * ,",
+            "0 0 31W 3 *",
+            "0,, 0 * * *",
+        ] {
+            assert!(Ticks::parse(cron, "UTC").unwrap().after(Time(0)).is_some(), "{cron}");
+        }
     }
 
     #[test]

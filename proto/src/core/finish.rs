@@ -119,11 +119,6 @@ impl Step<'_> {
         if !body.is_empty() {
             self.note_progress(task, agent, body, None, false);
         }
-        let served = &self.state().tasks[&task];
-        let (server, ready) = (served.agent, !served.ready.is_empty());
-        if ready {
-            self.wake(server);
-        }
         Reply::Finished { answer: None, open: true }
     }
 

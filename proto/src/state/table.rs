@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::marker::PhantomData;
 use core::ops::{Bound, Index, RangeBounds};
-use serde::de::{MapAccess, Visitor};
+use serde::de::{Error as _, MapAccess, Visitor};
 use serde::ser::SerializeMap as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -138,7 +138,8 @@ impl<T> Run<T> {
         let records = self.pages.range(from..upto).enumerate().flat_map(move |(n, page)| {
             let begin = (base + n) * Self::PER_PAGE;
             let numbered = page.iter().enumerate();
-            numbered.filter_map(move |(i, record)| Some(((begin + i) as u64, record.as_ref()?)))
+            // The number of a place without a record may be past the last one.
+            numbered.filter_map(move |(i, record)| record.as_ref().map(|record| ((begin + i) as u64, record)))
         });
         records.filter(move |(value, _)| (first..end).contains(value))
     }
@@ -328,7 +329,11 @@ impl<'de, K: Number + Deserialize<'de>, T: Deserialize<'de>> Visitor<'de> for Re
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
         let mut table = Table::new();
-        while let Some((key, record)) = map.next_entry()? {
+        while let Some((key, record)) = map.next_entry::<K, T>()? {
+            // A range ends before a number, so that no range has the last one; none is ever minted.
+            if key.value() == u64::MAX {
+                return Err(A::Error::custom("a record has the last number"));
+            }
             table.insert(key, record);
         }
         Ok(table)
@@ -407,6 +412,17 @@ mod tests {
         table.insert(TaskId(66), [0; 4]);
         table.remove(&TaskId(66));
         assert_eq!(table, Table::new());
+    }
+
+    #[test]
+    fn the_last_number_of_all_is_found_on_a_page_that_ends_beyond_it() {
+        let mut table: Table<TaskId, Record> = Table::new();
+        table.insert(TaskId(u64::MAX - 1), [7; 4]);
+        assert_eq!(table.iter().map(|(key, _)| key).collect::<Vec<_>>(), [TaskId(u64::MAX - 1)]);
+        assert_eq!(table.remove(&TaskId(u64::MAX - 1)), Some([7; 4]));
+        let map = BTreeMap::from([(u64::MAX, [7; 4])]);
+        let read = postcard::from_bytes::<Table<TaskId, Record>>(&postcard::to_allocvec(&map).unwrap());
+        assert!(read.is_err(), "the last number is in no range");
     }
 
     #[test]

@@ -57,3 +57,13 @@ fn every_limit_of_the_shell_names_a_test_that_exists() {
         assert!(source.contains(&format!("fn {test}(")), "{file} has no test {test}");
     }
 }
+
+#[test]
+fn the_budget_of_a_grant_is_reported_as_used_up_when_its_sends_are_refused() {
+    let (_, script) = transcripts().into_iter().find(|(name, _)| name == "bound-grant-budget").unwrap();
+    let state = play(&script, Broker::Whole).1.core.state().clone();
+    let grants: Vec<_> = state.grants.values().map(|grant| (state.budget_used_up(grant), grant)).collect();
+    assert!(grants.len() > 1 && grants.iter().all(|(refusal, grant)| refusal.is_some() == grant.latched.is_some()));
+    let refusal = grants[0].0.clone().unwrap();
+    assert_eq!((refusal.limit, refusal.current), (Some(1_000), Some(1_001)));
+}

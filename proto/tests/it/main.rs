@@ -8,6 +8,7 @@
 )]
 
 mod bounds;
+mod facts;
 mod hints;
 mod script;
 mod tables;

@@ -367,6 +367,9 @@ impl World {
                         if answer.cause.word() != "answered" {
                             write!(line, " ({})", answer.cause).unwrap();
                         }
+                        if let Some(reason) = &answer.reason {
+                            write!(line, " because {reason}").unwrap();
+                        }
                         if !answer.completed.is_empty() || !answer.failed.is_empty() {
                             write!(line, " done={:?} failed={:?}", answer.completed, answer.failed).unwrap();
                         }
@@ -375,6 +378,9 @@ impl World {
                 }
                 if !message.body.is_empty() {
                     write!(line, " \"{}\"", message.body).unwrap();
+                }
+                if let Some(payload) = message.payload.as_ref().filter(|_| message.kind == MessageType::Response) {
+                    write!(line, " with {payload}").unwrap();
                 }
                 line
             }
@@ -469,7 +475,8 @@ impl World {
                 }
                 line
             }
-            Reply::Finished { open: true, .. } => "the task goes on".into(),
+            Reply::Finished { open: true, answer: Some(answer) } => format!("the task goes on after {answer}"),
+            Reply::Finished { open: true, answer: None } => "the task goes on".into(),
             Reply::Renewed { end: Some(code), .. } => format!("end now: {}", code.word()),
             Reply::Sent(seqs) => {
                 let state = self.core.state();
@@ -509,10 +516,11 @@ fn text(words: &[&str]) -> String {
     words.iter().copied().filter(|w| !w.contains('=')).collect::<Vec<_>>().join(" ")
 }
 
-/// `TO REF|- [TYPE] [key=value…] words`
+/// `TO REF|- [TYPE] [key=value…] words`; a TO of `[]` is an empty list.
 fn draft(words: &[&str], turn: Option<TurnId>) -> Draft {
     let kind = words.iter().find_map(|w| MessageType::from_keyword(w)).unwrap_or(MessageType::Request);
-    let to: Vec<Address> = words[0].split(',').map(|t| Address::parse(t).unwrap()).collect();
+    let names = words[0].split(',').filter(|name| *name != "[]");
+    let to: Vec<Address> = names.map(|t| Address::parse(t).unwrap()).collect();
     let to = if let [one] = to.as_slice() { one.clone() } else { Address::List(to) };
     let rest: Vec<&str> = words[2..].iter().copied().filter(|w| MessageType::from_keyword(w).is_none()).collect();
     let number = |key| option(&rest, key).map(|n| n.parse().unwrap());
@@ -527,6 +535,8 @@ fn draft(words: &[&str], turn: Option<TurnId>) -> Draft {
         wait_ms: number("wait="),
         eta_ms: number("eta="),
         acknowledged: rest.contains(&"acknowledged"),
+        status: option(&rest, "status=").and_then(FinishStatus::from_word),
+        in_reply_to: option(&rest, "in_reply_to=").and_then(Seq::parse),
         payload: option(&rest, "payload=").map(Into::into),
         caused_by: option(&rest, "caused_by=").and_then(Seq::parse),
         priority: option(&rest, "priority=").and_then(Priority::from_word).unwrap_or(Priority::Normal),
@@ -555,6 +565,8 @@ fn finish(words: &[&str]) -> Finish {
         completed: parts("done="),
         failed: parts("failed="),
         spend: reported(rest),
+        reason: option(rest, "reason=").map(Into::into),
+        estimated: rest.contains(&"estimated"),
         ..Finish::default()
     }
 }

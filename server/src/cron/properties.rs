@@ -4,8 +4,8 @@ use lastword_proto::Time;
 
 use super::Ticks;
 
-/// The ticks that are looked at after each other.
-const LOOKED_AT: usize = 8;
+/// The ticks that are looked at after each other: any later one is the first after another moment.
+const LOOKED_AT: usize = 3;
 /// The moments that are tried: up to the year 2100.
 const LATEST_MS: u64 = 4_102_444_800_000;
 const MINUTE_MS: u64 = 60_000;

@@ -86,3 +86,21 @@ fn each_fuzz_target_has_a_corpus_and_a_test() {
         assert!(size < 32 * 1024, "the corpus of {target} has {size} bytes: minimise it");
     }
 }
+
+/// No other build compiles the target `config`, which has modules of the program.
+#[test]
+fn the_target_of_the_configuration_has_each_module_that_its_modules_use() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let target = std::fs::read_to_string(root.join("fuzz/fuzz_targets/config.rs")).unwrap();
+    let modules: Vec<&str> = target.lines().filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';')).collect();
+    assert!(modules.contains(&"config"));
+    for module in &modules {
+        let source = std::fs::read_to_string(root.join(format!("cli/src/{module}.rs"))).unwrap();
+        // The tests of a module aren't part of the target.
+        let source = source.split("\n#[cfg(test)]").next().unwrap();
+        for used in source.split("crate::").skip(1) {
+            let used: String = used.chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            assert!(modules.contains(&used.as_str()), "{module} uses {used}, which fuzz/fuzz_targets/config.rs lacks");
+        }
+    }
+}

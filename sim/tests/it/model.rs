@@ -411,6 +411,15 @@ fn longer_histories_of_the_model_keep_every_promise() {
     println!("{states} distinct states");
 }
 
+/// A team of four: its worlds are none of those above.
+#[test]
+#[ignore = "a campaign of minutes"]
+fn histories_of_four_agents_keep_every_promise() {
+    let (distinct, found) = check(team(4, 5, Act::is_any));
+    assert_eq!(found, []);
+    println!("{distinct} distinct states");
+}
+
 #[test]
 fn histories_of_renamed_agents_have_the_same_facts() {
     fn kinds(world: &World) -> Vec<(std::mem::Discriminant<Fact>, u64)> {
