@@ -27,8 +27,12 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
     let agent = caller.principal.agent();
     let named = move |live: &Live<'_>| live.state.agent(agent).and_then(|owner| owner.name.clone());
     let name = ctx.handle.query(named).await?;
-    // By the current token: one that is about to be replaced would end the new token with it.
     let (token, _) = ctx.handle.proof_of(agent).ok_or_else(|| ApiError::from(Refusal::new(Code::Unauthenticated)))?;
+    if caller.credential != token {
+        // It ends with the overlap; what it made would not.
+        let text = "This token was replaced and ends soon: make a narrowed token with the new one";
+        return Err(ApiError::new(Code::Forbidden, text));
+    }
     let wanted = ctx.handle.now().plus(new.expires_in_ms);
     let until = caller.until.map_or(wanted, |own| wanted.min(own));
     Ok(NarrowedToken {

@@ -155,6 +155,17 @@ async fn a_narrowed_token_only_narrows_and_ends_with_what_it_was_made_of() {
 }
 
 #[tokio::test]
+async fn a_token_that_was_replaced_makes_nothing_that_outlives_it() {
+    let world = World::with(&["kilo"]).await;
+    let replaced = json!({ "overlap_ms": 10 * MINUTE });
+    let new = world.post("operator", "/v1/agents/kilo/token", replaced).await.is(201);
+    ask(&world, world.token("kilo")).await.is(200);
+    let refused = narrow(&world, world.token("kilo"), &["read"], 99 * MINUTE).await.refused(403, "forbidden");
+    assert!(refused["detail"].as_str().unwrap().contains("was replaced"), "{refused}");
+    narrow(&world, new["token"].as_str().unwrap(), &["read"], MINUTE).await.is(201);
+}
+
+#[tokio::test]
 async fn a_human_ends_a_narrowed_token_for_good_and_an_agent_fills_no_list() {
     let world = World::with(&["kilo"]).await;
     let token = narrowed(&world, "operator", &["read"]).await;
