@@ -8,6 +8,8 @@ use crate::out::{Out, StyledLine, Tone, escape_line};
 use crate::render;
 use crate::tree::{self, kind_tone, plain};
 
+mod exchange;
+
 /// Formats the whole explanation.
 pub(crate) fn words(told: &Explanation, out: &Out) -> String {
     let mut lines = Vec::new();
@@ -35,6 +37,7 @@ pub(crate) fn words(told: &Explanation, out: &Out) -> String {
             lines.extend(chain(told));
         }
     }
+    lines.extend(told.exchange.as_ref().map(exchange::lines).unwrap_or_default());
     lines.extend(standing(told));
     lines.extend(next(told));
     [text, out.whole(lines)].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")

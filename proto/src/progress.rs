@@ -130,6 +130,10 @@ impl Bits {
         *word |= bit;
         new
     }
+
+    const fn has(&self, hash: u16) -> bool {
+        self.0[hash as usize / 64] & (1 << (hash % 64)) != 0
+    }
 }
 
 impl Seen {

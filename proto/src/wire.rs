@@ -41,7 +41,9 @@ pub use conversations::{ConversationSummary, ConversationView, Counters, Distanc
 pub use envelope::{Envelope, FieldError, Metadata, To};
 pub use escalations::{EscalationAnswer, EscalationView, LiftView, NewEscalation};
 pub use events::Event;
-pub use explanations::{CausalLink, Explanation, Hold, RefusedSend, Subject};
+pub use explanations::{
+    CausalLink, ExchangeLine, ExchangeVerdict, ExchangeView, Explanation, Hold, RefusedSend, Repetition, Subject,
+};
 pub use grants::{Extend, GrantView};
 pub use humans::{HumanPatch, IdToken, NewHuman, SignInProvider, SignedIn};
 pub use incidents::IncidentView;

@@ -17,6 +17,7 @@ pub(crate) mod conversations;
 pub(crate) mod decisions;
 pub(crate) mod epochs;
 pub(crate) mod escalations;
+mod exchanges;
 pub(crate) mod explanations;
 pub(crate) mod figures;
 pub(crate) mod grants;

@@ -68,6 +68,43 @@ impl Reading {
         self.blank
     }
 
+    /// Whether another text is the same, where white space of any length is one space. A blank text is like no other.
+    #[must_use]
+    pub const fn is_same(&self, other: &Self) -> bool {
+        !self.blank && self.same == other.same
+    }
+
+    /// Returns the number of different units, where a line of code counts as two.
+    #[must_use]
+    pub fn unit_count(&self) -> u64 {
+        let (words, lines) = self.units();
+        (words.len() + 2 * lines.len()) as u64
+    }
+
+    /// Returns the place of the reading with the most units of this one, and how many those are; the first of several.
+    /// `None` if no reading has any.
+    #[must_use]
+    pub fn nearest(&self, others: &[Self]) -> Option<(usize, u64)> {
+        let mut bits = Bits::new();
+        let (words, lines) = self.units();
+        for hash in words.iter().chain(lines) {
+            bits.add(*hash);
+        }
+        let in_common = |other: &Self| {
+            let (words, lines) = other.units();
+            let shared = |hashes: &[u16]| hashes.iter().filter(|hash| bits.has(**hash)).count() as u64;
+            shared(words) + 2 * shared(lines)
+        };
+        let mut nearest: Option<(usize, u64)> = None;
+        for (place, other) in others.iter().enumerate() {
+            let units = in_common(other);
+            if units > nearest.map_or(0, |(_, most)| most) {
+                nearest = Some((place, units));
+            }
+        }
+        nearest
+    }
+
     /// Returns the different hashes of words and pairs, and those of lines of code that aren't among them.
     pub(super) fn units(&self) -> (&[u16], &[u16]) {
         self.units.split_at(self.lines_at as usize)
@@ -491,6 +528,18 @@ const fn pair(first: char, second: char) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_nearest_text_is_the_one_with_the_most_units_in_common() {
+        let read = |text| Reading::of(text, None);
+        let said =
+            [read("the tests are red"), read("please run the tests again"), read("please run the tests once more")];
+        let again = read("please  run the tests again");
+        assert_eq!((again.nearest(&said), again.unit_count()), (Some((1, 5)), 5));
+        assert!(again.is_same(&said[1]) && !again.is_same(&said[2]));
+        assert_eq!(read("quite another thing").nearest(&said), None);
+        assert!(!read("  ").is_same(&read("")), "a blank text repeats nothing");
+    }
 
     /// Reads a text character by character, with the tables of Unicode for each.
     fn slowly(text: &str) -> Reading {

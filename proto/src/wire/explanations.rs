@@ -9,6 +9,7 @@ use super::{
     StoredMessage,
 };
 use crate::envelope::{MessageType, words};
+use crate::progress::Stall;
 
 words! {
     /// The kind of thing that is explained.
@@ -94,6 +95,96 @@ pub struct Hold {
     pub incident: Option<String>,
 }
 
+words! {
+    /// What followed from a message of an exchange that makes no progress (R5).
+    ExchangeVerdict {
+        /// The asker was warned.
+        Warned = "warned",
+        /// Further requests were refused from here on.
+        Held = "held",
+        /// The asker would have been warned: the guard only observed (G7).
+        WouldWarn = "would_warn",
+        /// Further requests would have been refused from here on: the guard only observed (G7).
+        WouldHold = "would_hold",
+    }
+}
+
+/// An exchange between a task and one delegate, message by message: the numbers by which R5 warns of it or holds it.
+/// It is computed from the texts in the log each time that it is asked for.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ExchangeView {
+    /// The agent that asks.
+    pub asker: String,
+    /// The delegate that it asks.
+    pub delegate: String,
+    /// The numbers in one sentence.
+    pub summary: String,
+    /// The messages of the exchange, from its last reset on.
+    pub messages: u32,
+    /// The words and other units that were new in the exchange when they were said.
+    pub new_units: u64,
+    /// The tokens that were read again: the sum of the contexts of all messages after the first.
+    pub read_again_tokens: u64,
+    /// The thousandths of messages that brought nothing, after the last message.
+    pub dry_millis: u64,
+    /// The `dry_millis` at which the asker is warned.
+    pub warn_at_millis: u64,
+    /// The `dry_millis` at which the exchange is held.
+    pub hold_at_millis: u64,
+    /// The first messages of the exchange, which are counted but not listed because the list has a maximum.
+    pub omitted: u32,
+    /// The first messages of the exchange, which can't be read: they moved to the archive, or are too many. If there are
+    /// any, the numbers of the lines count from the first message that can be read.
+    pub unread: u32,
+    /// The messages, oldest first.
+    pub lines: Vec<ExchangeLine>,
+}
+
+/// One message of an exchange, with the numbers after it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ExchangeLine {
+    /// The id of the message, such as `msg-12`.
+    pub id: String,
+    /// The speaker.
+    pub from: String,
+    /// The one who reads it.
+    pub to: String,
+    /// The tokens of the exchange up to this message, which its recipient reads.
+    pub context_tokens: u64,
+    /// The units that nobody had said before in the exchange.
+    pub new_units: u64,
+    /// The thousandths of messages that brought nothing, less what new units made up for.
+    pub dry_millis: u64,
+    /// What the log records of the guard after this message; absent if nothing followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<ExchangeVerdict>,
+    /// Why, with a verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<Stall>,
+    /// For a message that added almost nothing: the earlier message that it repeats.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<Repetition>,
+    /// The beginning of the text; absent if the caller may not read the message.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<String>,
+}
+
+/// The earlier message of an exchange that a message repeats: the one that has most of its units.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Repetition {
+    /// The id of the earlier message.
+    pub id: String,
+    /// Whether both texts are the same, apart from white space.
+    pub same: bool,
+    /// The units of the message that the earlier one has, too.
+    pub units: u64,
+    /// All units of the message.
+    pub of: u64,
+}
+
 /// Explains a message, refusal, held call, question, incident, grant or conversation; `GET /v1/explanations/{id}`.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -139,4 +230,8 @@ pub struct Explanation {
     /// The current state of the grant that it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grant: Option<GrantView>,
+    /// The exchange that makes no progress: of a refusal `no_progress`, of the broker's question about it, or of one of
+    /// its messages (R5).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exchange: Option<ExchangeView>,
 }

@@ -7,7 +7,7 @@ use lastword_proto::state::IncidentOn;
 use lastword_proto::wire::{CausalLink, Explanation, Subject, rfc3339};
 use lastword_proto::{Code, Entry, Fact, Message, Seq};
 
-use super::{Caller, Context, approvals, conversations, epochs, escalations, incidents};
+use super::{Caller, Context, approvals, conversations, epochs, escalations, exchanges, incidents};
 use crate::broker::Live;
 use crate::error::{ApiError, record_of};
 use crate::views::{self, ExplainContext, Shown};
@@ -82,7 +82,8 @@ async fn of_message(
         told.holds.clear();
         told.held_by.clear();
     }
-    Ok(Explanation { chain, message: Some(stored), ..told })
+    let exchange = exchanges::of_message(ctx, caller, seq, message).await?;
+    Ok(Explanation { chain, message: Some(stored), exchange, ..told })
 }
 
 async fn of_record(
@@ -105,7 +106,8 @@ async fn of_record(
     let id = refused.problem.record.clone().unwrap_or_default();
     let told = standing_of(ctx, blank(id, subject, rfc3339(entry.at)), standing).await?;
     let chain = chain(ctx, caller, begin).await?;
-    Ok(Explanation { chain, refused: Some(refused), ..told })
+    let exchange = exchanges::of_refusal(ctx, caller, seq, entry).await?;
+    Ok(Explanation { chain, refused: Some(refused), exchange, ..told })
 }
 
 async fn of_approval(ctx: &Context, caller: Caller, id: ApprovalId) -> Result<Explanation, ApiError> {
@@ -139,7 +141,8 @@ async fn of_escalation(ctx: &Context, caller: Caller, id: EscalationId) -> Resul
     let told = blank(id.to_string(), Subject::Escalation, escalation.created_at.clone());
     let told = standing_of(ctx, told, standing).await?;
     let chain = chain(ctx, caller, begin).await?;
-    Ok(Explanation { chain, deciders: vec!["human".into()], escalation: Some(escalation), ..told })
+    let exchange = exchanges::of_escalation(ctx, caller, id).await?;
+    Ok(Explanation { chain, deciders: vec!["human".into()], escalation: Some(escalation), exchange, ..told })
 }
 
 async fn of_incident(ctx: &Context, caller: Caller, id: IncidentId) -> Result<Explanation, ApiError> {
@@ -233,6 +236,7 @@ const fn blank(id: String, subject: Subject, at: String) -> Explanation {
         chain: Vec::new(),
         limits: Vec::new(),
         grant: None,
+        exchange: None,
     }
 }
 

@@ -14,6 +14,7 @@ mod clock;
 mod compose;
 mod conversation;
 mod conversations;
+mod exchange;
 mod forms;
 mod frame;
 mod inbox;
@@ -48,6 +49,7 @@ pub(super) fn routes(ctx: &Context) -> Router<Context> {
     let pages = Router::new()
         .route("/", get(inbox::page))
         .route("/waiting", get(inbox::waiting))
+        .route("/escalations/{id}", get(exchange::page))
         .route("/escalations/{id}/answer", post(inbox::answer))
         .route("/approvals/{id}/{verb}", post(inbox::decide))
         .route("/unread/read", post(inbox::mark_read))

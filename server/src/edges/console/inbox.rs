@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::response::{Html, IntoResponse as _, Response};
-use lastword_proto::fact::{Decision as Verdict, Role};
+use lastword_proto::fact::{Decision as Verdict, EscalationCause, Role};
 use lastword_proto::ids::{ApprovalId, EscalationId};
 use lastword_proto::state::{ApprovalState, EscalationState};
 use lastword_proto::wire::{DecideApproval, EscalationAnswer, EscalationView};
@@ -81,6 +81,9 @@ fn question(viewer: &Viewer, moment: &Moment, decision: &Decision, asked: &Escal
             }
             (chain(decision, &asked.reference))
             (foreign(&asked.message))
+            @if asked.cause == EscalationCause::NoProgress {
+                p { a href={ "/escalations/" (id) } { "What was said again and again" } }
+            }
             (viewer.allowed(Role::Approver, "Answering a question", || answers(viewer, asked)))
         }
     }

@@ -2,6 +2,7 @@
 
 use axum::extract::{Path, State};
 use axum::response::Response;
+use lastword_proto::Code;
 use lastword_proto::wire::{Problem, StoredMessage};
 use maud::{Markup, html};
 
@@ -9,8 +10,9 @@ use super::frame::ErrorPage;
 use super::layout::{Moment, Page, Place, heading};
 use super::parts::{badge, code, conversation, foreign, foreign_line, links, time};
 use super::session::Viewer;
-use super::{live, log};
+use super::{exchange, live, log};
 use crate::calls::Context;
+use crate::calls::explanations::explain;
 use crate::calls::history::{self, HistoryEntry};
 
 /// `GET /messages/{id}`: the page of a message or of another line of the log.
@@ -23,7 +25,11 @@ pub(super) async fn page(
     let line = history::line(&ctx, viewer.caller, &id).await?;
     let main = match (&line.event.message, &line.refusal) {
         (Some(message), _) => told(&moment, message),
-        (None, Some(problem)) => refused(&moment, &line, problem),
+        (None, Some(problem)) => {
+            let exchange =
+                if problem.code == Code::NoProgress { explain(&ctx, viewer.caller, &id).await?.exchange } else { None };
+            html! { (refused(&moment, &line, problem)) @if let Some(exchange) = &exchange { (exchange::table(exchange)) } }
+        }
         (None, None) => other(&moment, &line),
     };
     let page = Page { title: &id, place: Place::Conversations, topics: &[live::Topic::Conversations], main };

@@ -1,0 +1,110 @@
+//! An exchange that makes no progress: what was said again and again, message by message (R5).
+
+use axum::extract::{Path, State};
+use axum::response::Response;
+use lastword_proto::wire::{ExchangeLine, ExchangeVerdict, ExchangeView};
+use maud::{Markup, html};
+
+use super::frame::ErrorPage;
+use super::layout::{Moment, Page, Place, heading};
+use super::live::Topic;
+use super::parts::{badge, excerpt, foreign, foreign_line, number};
+use super::session::Viewer;
+use crate::calls::Context;
+use crate::calls::explanations::explain;
+use crate::error::ApiError;
+
+/// The characters that are shown of a message.
+const EXCERPT_CHARS: usize = 100;
+
+/// `GET /escalations/{id}`: a question to a human, and the exchange that it is about.
+pub(super) async fn page(
+    State(ctx): State<Context>,
+    viewer: Viewer,
+    Path(id): Path<String>,
+) -> Result<Response, ErrorPage> {
+    let moment = Moment::of(&ctx);
+    let told = explain(&ctx, viewer.caller, &id).await?;
+    let asked = told.escalation.ok_or_else(|| ApiError::unknown(&id))?;
+    let main = html! {
+        (heading(&asked.id, &html! { "of " b { (foreign_line(&asked.agent)) } }))
+        (foreign(&asked.message))
+        @match &told.exchange {
+            Some(exchange) => (table(exchange)),
+            None => p.faint { "The log has no exchange that this question is about." },
+        }
+        p { a href={ "/#" (asked.id) } { "Inbox" } }
+    };
+    let page = Page { title: &asked.id, place: Place::Inbox, topics: &[Topic::Inbox], main };
+    viewer.page(&ctx, &moment, page).await
+}
+
+/// Shows an exchange as a table.
+pub(super) fn table(told: &ExchangeView) -> Markup {
+    let caption = format!("The exchange of {} and {}", told.asker, told.delegate);
+    html! {
+        h2 { (foreign_line(&caption)) }
+        p { (told.summary) ". Dry counts messages that brought nothing: a warning is due at " (tenths(told.warn_at_millis))
+            ", a hold at " (tenths(told.hold_at_millis)) "." }
+        @if told.unread > 0 {
+            p { "The first " (told.unread) " messages can't be read, so the numbers below count from the first line." }
+        }
+        @if told.omitted > 0 { p.faint { "The first " (told.omitted) " messages aren't listed." } }
+        div.table tabindex="0" role="region" aria-label="The exchange" {
+            table {
+                thead { tr { th scope="col" { "Message" } th scope="col" { "Dry" } th scope="col" { "New" } th scope="col" { "Tokens read" } th scope="col" { "Text" } } }
+                tbody { @for line in &told.lines { (row(line, told.hold_at_millis)) } }
+            }
+        }
+    }
+}
+
+fn row(line: &ExchangeLine, hold_at: u64) -> Markup {
+    html! {
+        tr {
+            th scope="row" { a href={ "/messages/" (line.id) } { (line.id) }
+                div.faint { (foreign_line(&line.from)) " → " (foreign_line(&line.to)) } }
+            td { (dry(line.dry_millis, hold_at))
+                @if let Some(verdict) = line.verdict { div { (badge(word(verdict))) } } }
+            td { (number(line.new_units)) }
+            td { (number(line.context_tokens)) }
+            td {
+                @if let Some(text) = &line.excerpt { (excerpt(text, EXCERPT_CHARS)) }
+                @if let Some(repeats) = &line.repeats {
+                    div.faint {
+                        @if repeats.same { "the same text as " } @else { (repeats.units) " of " (repeats.of) " words as in " }
+                        a href={ "/messages/" (repeats.id) } { (repeats.id) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Shows dry messages as a share of those at which an exchange is held.
+fn dry(millis: u64, hold_at: u64) -> Markup {
+    let tone = if millis >= hold_at {
+        "bad"
+    } else if millis * 2 >= hold_at {
+        "warn"
+    } else {
+        "good"
+    };
+    html! {
+        span.bar { progress class=(tone) max=(hold_at.max(1)) value=(millis.min(hold_at)) aria-label="dry" {}
+            span.numbers { (tenths(millis)) } }
+    }
+}
+
+const fn word(verdict: ExchangeVerdict) -> &'static str {
+    match verdict {
+        ExchangeVerdict::Warned => "warned",
+        ExchangeVerdict::Held => "held",
+        ExchangeVerdict::WouldWarn => "would warn",
+        ExchangeVerdict::WouldHold => "would hold",
+    }
+}
+
+fn tenths(millis: u64) -> String {
+    format!("{}.{}", millis / 1_000, millis % 1_000 / 100)
+}
