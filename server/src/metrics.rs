@@ -8,7 +8,11 @@ use std::time::Duration;
 use lastword_proto::fact::Level;
 use lastword_proto::progress::Stall;
 use lastword_proto::wire::DiskSpace;
-use lastword_proto::{Code, Fact, Reply};
+use lastword_proto::{Code, Fact, Reply, State};
+
+mod holds;
+
+use self::holds::Holds;
 
 const BUCKETS_US: [u64; 10] = [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 50_000, 250_000, 1_000_000];
 
@@ -29,6 +33,7 @@ pub struct Metrics {
     refused: Vec<AtomicU64>,
     /// Exchanges that made no progress: warned or held, dry or stuck, in force or observed (R5).
     stalled: [AtomicU64; STALLED.len()],
+    holds: Holds,
     wakes: AtomicU64,
     turns: AtomicU64,
     facts: AtomicU64,
@@ -63,6 +68,7 @@ impl Default for Metrics {
             accepted: AtomicU64::new(0),
             refused: Code::ALL.iter().map(|_| AtomicU64::new(0)).collect(),
             stalled: std::array::from_fn(|_| AtomicU64::new(0)),
+            holds: Holds::default(),
             wakes: AtomicU64::new(0),
             turns: AtomicU64::new(0),
             facts: AtomicU64::new(0),
@@ -74,6 +80,13 @@ impl Default for Metrics {
 }
 
 impl Metrics {
+    /// Starts at zero, with what the state knows of humans and of exchanges that are held.
+    pub(crate) fn of(state: &State) -> Self {
+        let metrics = Self::default();
+        metrics.holds.begin(state);
+        metrics
+    }
+
     pub(crate) fn reply(&self, reply: &Reply) {
         // Refusals before the core are counted by the edges, through `refuse`.
         if let Reply::Refused { refusal, .. } = reply {
@@ -88,6 +101,7 @@ impl Metrics {
 
     pub(crate) fn fact(&self, fact: &Fact) {
         add(&self.facts, 1);
+        self.holds.fact(fact);
         if matches!(fact, Fact::Accepted { .. }) {
             add(&self.accepted, 1);
         } else if matches!(fact, Fact::TurnOpened { .. }) {
@@ -162,6 +176,7 @@ impl Metrics {
             let labels = format!("level=\"{level}\",reason=\"{stall}\",mode=\"{mode}\"");
             let _ok = writeln!(out, "lastword_no_progress_total{{{labels}}} {}", load(count));
         }
+        self.holds.text(out);
     }
 
     fn refusals(&self, out: &mut String) {

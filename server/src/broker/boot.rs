@@ -89,7 +89,7 @@ pub(crate) fn boot_by(
         saving: Mutex::default(),
         unread: Mutex::default(),
         limits: core.state().limits.clone(),
-        metrics: Metrics::default(),
+        metrics: Metrics::of(core.state()),
         committed: watching,
         milestones: due,
         failed: watch::Sender::new(None),

@@ -24,6 +24,7 @@ mod mcp_elicit;
 mod mcp_human;
 mod mcp_wire;
 mod narrowed;
+mod no_progress;
 mod notices;
 mod people;
 mod permit;
