@@ -98,11 +98,11 @@ pub struct Hold {
 words! {
     /// What followed from a message of an exchange that makes no progress (R5).
     ExchangeVerdict {
-        /// The asker was warned.
+        /// The requester was warned.
         Warned = "warned",
         /// Further requests were refused from here on.
         Held = "held",
-        /// The asker would have been warned: the guard only observed (G7).
+        /// The requester would have been warned: the guard only observed (G7).
         WouldWarn = "would_warn",
         /// Further requests would have been refused from here on: the guard only observed (G7).
         WouldHold = "would_hold",
@@ -128,7 +128,7 @@ pub struct ExchangeView {
     pub read_again_tokens: u64,
     /// The thousandths of messages that brought nothing, after the last message.
     pub dry_millis: u64,
-    /// The `dry_millis` at which the asker is warned.
+    /// The `dry_millis` at which the requester is warned.
     pub warn_at_millis: u64,
     /// The `dry_millis` at which the exchange is held.
     pub hold_at_millis: u64,
