@@ -17,6 +17,8 @@ use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};
 
 mod bearer;
+#[cfg(test)]
+mod proof_tests;
 mod session;
 mod spent;
 
