@@ -11,7 +11,7 @@ pub(crate) enum Baseline {
     Identical,
     /// When two messages alternate three times: the shortest of the patterns by which OpenHands' stuck detector ends a run,
     /// read as messages. Its monologues can't occur, because two messages of one speaker in a row are one.
-    Stuck,
+    Alternating,
 }
 
 impl Baseline {
@@ -24,7 +24,7 @@ impl Baseline {
         let ends = |end: usize| match self {
             Self::Messages(max) => end >= max,
             Self::Identical => identical(&said[..end]),
-            Self::Stuck => stuck(&said[..end]),
+            Self::Alternating => alternates(&said[..end]),
         };
         // The message that shows it was said; the next one isn't.
         (1..said.len()).find(|end| ends(*end))
@@ -37,7 +37,7 @@ fn identical(said: &[Said]) -> bool {
     own.by_ref().take(3).filter(|text| *text == last.text.trim()).count() == 3
 }
 
-fn stuck(said: &[Said]) -> bool {
+fn alternates(said: &[Said]) -> bool {
     let same = |one: &Said, other: &Said| one.from == other.from && one.text.trim() == other.text.trim();
     said.len() >= 6 && said[said.len() - 6..].windows(3).all(|three| same(&three[0], &three[2]))
 }
@@ -65,12 +65,12 @@ mod tests {
         let said = [("a", "hi"), ("b", "1"), ("a", "hi "), ("b", "2"), ("a", "hi"), ("b", "3")];
         assert_eq!(Baseline::Identical.cut(&of(&said)), Some(5));
         assert_eq!(Baseline::Identical.cut(&of(&said[..5])), None, "nothing comes after it");
-        assert_eq!(Baseline::Stuck.cut(&of(&said)), None, "b says something else each time");
+        assert_eq!(Baseline::Alternating.cut(&of(&said)), None, "b says something else each time");
     }
 
     #[test]
     fn two_messages_that_alternate_three_times_are_stuck() {
         let said = [("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x"), ("b", "y"), ("a", "x")];
-        assert_eq!(Baseline::Stuck.cut(&of(&said)), Some(6));
+        assert_eq!(Baseline::Alternating.cut(&of(&said)), Some(6));
     }
 }

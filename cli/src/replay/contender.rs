@@ -49,7 +49,7 @@ impl Contender {
                 limits(structure)
             }
             "identical" => Ok(Rules::Baseline(Baseline::Identical)),
-            "alternating" => Ok(Rules::Baseline(Baseline::Stuck)),
+            "alternating" => Ok(Rules::Baseline(Baseline::Alternating)),
             _ => match name.strip_prefix("messages-").map(str::parse) {
                 Some(Ok(max)) if max > 0 => Ok(Rules::Baseline(Baseline::Messages(max))),
                 _ if Path::new(name).is_file() => {
