@@ -83,7 +83,12 @@ impl State {
         let Some(key) = &message.key else { return };
         let seq = self.seq;
         match self.keys.chosen_mut(key.id.as_str()) {
-            Some(known) => known.messages.push(seq),
+            // Each message of a list is a part of the send. A STATUS that names a request isn't, nor is anything of
+            // another sender.
+            Some(known) if known.sender == message.from && known.fingerprint == Some(key.fingerprint) => {
+                known.messages.push(seq);
+            }
+            Some(_) => {}
             None => {
                 let (sender, fingerprint) = (message.from, Some(key.fingerprint));
                 let known =

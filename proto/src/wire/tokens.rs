@@ -64,9 +64,9 @@ impl fmt::Display for Scope {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 #[serde(deny_unknown_fields)]
 pub struct NewToken {
-    /// What it may do: at least one scope, and only those that the caller's own token has.
+    /// What it may do: at least one scope.
     pub scopes: Vec<Scope>,
-    /// How long it is valid, in ms, at most 366 days. It ends with the token that makes this call at the latest.
+    /// How long it is valid, in ms, at most 366 days.
     pub expires_in_ms: u64,
 }
 
