@@ -303,15 +303,15 @@ impl Client {
     /// Makes a narrowed token for the caller; it is returned only this once.
     ///
     /// # Errors
-    /// See [`ClientError`]; `forbidden` if the caller's own token has fewer scopes.
+    /// See [`ClientError`]; `forbidden` if the caller's own token isn't one of the log.
     pub async fn narrow(&self, new: &NewToken) -> Result<NarrowedToken, ClientError> {
         self.post("/v1/token", new).await
     }
 
-    /// Ends the signed token that makes this call: of a sign-in, or a human's narrowed one.
+    /// Ends the sign-in whose token makes this call.
     ///
     /// # Errors
-    /// See [`ClientError`]; `malformed` for a token of the log.
+    /// See [`ClientError`]; `malformed` for any other token.
     pub async fn end_token(&self) -> Result<(), ClientError> {
         self.answer(self.request(Method::DELETE, "/v1/token")).await.map(drop)
     }

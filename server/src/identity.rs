@@ -2,9 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::path::Path;
+use std::io;
 use std::sync::{PoisonError, RwLock};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -16,16 +14,19 @@ use rand::TryRng as _;
 use rand::rngs::SysRng;
 use sha2::{Digest as _, Sha256};
 
+use crate::files::Files;
+
 mod bearer;
 #[cfg(test)]
 mod proof_tests;
 mod session;
 mod spent;
 
-pub(crate) use self::bearer::{Bearer, Scopes};
+pub(crate) use self::bearer::{Bearer, Scopes, is_of_sign_in};
 pub(crate) use self::session::FILE_SIGNED_OUT;
 pub(crate) use self::session::{SESSION_MS, Session, SignInCode};
 pub(crate) use self::spent::Spent;
+pub use crate::files::write_private;
 
 /// The file in the data directory that holds the first human's token.
 pub const FILE_OPERATOR_TOKEN: &str = "operator.token";
@@ -209,30 +210,25 @@ pub struct TurnSigner {
 }
 
 impl TurnSigner {
-    /// Opens the signer whose key is in `dir`; generates the key if the file doesn't exist.
+    /// Opens the signer whose key is among `files`; generates the key if the file doesn't exist.
     ///
     /// # Errors
     /// The key can't be read or written, or it has the wrong length.
-    pub fn open(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(FILE_SECRET_KEY);
-        match fs::read(&path) {
-            Ok(bytes) => {
-                let bad = || {
-                    io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
-                };
-                Ok(Self {
-                    key: bytes.as_slice().try_into().map_err(|_| bad())?,
-                    ended: Spent::open(dir.join(FILE_SIGNED_OUT))?,
-                })
-            }
+    pub fn open(files: &Files) -> io::Result<Self> {
+        let path = files.path(FILE_SECRET_KEY);
+        let key = match fs::read(&path) {
+            Ok(bytes) => bytes.as_slice().try_into().map_err(|_| {
+                io::Error::other(format!("{} is damaged: delete it, open turns lose their tokens", path.display()))
+            })?,
             // Only a missing file gets a new key: replacing an unreadable one would end all open turns' tokens.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random()?;
-                write_private(&path, &key)?;
-                Ok(Self { key, ended: Spent::open(dir.join(FILE_SIGNED_OUT))? })
+                files.write(FILE_SECRET_KEY, &key)?;
+                key
             }
-            Err(error) => Err(error),
-        }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { key, ended: Spent::open(files, FILE_SIGNED_OUT)? })
     }
 
     /// Creates a signer with a random key that is never stored, for a server without a directory.
@@ -290,24 +286,6 @@ impl TurnSigner {
         mac.update(&agent.0.to_le_bytes());
         Some(mac)
     }
-}
-
-/// Writes a file that only its owner can read (0600), completely or not at all.
-///
-/// # Errors
-/// The file system refuses.
-pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    // A file left there may have another mode, which opening it keeps.
-    match fs::remove_file(&draft) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(bytes)?;
-    // Without the sync, a power cut after the rename could leave an empty file.
-    file.sync_all()?;
-    fs::rename(&draft, path)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod keys;
 mod provider;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 use std::{fs, io};
 
@@ -15,7 +15,8 @@ use lastword_proto::names::AgentName;
 use reqwest::Url;
 use serde::{Deserialize, Serialize};
 
-use crate::identity::{Secret, Spent, write_private};
+use crate::files::Files;
+use crate::identity::{Secret, Spent};
 
 pub(crate) use self::claims::Claims;
 pub(crate) use self::provider::{Code, Provider};
@@ -170,7 +171,7 @@ pub(crate) enum NoSignIn {
 
 /// The provider's subjects of the humans who have signed in, and the ID tokens that were used.
 pub(crate) struct Accounts {
-    path: PathBuf,
+    files: Files,
     /// Each human's account by name; a change is written before it counts.
     bound: Mutex<BTreeMap<String, Account>>,
     /// ID tokens that the command line presented.
@@ -191,15 +192,18 @@ impl Accounts {
     ///
     /// # Errors
     /// The file can't be read, or isn't what was written.
-    pub(crate) fn open(dir: &Path) -> io::Result<Self> {
-        let path = dir.join(FILE_SUBJECTS);
-        let bound = match fs::read(&path) {
+    pub(crate) fn open(files: &Files) -> io::Result<Self> {
+        let bound = match fs::read(files.path(FILE_SUBJECTS)) {
             Ok(bytes) => serde_json::from_slice(&bytes).map_err(io::Error::other)?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => return Err(error),
         };
-        let id_tokens = Spent::open(dir.join(FILE_USED))?;
-        Ok(Self { path, bound: Mutex::new(bound), id_tokens, states: Spent::default() })
+        let id_tokens = Spent::open(files, FILE_USED)?;
+        Ok(Self { files: files.clone(), bound: Mutex::new(bound), id_tokens, states: Spent::default() })
+    }
+
+    fn path(&self) -> PathBuf {
+        self.files.path(FILE_SUBJECTS)
     }
 
     /// Returns who the claims are, if they may sign in. The first account of a name is bound to it: an address that
@@ -227,15 +231,15 @@ impl Accounts {
                      the server",
                     person.name,
                     person.name,
-                    self.path.display()
+                    self.path().display()
                 )));
             }
             None => {
                 let mut next = bound.clone();
                 next.insert(person.name.as_str().to_owned(), account);
                 let text = serde_json::to_vec_pretty(&next).unwrap_or_default();
-                let kept = write_private(&self.path, &text);
-                kept.map_err(|error| NoSignIn::Provider(format!("{}: {error}", self.path.display())))?;
+                let kept = self.files.write(FILE_SUBJECTS, &text);
+                kept.map_err(|error| NoSignIn::Provider(format!("{}: {error}", self.path().display())))?;
                 *bound = next;
             }
         }
@@ -286,11 +290,11 @@ mod tests {
     fn an_address_that_goes_to_somebody_else_lets_nobody_else_in_also_after_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let oidc = oidc(vec![person("Ann@example.com", "ann")]);
-        let accounts = Accounts::open(dir.path()).unwrap();
+        let accounts = Accounts::open(&Files::local(dir.path())).unwrap();
         assert!(accounts.admit(&oidc, &claims("1", "ann@example.com", false)).is_err(), "not verified");
         assert!(accounts.admit(&oidc, &claims("9", "bob@example.com", true)).is_err(), "not listed");
         assert_eq!(accounts.admit(&oidc, &claims("1", "ann@example.com", true)).unwrap().name.as_str(), "ann");
-        let accounts = Accounts::open(dir.path()).unwrap();
+        let accounts = Accounts::open(&Files::local(dir.path())).unwrap();
         assert!(accounts.admit(&oidc, &claims("1", "ann@example.com", true)).is_ok());
         let refused = accounts.admit(&oidc, &claims("2", "ann@example.com", true)).unwrap_err();
         assert!(refused.to_string().contains("another account"), "{refused}");

@@ -57,9 +57,11 @@ fn a_human_signs_in_on_another_device_and_the_token_is_theirs_alone() {
     assert!(script.code == 1 && script.stderr.contains("only at a terminal"), "{script:?}");
     let agent = finish(elsewhere(&server, &home).env("CLAUDECODE", "1").args(["agent", "list"]), "");
     assert!(agent.code == 1 && agent.stderr.contains("an agent is running"), "{agent:?}");
-    let narrow = ["--token-file", file, "token", "--scope", "read", "--expires", "1h"];
-    let narrowed = finish(elsewhere(&server, &home).args(narrow), "").json();
-    assert_eq!((&narrowed["name"], &narrowed["scopes"]), (&json!("ann"), &json!(["read"])));
+    let narrow = ["token", "--scope", "read", "--expires", "1h"];
+    let refused = finish(elsewhere(&server, &home).args(["--token-file", file]).args(narrow), "");
+    assert!(refused.code == 1 && refused.stderr.contains("makes no other"), "{refused:?}");
+    let narrowed = server.operator(&[&["--json"], &narrow[..]].concat()).json();
+    assert_eq!((&narrowed["name"], &narrowed["scopes"]), (&json!("operator"), &json!(["read"])));
     let narrowed = narrowed["token"].as_str().unwrap();
     let with = |args: &[&str]| finish(elsewhere(&server, &home).env("LASTWORD_TOKEN", narrowed).args(args), "");
     assert_eq!(with(&["agent", "list"]).code, 0);

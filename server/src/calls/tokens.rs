@@ -6,7 +6,7 @@ use lastword_proto::{Code, Refusal};
 use super::{Caller, Context};
 use crate::broker::{Live, off_thread};
 use crate::error::ApiError;
-use crate::identity::Scopes;
+use crate::identity::{Scopes, is_of_sign_in};
 
 /// The longest time for which a narrowed token may be valid, in ms: 366 days.
 pub(crate) const VALID_MS_MAX: u64 = 366 * 24 * 60 * 60 * 1000;
@@ -19,11 +19,13 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
     if !(1..=VALID_MS_MAX).contains(&new.expires_in_ms) {
         return Err(FieldError::new("expires_in_ms", format!("has to be between 1 and {VALID_MS_MAX}")).into());
     }
-    let scopes = Scopes::of(&new.scopes);
-    if !scopes.within(caller.scopes) {
-        let text = "A narrowed token makes no token with more scopes than its own";
+    if caller.until.is_some() {
+        // What it made would outlive its end.
+        let text =
+            "A narrowed token, or one of a sign-in, makes no other: use the token of `lastword agent token NAME`";
         return Err(ApiError::new(Code::Forbidden, text));
     }
+    let scopes = Scopes::of(&new.scopes);
     let agent = caller.principal.agent();
     let named = move |live: &Live<'_>| live.state.agent(agent).and_then(|owner| owner.name.clone());
     let name = ctx.handle.query(named).await?;
@@ -33,8 +35,7 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
         let text = "This token was replaced and ends soon: make a narrowed token with the new one";
         return Err(ApiError::new(Code::Forbidden, text));
     }
-    let wanted = ctx.handle.now().plus(new.expires_in_ms);
-    let until = caller.until.map_or(wanted, |own| wanted.min(own));
+    let until = ctx.handle.now().plus(new.expires_in_ms);
     Ok(NarrowedToken {
         name: name.map(|name| name.as_str().to_owned()).unwrap_or_default(),
         scopes: scopes.list(),
@@ -43,16 +44,16 @@ pub(crate) async fn narrow(ctx: &Context, caller: Caller, new: NewToken) -> Resu
     })
 }
 
-/// Ends the signed token of a human that makes this call; `text` is that token.
+/// Ends the token of a sign-in that makes this call; `text` is that token.
 pub(crate) async fn end(ctx: &Context, caller: Caller, text: String) -> Result<(), ApiError> {
-    let Some(until) = caller.until else {
+    // Each ended token is a line of a file, and anybody can make narrowed tokens as fast as the server answers.
+    let Some(until) = caller.until.filter(|_| is_of_sign_in(&text)) else {
         return Err(ApiError::pointless(&FieldError::new(
             "Authorization",
-            "has a token of the log: a human with the role owner replaces it with `lastword agent token NAME`",
+            "has no token of a sign-in. A narrowed one ends when it expires or its owner's token is replaced; a human with \
+             the role owner replaces a token with `lastword agent token NAME`",
         )));
     };
-    // Each ended token is a line of a file, which no agent may fill.
-    caller.human()?;
     let handle = ctx.handle.clone();
     let ended = off_thread(move || Ok(handle.signer().end(&text, until, handle.now()))).await?;
     ended.map_err(|error| ApiError::internal(&error.to_string()))

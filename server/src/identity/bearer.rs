@@ -16,6 +16,11 @@ const SIGN_IN_PREFIX: &str = "lws_";
 /// The prefix of narrowed tokens.
 const NARROWED_PREFIX: &str = "lwn_";
 
+/// Returns whether a token is one that a human signed in for.
+pub(crate) fn is_of_sign_in(text: &str) -> bool {
+    text.starts_with(SIGN_IN_PREFIX)
+}
+
 /// A set of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Scopes(u8);
@@ -32,11 +37,6 @@ impl Scopes {
     /// Returns whether the set has this scope.
     pub(crate) const fn has(self, scope: Scope) -> bool {
         self.0 & 1 << scope as u8 != 0
-    }
-
-    /// Returns whether each scope of `self` is one of `other`.
-    pub(crate) const fn within(self, other: Self) -> bool {
-        self.0 & !other.0 == 0
     }
 
     /// Returns the scopes in the set.
@@ -115,7 +115,6 @@ mod tests {
     fn the_scopes_of_a_set_are_those_it_was_made_of() {
         let some = Scopes::of(&[Scope::Manage, Scope::Read, Scope::Read]);
         assert_eq!(some.list(), [Scope::Read, Scope::Manage]);
-        assert!(some.within(Scopes::ALL) && !Scopes::ALL.within(some) && some.within(some));
         assert_eq!(Scopes::ALL.list(), Scope::ALL);
     }
 }

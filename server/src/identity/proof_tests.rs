@@ -202,16 +202,16 @@ fn a_session_lasts_a_week_and_a_link_a_quarter_of_an_hour() {
 fn the_key_is_made_once_and_a_damaged_or_unreadable_one_is_not_replaced() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(FILE_SECRET_KEY);
-    let token = TurnSigner::open(dir.path()).unwrap().sign(TurnId(3), AgentId(1));
+    let token = TurnSigner::open(&Files::local(dir.path())).unwrap().sign(TurnId(3), AgentId(1));
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert_eq!(TurnSigner::open(dir.path()).unwrap().verify(&token, AgentId(1)), Some(TurnId(3)));
+    assert_eq!(TurnSigner::open(&Files::local(dir.path())).unwrap().verify(&token, AgentId(1)), Some(TurnId(3)));
     fs::write(&path, "short").unwrap();
-    let damaged = TurnSigner::open(dir.path()).err().unwrap().to_string();
+    let damaged = TurnSigner::open(&Files::local(dir.path())).err().unwrap().to_string();
     assert!(damaged.contains("secret.key is damaged"), "{damaged}");
     fs::remove_file(&path).unwrap();
     symlink(&path, &path).unwrap();
-    assert!(TurnSigner::open(dir.path()).is_err(), "what can't be read isn't missing");
-    assert!(Spent::open(path).is_err(), "nor is a list");
+    assert!(TurnSigner::open(&Files::local(dir.path())).is_err(), "what can't be read isn't missing");
+    assert!(Spent::open(&Files::local(dir.path()), FILE_SECRET_KEY).is_err(), "nor is a list");
 }
 
 #[test]

@@ -17,9 +17,7 @@ pub(crate) const SESSION_MS: u64 = 7 * 24 * 60 * 60 * 1000;
 /// The lifetime of a one-time link, in ms.
 const CODE_MS: u64 = 15 * 60 * 1000;
 const MAC_BYTES: usize = 32;
-/// The most sessions and tokens that are remembered as ended.
-pub(super) const ENDED_MAX: usize = 16_384;
-/// The file in the data directory that lists the sessions and signed tokens that were ended before they expired.
+/// The file in the data directory that lists the sessions and sign-ins that were ended before they expired.
 pub(crate) const FILE_SIGNED_OUT: &str = "signed-out";
 
 impl TurnSigner {
@@ -64,21 +62,23 @@ impl TurnSigner {
     /// Ends a session before it expires. Its cookie is refused from then on, also after a restart.
     ///
     /// # Errors
-    /// The list of what was ended can't be written, or is full.
+    /// The list of what was ended can't be written. It is still ended until the server restarts.
     pub(crate) fn end_session(&self, value: &str, now: Time) -> io::Result<()> {
         let expires_at = value.split('.').nth(1).and_then(|ms| ms.parse().ok()).map_or(now, Time);
         self.end(value, expires_at, now)
     }
 
-    /// Ends a session or a signed token before it expires. It is refused from then on, also after a restart.
+    /// Ends a session or a sign-in before it expires. It is refused from then on, also after a restart.
     ///
     /// # Errors
-    /// The list of what was ended can't be written, or is full.
+    /// The list of what was ended can't be written. It is still ended until the server restarts.
     pub(crate) fn end(&self, value: &str, expires_at: Time, now: Time) -> io::Result<()> {
-        if self.ended.add(value, expires_at, now, ENDED_MAX)? || self.ended.has(value) {
-            return Ok(());
-        }
-        Err(io::Error::other(format!("{ENDED_MAX} sign-ins were ended before they expired; this one ends in time")))
+        self.ended.add(value, expires_at, now, usize::MAX).map(|_| ())
+    }
+
+    /// Returns whether the session or token with this hash was ended.
+    pub(crate) fn has_ended(&self, secret: &Credential) -> bool {
+        self.ended.holds(secret)
     }
 
     pub(super) fn session_mac(

@@ -122,13 +122,10 @@ async fn a_narrowed_token_only_narrows_and_ends_with_what_it_was_made_of() {
     let world = machine.world(&["kilo"], Limits::default()).await;
     let token = narrowed(&world, "kilo", &["read", "send"]).await;
     ask(&world, &token).await.is(200);
-    let refused = narrow(&world, &token, &["read", "work"], MINUTE).await.refused(403, "forbidden");
-    assert!(refused["detail"].as_str().unwrap().contains("more scopes"), "{refused}");
-    let long = narrow(&world, &token, &["read"], 99 * MINUTE).await.is(201);
-    let own = narrow(&world, &token, &["read"], 10 * MINUTE).await.is(201);
-    assert_eq!(long["expires_at"], own["expires_at"], "it ends with the token that made it at the latest");
+    let refused = narrow(&world, &token, &["read"], MINUTE).await.refused(403, "forbidden");
+    assert!(refused["detail"].as_str().unwrap().contains("makes no other"), "{refused}");
     for (scopes, expires_in_ms) in [(&[][..], 1), (&["read"][..], 0), (&["read"][..], u64::MAX), (&["all"][..], 1)] {
-        narrow(&world, &token, scopes, expires_in_ms).await.refused(400, "malformed");
+        narrow(&world, world.token("kilo"), scopes, expires_in_ms).await.refused(400, "malformed");
     }
     // Neither more scopes, nor a longer life, nor another owner, nor another spelling.
     let parts: Vec<&str> = token.trim_start_matches("lwn_").split('.').collect();
@@ -166,20 +163,50 @@ async fn a_token_that_was_replaced_makes_nothing_that_outlives_it() {
 }
 
 #[tokio::test]
-async fn a_human_ends_a_narrowed_token_for_good_and_an_agent_fills_no_list() {
+async fn only_sign_ins_are_ended_so_that_nobody_fills_the_list() {
     let world = World::with(&["kilo"]).await;
-    let token = narrowed(&world, "operator", &["read"]).await;
-    let other = narrow(&world, world.token("operator"), &["read"], 11 * MINUTE).await.is(201);
-    let end = async |world: &World, token: &str| {
+    let narrow = narrowed(&world, "operator", &["read"]).await;
+    for token in [narrow.as_str(), world.token("operator"), world.token("kilo")] {
         let request = world.http.delete(world.url("/v1/token")).bearer_auth(token);
+        Answer::of(request.send().await.unwrap()).await.refused(422, "malformed");
+    }
+    ask(&world, &narrow).await.is(200);
+}
+
+#[tokio::test]
+async fn the_scope_send_neither_finishes_work_nor_asks_a_human() {
+    let mut world = World::with(&["kilo", "hive"]).await;
+    world.register(json!({ "name": "ops", "kind": "human", "groups": ["desk"] })).await;
+    let token = narrowed(&world, "kilo", &["send"]).await;
+    let sent = world.send("operator", "kilo", "T-1", "do it").await.is(201);
+    world.take("kilo").await;
+    let post = async |body: Value| {
+        let request = world.http.post(world.url("/v1/messages")).bearer_auth(&token).json(&body);
         Answer::of(request.send().await.unwrap()).await
     };
-    end(&world, &token).await.is(204);
-    ask(&world, &token).await.refused(401, "unauthenticated");
-    let kilos = narrowed(&world, "kilo", &["read"]).await;
-    end(&world, &kilos).await.refused(403, "forbidden");
-    end(&world, world.token("operator")).await.refused(422, "malformed");
-    let world = world.restart().await;
-    ask(&world, &token).await.refused(401, "unauthenticated");
-    ask(&world, other["token"].as_str().unwrap()).await.is(200);
+    let request = &sent["request_id"];
+    for (kind, to) in [("response", "operator"), ("status", "operator"), ("request", "operator"), ("request", "user")] {
+        let body = json!({ "type": kind, "to": to, "ref": "T-1", "request_id": request, "body": "x" });
+        let refused = post(body).await.refused(403, "forbidden");
+        assert!(refused["detail"].as_str().unwrap().contains("was narrowed to send"), "{kind} {to}: {refused}");
+    }
+    post(json!({ "type": "request", "to": ["hive", "@desk"], "ref": "T-9", "body": "x" }))
+        .await
+        .refused(403, "forbidden");
+    post(json!({ "type": "request", "to": "hive", "ref": "T-9", "body": "x" })).await.is(201);
+    post(json!({ "type": "info", "to": "operator", "ref": "T-1", "body": "x" })).await.is(201);
+}
+
+#[tokio::test]
+async fn an_open_stream_ends_with_the_token_of_its_owner_whatever_the_overlap() {
+    let world = World::with(&["kilo", "hive"]).await;
+    let token = narrowed(&world, "operator", &["read"]).await;
+    let mut stream = world.http.get(world.url("/v1/events")).bearer_auth(&token).send().await.unwrap();
+    world.post("operator", "/v1/agents/operator/token", json!({ "overlap_ms": 10 * MINUTE })).await.is(201);
+    world.send("kilo", "hive", "T-1", "after the rotation").await.is(201);
+    let mut text = String::new();
+    while let Some(part) = stream.chunk().await.unwrap() {
+        text.push_str(&String::from_utf8_lossy(&part));
+    }
+    assert!(!text.contains("after the rotation"), "{text}");
 }

@@ -140,6 +140,8 @@ async fn an_exchange_is_explained_to_those_who_may_read_it_and_says_what_moved_t
     let after_ms = 8 * DAY + HOUR;
     let moved = world.post("operator", "/v1/archives", json!({ "after_ms": after_ms })).await.is(200);
     assert_eq!(moved["segments"].as_array().unwrap().len(), 1, "{moved}");
+    // The read model lets go of them with its next step.
+    world.send("operator", "mallory", "T-2", "hello once more").await.is(201);
     let told = world.get("operator", &format!("/v1/explanations/{}", last["id"].as_str().unwrap())).await.is(200);
     let exchange = &told["exchange"];
     assert_eq!((&exchange["messages"], &exchange["unread"]), (&json!(5), &json!(2)), "{told}");
