@@ -13,11 +13,17 @@ mod data_dir;
 mod log;
 mod pool;
 mod read_model;
+#[cfg(feature = "cluster")]
+mod registry;
 mod rows;
 mod store;
 pub mod witness;
 
 pub use crate::backup::{BackedUp, BackupError, KeptFile};
+#[cfg(feature = "cluster")]
+pub use crate::log::jetstream::{
+    Lease, Mirror, MirrorError, MoveError, Moved, Nats, NatsError, NatsOptions, move_in, move_out,
+};
 pub use crate::log::memory::{InjectedFault, MemoryLog};
 pub use crate::log::verify::{Anchor, Broken, Expected, Problem, Verified, VerifyError};
 pub use crate::log::{
@@ -26,6 +32,8 @@ pub use crate::log::{
 pub use crate::read_model::aggregates::{CodeCount, Count, Peak, Sums};
 pub use crate::read_model::index::{Index, IndexError};
 pub use crate::read_model::query::{Cursor, Filter, IndexReader, PostFilter, RefusalFilter, TurnTokens};
+#[cfg(feature = "cluster")]
+pub use crate::registry::{Record, Registry, RegistryError, Watch};
 pub use crate::rows::RowsError;
 pub use crate::store::{ChainReader, Store, StoreLock};
 

@@ -19,6 +19,8 @@
 pub(crate) mod archive;
 pub(crate) mod chain;
 pub(crate) mod frame;
+#[cfg(feature = "cluster")]
+pub(crate) mod jetstream;
 pub(crate) mod memory;
 pub(crate) mod snapshot;
 pub(crate) mod sqlite;

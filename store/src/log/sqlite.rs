@@ -18,12 +18,12 @@ use crate::pool::{BUSY, Pool};
 
 /// A batch is split into rows of about this size, which bounds the cost of reading a single entry. An append of several
 /// rows is still one transaction.
-const ROW_BYTES_TARGET: usize = 1 << 17;
+pub(crate) const ROW_BYTES_TARGET: usize = 1 << 17;
 /// Bytes in the WAL that trigger a checkpoint. Each costs two syncs: rare enough to be cheap, frequent enough that no
 /// append waits long for one.
 const CHECKPOINT_BYTES: usize = 2 << 20;
 /// Page size of a new file. Larger than SQLite's default: a batch fills several pages, and each costs two writes.
-const PAGE_BYTES: usize = 16 << 10;
+pub(crate) const PAGE_BYTES: usize = 16 << 10;
 /// Pages that an append writes besides its blob: the rest of the leaf and an inner page.
 const PAGES_PER_APPEND: usize = 2;
 /// Capacity above which the encode buffer is freed after an append.
@@ -326,7 +326,7 @@ pub(crate) fn compact(dir: &Path) -> Result<(), OpenError> {
 }
 
 /// Creates the tables of a new file; checks the format of an existing one.
-fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn prepare_format(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let unopened = |error: rusqlite::Error| unopened(path, &error);
     let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0)).map_err(unopened)?;
     let (id, _) = format_of(db).map_err(unopened)?;
@@ -406,7 +406,7 @@ enum Trust {
 const ROWS_CHECKED: i64 = 32;
 
 /// Checks the hashes of the last rows: a crash or a bad disk damages those first.
-fn check_end(db: &Connection, path: &Path) -> Result<(), OpenError> {
+pub(crate) fn check_end(db: &Connection, path: &Path) -> Result<(), OpenError> {
     let unopened = |error: rusqlite::Error| unopened(path, &error);
     // One row more, for the hash before the first one that is checked.
     let sql = "SELECT first_seq, count, epoch, blob, hash FROM log ORDER BY first_seq DESC LIMIT ?1";

@@ -374,7 +374,7 @@ impl From<rusqlite::Error> for Stop {
 }
 
 /// Whether positions may jump from `next` to this row: only an entry that begins an epoch may say so (L8).
-fn begins_epoch(mut row: Row<'_>, next: Seq) -> bool {
+pub(crate) fn begins_epoch(mut row: Row<'_>, next: Seq) -> bool {
     let entry = frame::split(&mut row.blob).and_then(Result::ok).map(frame::decode);
     let began = |entry: &Entry| matches!(entry.fact, Fact::EpochBegan { first } if first == row.first);
     row.first > next && matches!(&entry, Some(Ok(entry)) if began(entry))

@@ -1,12 +1,16 @@
 //! The contract of a log, checked against every store.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use lastword_proto::Seq;
-use lastword_store::{AppendError, InjectedFault, Log, MemoryLog, Store};
+use lastword_proto::{Entry, Seq};
+use lastword_store::{AppendError, Archive, InjectedFault, Log, LogReader, MemoryLog, Nats, Snapshots, Store};
 use tempfile::TempDir;
 
+use crate::nats_server::One;
 use crate::sample::{long, note, notes};
+use crate::{jetstream, nats_server};
 
 /// A store under test, initially empty. A new store implements this and joins the list in [`each_store`].
 trait Conforms {
@@ -20,6 +24,82 @@ impl Conforms for MemoryLog {
     }
 }
 
+/// A workspace of its own on a server that all tests share.
+struct Workspace {
+    nats: Nats,
+    name: String,
+    dir: TempDir,
+    epoch: Arc<AtomicU64>,
+}
+
+impl Workspace {
+    /// Creates a workspace; `None` without the program.
+    fn new() -> Option<Self> {
+        static SERVER: OnceLock<One> = OnceLock::new();
+        static WORKSPACES: AtomicU64 = AtomicU64::new(0);
+        let program = nats_server::program("the log on JetStream")?;
+        let nats = SERVER.get_or_init(|| One::start(&program)).connect();
+        let name = format!("ws-{}", WORKSPACES.fetch_add(1, Ordering::Relaxed));
+        nats_server::create_stream(&nats, &name, 1);
+        Some(Self { nats, name, dir: tempfile::tempdir().unwrap(), epoch: Arc::default() })
+    }
+
+    fn lead(&self) -> Box<dyn Log> {
+        let epoch = self.epoch.fetch_add(1, Ordering::Relaxed) + 1;
+        jetstream::lead(jetstream::open(&self.nats, &self.name, self.dir.path()), epoch).0
+    }
+}
+
+impl Conforms for Workspace {
+    fn open(&self) -> Box<dyn Log> {
+        let Self { nats, name, dir, epoch } = self;
+        // The directory stays with the store.
+        let again = (nats.clone(), name.clone(), dir.path().to_owned(), Arc::clone(epoch));
+        Box::new(Leader { log: Some(self.lead()), begun: false, again })
+    }
+}
+
+/// A leader whose further epochs are further takeovers: the log itself takes one.
+struct Leader {
+    log: Option<Box<dyn Log>>,
+    begun: bool,
+    again: (Nats, String, PathBuf, Arc<AtomicU64>),
+}
+
+impl Leader {
+    fn log(&self) -> &dyn Log {
+        self.log.as_deref().unwrap()
+    }
+}
+
+impl Log for Leader {
+    fn begin_epoch(&mut self) -> Result<u64, AppendError> {
+        if std::mem::replace(&mut self.begun, true) {
+            self.log = None;
+            let (nats, name, dir, epoch) = &self.again;
+            let epoch = epoch.fetch_add(1, Ordering::Relaxed) + 1;
+            self.log = Some(jetstream::lead(jetstream::open(nats, name, dir), epoch).0);
+        }
+        self.log.as_mut().unwrap().begin_epoch()
+    }
+
+    fn append(&mut self, epoch: u64, expect: Seq, entries: &[Arc<Entry>]) -> Result<Seq, AppendError> {
+        self.log.as_mut().unwrap().append(epoch, expect, entries)
+    }
+
+    fn reader(&self) -> Arc<dyn LogReader> {
+        self.log().reader()
+    }
+
+    fn archive(&self) -> Arc<dyn Archive> {
+        self.log().archive()
+    }
+
+    fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.log().snapshots()
+    }
+}
+
 impl Conforms for TempDir {
     fn open(&self) -> Box<dyn Log> {
         Store::sqlite(self.path()).open().unwrap()
@@ -30,6 +110,9 @@ impl Conforms for TempDir {
 fn each_store(check: impl Fn(&dyn Conforms)) {
     check(&MemoryLog::new());
     check(&tempfile::tempdir().unwrap());
+    if let Some(workspace) = Workspace::new() {
+        check(&workspace);
+    }
 }
 
 /// Runs `check` on an empty log of every store.

@@ -11,6 +11,12 @@ mod format;
 #[cfg(test)]
 mod index;
 #[cfg(test)]
+mod jetstream;
+#[cfg(test)]
+mod jetstream_faults;
+#[cfg(test)]
+mod nats_server;
+#[cfg(test)]
 mod power;
 #[cfg(test)]
 mod rot;

@@ -1,0 +1,518 @@
+//! A node's mirror of a workspace's stream: opened, followed, and the way to lead.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::push::Ordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use lastword_proto::{Entry, Seq};
+
+use super::file::{Applied, End, MirrorFile};
+use super::leader::{JetStreamLog, Lease};
+use super::nats::{Expect, Extent, Nats, NatsError, Place, Refused, Stored};
+use super::record::{EpochStart, Head, StoredRow};
+use super::tail::{Damaged, Step, Subject, Tail};
+use crate::log::{AppendError, Archive, Log, LogReader, OpenError, Snapshots};
+
+/// The wait for the next message of a gap.
+const NEWS_MAX: Duration = Duration::from_secs(2);
+/// Messages that are applied in one transaction, and returned at once.
+const MESSAGES_PER_TURN: usize = 256;
+/// Bytes of messages after which a transaction ends early.
+const BYTES_PER_TURN: usize = 4 << 20;
+/// The longest gap that a new leader reads message by message, from the stream's leader.
+const GAP_OF_SINGLE_READS: u64 = 64;
+/// The pause before a request is repeated.
+pub(crate) const RETRY: Duration = Duration::from_millis(100);
+/// The times that a stream which seems to be shorter than its mirror is asked again, with a pause of [`LOST_PAUSE`]: a
+/// leader that was just elected may not know its end yet.
+const LOST_CHECKS: usize = 10;
+const LOST_PAUSE: Duration = Duration::from_millis(500);
+
+/// Why a mirror can't be opened or followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MirrorError {
+    /// The directory can't be used.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// NATS can't be used, or not now.
+    #[error(transparent)]
+    Nats(#[from] NatsError),
+    /// The stream lacks what was acknowledged.
+    #[error(
+        "the stream of {workspace} lost what was acknowledged: it {problem}. Keep the mirror {place}, which has it, and \
+         restore the stream"
+    )]
+    Lost {
+        /// The workspace.
+        workspace: String,
+        /// The mirror's directory.
+        place: String,
+        /// How the stream differs from the mirror.
+        problem: String,
+    },
+    /// A message of the stream isn't what a leader wrote.
+    #[error("the stream of {workspace} is damaged at message {at}: {problem}")]
+    Damaged {
+        /// The workspace.
+        workspace: String,
+        /// The sequence of the message in the stream.
+        at: u64,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// The mirror can't be written. Open it again once its disk is fine.
+    #[error("the mirror {place} can't be written: {reason}")]
+    File {
+        /// The mirror's directory.
+        place: String,
+        /// The failure.
+        reason: String,
+    },
+}
+
+/// The mirror of a workspace's stream in a directory, which it has the lock of. It is a log that [`LogReader`]s,
+/// backups and `verify` read like any other, and that may be deleted.
+pub struct Mirror(pub(super) Box<Inner>);
+
+pub(super) struct Inner {
+    pub(super) nats: Nats,
+    pub(super) place: Place,
+    pub(super) file: MirrorFile,
+    pub(super) tail: Tail,
+    stream_id: String,
+    /// The sequence of the last message that brought a row.
+    row_at: u64,
+    /// Messages of the stream that aren't in the file, as far as the last message told.
+    lag: u64,
+    news: Option<Ordered>,
+    /// Entries that an attempt to lead applied, and then failed: the next call returns them.
+    unreturned: Vec<(Seq, Entry)>,
+    /// The failure after which the file and what was read of the stream differ.
+    failed: Option<MirrorError>,
+}
+
+impl std::fmt::Debug for Mirror {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mirror").field("workspace", &self.0.place.workspace).field("tail", &self.0.tail).finish()
+    }
+}
+
+impl Mirror {
+    /// Opens the mirror of a workspace in `dir`, and creates it where it is missing. Compares its end with the stream. A
+    /// damaged mirror, or one of another stream of the same name, is moved aside and fetched anew.
+    ///
+    /// # Errors
+    /// See [`MirrorError`].
+    pub async fn open(nats: &Nats, workspace: &str, dir: &Path) -> Result<Self, MirrorError> {
+        let place = Place::of(workspace)?;
+        let mut extent = nats.extent(&place).await?;
+        let (mut file, mut applied, mut end) = MirrorFile::open(dir)?;
+        if applied.stream_id != extent.created && end.last > Seq(0) {
+            supersedes(nats, &place, &extent, end.last, dir).await?;
+        }
+        if applied.stream_id != extent.created && applied != Applied::default() {
+            (file, applied, end) = file.replace()?;
+        }
+        for _ in 0..LOST_CHECKS {
+            if extent.last >= applied.at {
+                break;
+            }
+            tokio::time::sleep(LOST_PAUSE).await;
+            extent = nats.extent(&place).await?;
+        }
+        if extent.last < applied.at {
+            let problem = format!("ends at message {}, and the mirror has message {}", extent.last, applied.at);
+            return Err(lost(&place, dir, problem));
+        }
+        compare(nats, &place, (&applied, &end), dir).await?;
+        let End { last, hash, epoch: row_epoch } = end;
+        let Applied { at, epoch, batch, row_at, .. } = applied;
+        let tail = Tail { at, epoch, batch, last, hash, row_epoch, ..Tail::default() };
+        let (stream_id, lag) = (extent.created, extent.last - at);
+        let nats = nats.clone();
+        let inner =
+            Inner { nats, place, file, tail, stream_id, row_at, lag, news: None, unreturned: Vec::new(), failed: None };
+        Ok(Self(Box::new(inner)))
+    }
+
+    /// Waits for messages of the stream, applies them, and returns the entries that they brought, in order; none if they
+    /// only began an epoch, or don't count. Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`MirrorError::Nats`], after which a later call goes on, and [`MirrorError::Damaged`], [`MirrorError::File`].
+    pub async fn follow(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
+        self.0.follow().await
+    }
+
+    /// Returns the position of the last entry in the mirror.
+    #[must_use]
+    pub fn last(&self) -> Seq {
+        self.0.tail.last
+    }
+
+    /// Returns the epoch in force at the mirror's end; 0 before the first.
+    #[must_use]
+    pub fn epoch(&self) -> u64 {
+        self.0.tail.epoch
+    }
+
+    /// Returns the number of messages of the stream that aren't in the mirror, as far as the last one told.
+    #[must_use]
+    pub fn lag(&self) -> u64 {
+        self.0.lag
+    }
+
+    /// Returns the number of messages that this process read and that don't count, as leaders that were replaced wrote
+    /// them, or half a commit.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.0.tail.dropped
+    }
+
+    /// Returns a reader of the mirror for other threads.
+    #[must_use]
+    pub fn reader(&self) -> Arc<dyn LogReader> {
+        self.0.file.reader()
+    }
+
+    /// Returns the archive of the mirror for other threads.
+    #[must_use]
+    pub fn archive(&self) -> Arc<dyn Archive> {
+        self.0.file.archive()
+    }
+
+    /// Returns the snapshots beside the mirror for other threads.
+    #[must_use]
+    pub fn snapshots(&self) -> Arc<dyn Snapshots> {
+        self.0.file.snapshots()
+    }
+
+    /// Begins `epoch` in the stream and reads up to its start. Returns the log, whose appends are of that epoch, and the
+    /// entries that were read. Repeats what fails for lack of an answer as long as `lease` is held.
+    ///
+    /// `epoch` must be greater than every earlier one, so at least [`Mirror::epoch`] + 1: a log that was copied into the
+    /// stream brings its epochs along.
+    ///
+    /// # Errors
+    /// The mirror comes back. [`AppendError::Fenced`] names the epoch that is in force instead;
+    /// [`AppendError::Ambiguous`]: the lease ended first; [`AppendError::Full`]; [`AppendError::Fatal`].
+    pub async fn lead(
+        mut self,
+        epoch: u64,
+        node: &str,
+        lease: Lease,
+    ) -> Result<(Box<dyn Log>, Vec<(Seq, Entry)>), (Self, AppendError)> {
+        match self.0.begin(epoch, node, &lease).await {
+            Ok(at) => {
+                let entries = std::mem::take(&mut self.0.unreturned);
+                Ok((Box::new(JetStreamLog::new(*self.0, at, lease)), entries))
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl Inner {
+    async fn follow(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
+        if !self.unreturned.is_empty() {
+            return Ok(std::mem::take(&mut self.unreturned));
+        }
+        self.advance().await
+    }
+
+    /// Waits for messages and applies them; returns their entries.
+    async fn advance(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
+        loop {
+            self.usable()?;
+            let news = match &mut self.news {
+                Some(news) => news,
+                none @ None => none.insert(self.nats.messages(&self.place, self.tail.at).await?),
+            };
+            let Some(Ok(first)) = news.next().await else {
+                // It gave up: the connection or the stream is gone for now.
+                self.news = None;
+                tokio::time::sleep(RETRY).await;
+                continue;
+            };
+            // No await from here to the return, so that a dropped future takes nothing along.
+            let mut bytes = first.payload.len();
+            let mut messages = vec![first];
+            while messages.len() < MESSAGES_PER_TURN && bytes < BYTES_PER_TURN {
+                let Some(Some(Ok(next))) = news.next().now_or_never() else { break };
+                bytes += next.payload.len();
+                messages.push(next);
+            }
+            let mut read = Vec::with_capacity(messages.len());
+            for message in messages {
+                let Ok(info) = message.info() else { continue };
+                let (at, pending) = (info.stream_sequence, info.pending);
+                read.push((
+                    Stored { at, subject: message.subject.to_string(), payload: message.payload.to_vec() },
+                    pending,
+                ));
+            }
+            match self.apply(read)? {
+                Took::Some(entries) => return Ok(entries),
+                Took::Nothing => {}
+                Took::Gap { next } => self.fill(next).await?,
+            }
+        }
+    }
+
+    /// Finds out whether the stream lacks a message, or only the consumer did.
+    async fn fill(&mut self, next: u64) -> Result<(), MirrorError> {
+        self.news = None;
+        let wanted = self.tail.at + 1;
+        match self.nats.message(&self.place, wanted).await? {
+            Some(_) => Ok(()),
+            None => {
+                let problem = format!("it isn't in the stream, and message {next} is");
+                Err(self.damaged(Damaged { at: wanted, problem }))
+            }
+        }
+    }
+
+    pub(super) fn usable(&self) -> Result<(), MirrorError> {
+        self.failed.clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn damaged(&self, Damaged { at, problem }: Damaged) -> MirrorError {
+        MirrorError::Damaged { workspace: self.place.workspace.clone(), at, problem }
+    }
+
+    /// Applies messages, each with the number that follow it, up to a gap.
+    fn apply(&mut self, messages: Vec<(Stored, u64)>) -> Result<Took, MirrorError> {
+        let (mut rows, mut entries, mut gap, mut any) = (Vec::new(), Vec::new(), None, false);
+        for (message, pending) in messages {
+            if message.at <= self.tail.at {
+                continue;
+            }
+            if message.at > self.tail.at + 1 {
+                gap = Some(message.at);
+                break;
+            }
+            match self.feed(&message) {
+                Ok(Step::Commit(commit)) => {
+                    any = true;
+                    rows.extend(commit.rows);
+                    entries.extend(commit.entries);
+                    self.row_at = message.at;
+                }
+                Ok(Step::Began(_)) => any = true,
+                Ok(Step::Part | Step::Dropped) => {}
+                Err(damaged) => {
+                    let failed = self.damaged(damaged);
+                    self.failed = Some(failed.clone());
+                    // What precedes it is good, and comes first.
+                    if !any {
+                        return Err(failed);
+                    }
+                    break;
+                }
+            }
+            self.lag = pending;
+        }
+        if any {
+            self.store(&rows)?;
+            if gap.is_some() {
+                self.news = None;
+            }
+            return Ok(Took::Some(entries));
+        }
+        Ok(gap.map_or(Took::Nothing, |next| Took::Gap { next }))
+    }
+
+    fn feed(&mut self, message: &Stored) -> Result<Step, Damaged> {
+        let Some(subject) = self.place.subject(&message.subject) else {
+            return Err(Damaged { at: message.at, problem: format!("its subject is {}", message.subject) });
+        };
+        self.tail.feed(message.at, subject, &message.payload)
+    }
+
+    /// Writes rows and how far of the stream was read.
+    pub(super) fn store(&mut self, rows: &[StoredRow]) -> Result<(), MirrorError> {
+        let Tail { epoch, batch, .. } = self.tail;
+        let (stream_id, at) = (self.stream_id.clone(), self.tail.settled());
+        let applied = Applied { stream_id, at, epoch, batch, row_at: self.row_at };
+        self.file.apply(rows, &applied).map_err(|error| {
+            let place = self.file.dir().display().to_string();
+            let failed = MirrorError::File { place, reason: error.to_string() };
+            self.failed = Some(failed.clone());
+            failed
+        })
+    }
+
+    /// Records that this process published `rows` as `batch`, the last part of them at `at`.
+    pub(super) fn published(&mut self, at: u64, batch: u64, rows: &[StoredRow]) -> Result<(), MirrorError> {
+        self.tail.published(at, batch, rows);
+        (self.row_at, self.lag) = (at, 0);
+        self.store(rows)
+    }
+
+    /// See [`Mirror::lead`]. Returns the sequence of the epoch's start; the entries that were read are unreturned.
+    async fn begin(&mut self, epoch: u64, node: &str, lease: &Lease) -> Result<u64, AppendError> {
+        let fatal = |error: MirrorError| AppendError::Fatal { reason: error.to_string() };
+        self.usable().map_err(fatal)?;
+        self.news = None;
+        let start =
+            EpochStart { epoch, node: node.to_owned(), attempt: self.nats.client().new_inbox(), importing: false };
+        let at = claim(&self.nats, &self.place, &start, lease).await?;
+        if at <= self.tail.at {
+            let problem = format!("put epoch {epoch} at message {at}, and the mirror has message {}", self.tail.at);
+            return Err(fatal(lost(&self.place, self.file.dir(), problem)));
+        }
+        self.read_through(at, lease).await?;
+        if self.tail.epoch == epoch { Ok(at) } else { Err(AppendError::Fenced { epoch: self.tail.epoch }) }
+    }
+
+    /// Reads and applies the messages up to `end`, and perhaps some behind it.
+    async fn read_through(&mut self, end: u64, lease: &Lease) -> Result<(), AppendError> {
+        while self.tail.at < end {
+            let few = end - self.tail.at <= GAP_OF_SINGLE_READS;
+            let read = if few {
+                self.read_one().await
+            } else {
+                // A consumer waits for as long as NATS is away, and the lease doesn't.
+                match tokio::time::timeout(NEWS_MAX, self.advance()).await {
+                    Ok(read) => read,
+                    Err(_) => {
+                        self.news = None;
+                        let reason = "no message came".to_owned();
+                        Err(MirrorError::Nats(NatsError::Unavailable { reason }))
+                    }
+                }
+            };
+            match read {
+                Ok(read) => self.unreturned.extend(read),
+                Err(MirrorError::Nats(error)) => retry(lease, &error.to_string()).await?,
+                Err(error) => return Err(AppendError::Fatal { reason: error.to_string() }),
+            }
+        }
+        (self.news, self.lag) = (None, 0);
+        Ok(())
+    }
+
+    /// Reads and applies the next message, as the stream's leader has it.
+    async fn read_one(&mut self) -> Result<Vec<(Seq, Entry)>, MirrorError> {
+        let at = self.tail.at + 1;
+        let message = self.nats.message(&self.place, at).await?;
+        let reason = || format!("message {at} isn't there yet");
+        let message = message.ok_or_else(|| MirrorError::Nats(NatsError::Unavailable { reason: reason() }))?;
+        match self.apply(vec![(message, 0)])? {
+            Took::Some(entries) => Ok(entries),
+            Took::Nothing | Took::Gap { .. } => Ok(Vec::new()),
+        }
+    }
+}
+
+/// What came of messages.
+enum Took {
+    /// They were applied, and brought these entries.
+    Some(Vec<(Seq, Entry)>),
+    /// None of them brought anything.
+    Nothing,
+    /// The first that is new isn't the next one.
+    Gap { next: u64 },
+}
+
+/// Waits before a request is repeated, if the lease is still held.
+pub(super) async fn retry(lease: &Lease, reason: &str) -> Result<(), AppendError> {
+    tokio::time::sleep(RETRY).await;
+    if lease() { Ok(()) } else { Err(AppendError::Ambiguous { reason: format!("the lease ended: {reason}") }) }
+}
+
+/// Publishes the start of an epoch if it is newer than all others; returns its sequence.
+pub(super) async fn claim(nats: &Nats, place: &Place, start: &EpochStart, lease: &Lease) -> Result<u64, AppendError> {
+    let fatal = |reason: String| AppendError::Fatal { reason };
+    let payload = start.message().map_err(|error| fatal(error.to_string()))?;
+    loop {
+        let newest = match nats.last_epoch(place).await {
+            Ok(newest) => newest,
+            Err(error) => {
+                retry(lease, &error.to_string()).await?;
+                continue;
+            }
+        };
+        let mut behind = 0;
+        if let Some(found) = newest {
+            let newest = EpochStart::parse(&found.payload)
+                .map_err(|problem| fatal(format!("the start of an epoch, message {}: {problem}", found.at)))?;
+            if newest == *start {
+                return Ok(found.at);
+            }
+            if newest.epoch >= start.epoch {
+                return Err(AppendError::Fenced { epoch: newest.epoch });
+            }
+            if newest.importing && newest.node != start.node {
+                return Err(fatal(format!(
+                    "a log was being copied into {} and isn't whole: copy it again, or delete the stream",
+                    place.stream
+                )));
+            }
+            behind = found.at;
+        }
+        let expect = Expect { last: None, of: (&place.epoch, behind) };
+        let reason = match nats.publish(&place.epoch, expect, payload.clone()).await {
+            Ok(at) => return Ok(at),
+            Err(Refused::Never(reason)) => return Err(fatal(reason)),
+            // An earlier attempt may be in the stream nevertheless; a claim without a leader does no harm.
+            Err(Refused::Full(reason)) => return Err(AppendError::Full { reason }),
+            Err(Refused::Expected(reason) | Refused::Unknown(reason)) => reason,
+        };
+        retry(lease, &reason).await?;
+    }
+}
+
+fn lost(place: &Place, dir: &Path, problem: String) -> MirrorError {
+    MirrorError::Lost { workspace: place.workspace.clone(), place: dir.display().to_string(), problem }
+}
+
+/// Checks that a stream which replaced the one of a mirror has at least the entries up to `last`.
+async fn supersedes(nats: &Nats, place: &Place, extent: &Extent, last: Seq, dir: &Path) -> Result<(), MirrorError> {
+    let mut found = Seq(0);
+    for at in (extent.first.max(1)..=extent.last).rev() {
+        let Some(message) = nats.message(place, at).await? else { break };
+        if place.subject(&message.subject) == Some(Subject::Log)
+            && let Ok((head, _)) = Head::parse(&message.payload)
+        {
+            found = head.last;
+            break;
+        }
+    }
+    if found >= last {
+        return Ok(());
+    }
+    let problem = format!("was made anew and ends at position {}, and the mirror has position {}", found.0, last.0);
+    Err(lost(place, dir, problem))
+}
+
+/// Compares the mirror's end with the messages that brought it.
+async fn compare(nats: &Nats, place: &Place, (applied, end): (&Applied, &End), dir: &Path) -> Result<(), MirrorError> {
+    let fails =
+        |at: u64, problem: String| Err(MirrorError::Damaged { workspace: place.workspace.clone(), at, problem });
+    if applied.at > 0 && applied.at != applied.row_at && nats.message(place, applied.at).await?.is_none() {
+        return fails(applied.at, "it isn't in the stream any more".to_owned());
+    }
+    if applied.row_at == 0 {
+        return Ok(());
+    }
+    let Some(message) = nats.message(place, applied.row_at).await? else {
+        return fails(applied.row_at, "it isn't in the stream any more".to_owned());
+    };
+    let (head, _) = match Head::parse(&message.payload) {
+        Ok(found) => found,
+        Err(problem) => return fails(applied.row_at, problem),
+    };
+    if (head.last, head.hash) == (end.last, end.hash) {
+        return Ok(());
+    }
+    let problem = format!(
+        "the history up to {} is another one than the mirror {} has: one of them was altered. Delete the mirror only if \
+         the stream is right",
+        end.last.0,
+        dir.display()
+    );
+    fails(applied.row_at, problem)
+}

@@ -1,0 +1,463 @@
+//! The connection to NATS, and the few requests that a log needs.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use async_nats::jetstream::consumer::DeliverPolicy;
+use async_nats::jetstream::consumer::push::{Ordered, OrderedConfig};
+use async_nats::jetstream::context::GetStreamErrorKind;
+use async_nats::jetstream::stream::{
+    Config, DiscardPolicy, Info, LastRawMessageErrorKind, RawMessageError, RetentionPolicy, StorageType,
+};
+use async_nats::jetstream::{self, ErrorCode};
+use async_nats::{Client, ConnectOptions, HeaderMap, Request, RequestErrorKind, header};
+use futures_util::TryStreamExt as _;
+use serde::Deserialize;
+use tokio::runtime::Handle;
+
+use super::record::MESSAGE_BYTES_MAX;
+use super::tail::Subject;
+
+/// The wait for an answer of the server. Longer than a slow disk's sync, shorter than an election.
+const REQUEST: Duration = Duration::from_secs(2);
+/// The wait for a connection.
+const CONNECT: Duration = Duration::from_secs(3);
+/// The interval of pings. Two that are unanswered end the connection, so that another server is tried.
+const PING: Duration = Duration::from_secs(1);
+/// The longest pause between two attempts to connect.
+const RECONNECT_MAX: Duration = Duration::from_secs(1);
+/// Room for the headers and the subject beside a message's bytes.
+const HEADERS_BYTES_MAX: usize = 4 << 10;
+/// What the name of each stream begins with.
+const STREAM: &str = "LASTWORD_";
+/// The header with the subject to which the expected last subject sequence refers.
+const EXPECTED_SUBJECT: &str = "Nats-Expected-Last-Subject-Sequence-Subject";
+/// The longest name of a workspace, in bytes.
+const NAME_BYTES_MAX: usize = 32;
+
+/// Why NATS can't be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NatsError {
+    /// No server can be reached, or none accepts the credentials.
+    #[error("can't connect to NATS at {servers}: {reason}")]
+    Connect {
+        /// The servers, without passwords.
+        servers: String,
+        /// The failure.
+        reason: String,
+    },
+    /// A file of the options can't be read.
+    #[error("{place}: {reason}")]
+    File {
+        /// The file.
+        place: String,
+        /// The failure.
+        reason: String,
+    },
+    /// The server accepts messages up to a length that is too short.
+    #[error("the NATS server accepts messages up to {found} bytes: set its max_payload to {needed} at least")]
+    Payload {
+        /// The server's `max_payload`.
+        found: usize,
+        /// The least that is needed.
+        needed: usize,
+    },
+    /// A workspace can't have this name.
+    #[error("{name:?} can't be a workspace's name: 1 to 32 of a-z, 0-9 and -")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// There is no stream of the workspace.
+    #[error("the workspace {workspace} has no stream in NATS: create it first")]
+    Missing {
+        /// The workspace.
+        workspace: String,
+    },
+    /// A stream of this name is there, and can't hold a log.
+    #[error("the stream {stream} has {found}: a log needs {needed}")]
+    Config {
+        /// The stream.
+        stream: String,
+        /// The setting that doesn't fit.
+        found: String,
+        /// The setting that is needed.
+        needed: String,
+    },
+    /// The server doesn't answer, or refuses. Try again later.
+    #[error("NATS: {reason}")]
+    Unavailable {
+        /// The failure.
+        reason: String,
+    },
+}
+
+/// How to connect to NATS.
+#[derive(Clone, Debug, Default)]
+pub struct NatsOptions {
+    /// The servers, such as `nats://10.0.0.1:4222`, `tls://nats.example`, `nats://user:password@host` or
+    /// `nats://token@host`. One that answers is enough.
+    pub servers: Vec<String>,
+    /// A file with a JWT and its seed (`.creds`); `None` for other ways to authenticate.
+    pub credentials: Option<PathBuf>,
+    /// A file with the certificates (PEM) that the servers' must lead to; `None` for the system's.
+    pub ca: Option<PathBuf>,
+    /// The files with the certificate and the key (PEM) by which this client proves itself; `None` without.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+}
+
+impl NatsOptions {
+    /// Options for these servers, with nothing else.
+    #[must_use]
+    pub fn new<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Self {
+        Self { servers: servers.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The servers without what precedes `@`.
+    fn shown(&self) -> String {
+        let shown = self.servers.iter().map(|server| match server.rsplit_once('@') {
+            Some((before, host)) => {
+                format!("{}{host}", before.split_once("//").map_or(String::new(), |(s, _)| format!("{s}//")))
+            }
+            None => server.clone(),
+        });
+        shown.collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// A connection to NATS, which reconnects. Clones share it.
+#[derive(Clone, Debug)]
+pub struct Nats {
+    client: Client,
+    jetstream: jetstream::Context,
+    /// Where the connection's tasks run, for callers on other threads.
+    pub(crate) runtime: Handle,
+}
+
+/// The names of a workspace's stream and subjects.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) workspace: String,
+    pub(crate) stream: String,
+    pub(crate) log: String,
+    pub(crate) epoch: String,
+}
+
+impl Place {
+    /// # Errors
+    /// The workspace can't have this name.
+    pub(crate) fn of(workspace: &str) -> Result<Self, NatsError> {
+        let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        if workspace.is_empty() || workspace.len() > NAME_BYTES_MAX || !workspace.bytes().all(fits) {
+            return Err(NatsError::Name { name: workspace.to_owned() });
+        }
+        Ok(Self {
+            workspace: workspace.to_owned(),
+            stream: format!("{STREAM}{workspace}"),
+            log: format!("lastword.{workspace}.log"),
+            epoch: format!("lastword.{workspace}.epoch"),
+        })
+    }
+
+    /// Returns which of the workspace's subjects this is.
+    pub(crate) fn subject(&self, subject: &str) -> Option<Subject> {
+        if subject == self.log {
+            Some(Subject::Log)
+        } else if subject == self.epoch {
+            Some(Subject::Epoch)
+        } else {
+            None
+        }
+    }
+}
+
+/// A message of the stream, as its leader has it.
+#[derive(Clone, Debug)]
+pub(crate) struct Stored {
+    pub(crate) at: u64,
+    pub(crate) subject: String,
+    pub(crate) payload: Vec<u8>,
+}
+
+/// The extent of a stream, as its leader knows it.
+#[derive(Clone, Debug)]
+pub(crate) struct Extent {
+    /// When it was made: another stream of the same name has another time.
+    pub(crate) created: String,
+    /// The sequence of its first message.
+    pub(crate) first: u64,
+    /// The sequence of its last message; 0 for an empty one.
+    pub(crate) last: u64,
+}
+
+/// What a publish expects of the stream.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expect<'a> {
+    /// The sequence of the stream's last message; `None` for any.
+    pub(crate) last: Option<u64>,
+    /// The sequence of the last message of a subject.
+    pub(crate) of: (&'a str, u64),
+}
+
+/// Why a publish wasn't acknowledged.
+#[derive(Clone, Debug)]
+pub(crate) enum Refused {
+    /// The stream has other last messages than expected. This attempt wrote nothing.
+    Expected(String),
+    /// The stream, its account or its server is full. This attempt wrote nothing.
+    Full(String),
+    /// The message can never be stored. This attempt wrote nothing.
+    Never(String),
+    /// Unknown whether it was written.
+    Unknown(String),
+}
+
+/// An answer to a publish: the sequence, or an error.
+#[derive(Deserialize)]
+struct Answer {
+    seq: Option<u64>,
+    error: Option<jetstream::Error>,
+}
+
+impl Nats {
+    /// Connects to one of the servers. The connection's tasks run on the runtime from which this is called.
+    ///
+    /// # Errors
+    /// [`NatsError::Connect`], [`NatsError::File`] and [`NatsError::Payload`].
+    pub async fn connect(options: NatsOptions) -> Result<Self, NatsError> {
+        let servers = options.shown();
+        let file = |place: &PathBuf, error: std::io::Error| NatsError::File {
+            place: place.display().to_string(),
+            reason: error.to_string(),
+        };
+        let mut connecting = ConnectOptions::new()
+            .name("lastword")
+            .connection_timeout(CONNECT)
+            .ping_interval(PING)
+            .request_timeout(Some(REQUEST))
+            .reconnect_delay_callback(|attempts| {
+                let attempts = u32::try_from(attempts.saturating_sub(1)).unwrap_or(u32::MAX);
+                RECONNECT_MAX.min(Duration::from_millis(50).saturating_mul(attempts))
+            });
+        if let Some(path) = &options.credentials {
+            connecting = connecting.credentials_file(path).await.map_err(|error| file(path, error))?;
+        }
+        if let Some(path) = options.ca {
+            if let Err(error) = std::fs::File::open(&path) {
+                return Err(file(&path, error));
+            }
+            connecting = connecting.add_root_certificates(path);
+        }
+        if let Some((certificate, key)) = options.certificate {
+            connecting = connecting.add_client_certificate(certificate, key);
+        }
+        let client = connecting
+            .connect(options.servers)
+            .await
+            .map_err(|error| NatsError::Connect { servers, reason: error.to_string() })?;
+        let (found, needed) = (client.max_payload(), MESSAGE_BYTES_MAX + HEADERS_BYTES_MAX);
+        if found < needed {
+            return Err(NatsError::Payload { found, needed });
+        }
+        let mut jetstream = jetstream::new(client.clone());
+        jetstream.set_timeout(REQUEST);
+        Ok(Self { client, jetstream, runtime: Handle::current() })
+    }
+
+    /// Returns the connection, for what isn't a log.
+    #[must_use]
+    pub const fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Returns the JetStream of the connection, for what isn't a log.
+    #[must_use]
+    pub const fn jetstream(&self) -> &jetstream::Context {
+        &self.jetstream
+    }
+
+    /// Creates the stream of a workspace with that many replicas: 3 in a cluster, 1 on a single server. Leaves one that is
+    /// there as it is.
+    ///
+    /// # Errors
+    /// The name is no workspace's, a stream of this name can't hold a log, or NATS refuses.
+    pub async fn create_stream(&self, workspace: &str, replicas: usize) -> Result<(), NatsError> {
+        let place = Place::of(workspace)?;
+        match self.info(&place).await {
+            Ok(info) => return check(&info.config, &place),
+            Err(NatsError::Missing { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match self.jetstream.create_stream(config(&place, replicas)).await {
+            Ok(_) => Ok(()),
+            // Another node may have created it meanwhile.
+            Err(error) => match self.info(&place).await {
+                Ok(info) => check(&info.config, &place),
+                Err(_) => Err(NatsError::Unavailable { reason: format!("{} can't be created: {error}", place.stream) }),
+            },
+        }
+    }
+
+    /// Returns the workspaces that have a stream, in alphabetical order.
+    ///
+    /// # Errors
+    /// [`NatsError::Unavailable`].
+    pub async fn streams(&self) -> Result<Vec<String>, NatsError> {
+        let names = self.jetstream.stream_names().try_collect::<Vec<_>>().await;
+        let names = names.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
+        let workspace = |name: String| name.strip_prefix(STREAM).map(str::to_owned);
+        let mut found: Vec<_> = names.into_iter().filter_map(workspace).filter(|ws| Place::of(ws).is_ok()).collect();
+        found.sort_unstable();
+        Ok(found)
+    }
+
+    async fn info(&self, place: &Place) -> Result<Info, NatsError> {
+        let stream = self.jetstream.get_stream(&place.stream).await.map_err(|error| match error.kind() {
+            GetStreamErrorKind::JetStream(error) if error.error_code() == ErrorCode::STREAM_NOT_FOUND => {
+                NatsError::Missing { workspace: place.workspace.clone() }
+            }
+            GetStreamErrorKind::EmptyName
+            | GetStreamErrorKind::Request
+            | GetStreamErrorKind::InvalidStreamName
+            | GetStreamErrorKind::JetStream(_) => NatsError::Unavailable { reason: error.to_string() },
+        })?;
+        Ok(stream.cached_info().clone())
+    }
+
+    /// Returns the extent of the workspace's stream, as its leader knows it.
+    pub(crate) async fn extent(&self, place: &Place) -> Result<Extent, NatsError> {
+        let info = self.info(place).await?;
+        check(&info.config, place)?;
+        let (first, last) = (info.state.first_sequence, info.state.last_sequence);
+        Ok(Extent { created: info.created.to_string(), first, last })
+    }
+
+    /// Returns a message, as the stream's leader has it; `None` if it has none there.
+    pub(crate) async fn message(&self, place: &Place, at: u64) -> Result<Option<Stored>, NatsError> {
+        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
+        found(stream.get_raw_message(at).await)
+    }
+
+    /// Returns the last message of the epoch subject, as the stream's leader has it.
+    pub(crate) async fn last_epoch(&self, place: &Place) -> Result<Option<Stored>, NatsError> {
+        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = stream.map_err(|error| NatsError::Unavailable { reason: error.to_string() })?;
+        found(stream.get_last_raw_message_by_subject(&place.epoch).await)
+    }
+
+    /// Returns the messages behind `at`, in order; the stream goes on with those that are yet to come.
+    pub(crate) async fn messages(&self, place: &Place, at: u64) -> Result<Ordered, NatsError> {
+        let unavailable = |reason: String| NatsError::Unavailable { reason };
+        let stream = self.jetstream.get_stream_no_info(&place.stream).await;
+        let stream = stream.map_err(|error| unavailable(error.to_string()))?;
+        let config = OrderedConfig {
+            deliver_subject: self.client.new_inbox(),
+            deliver_policy: DeliverPolicy::ByStartSequence { start_sequence: at + 1 },
+            ..OrderedConfig::default()
+        };
+        let consumer = stream.create_consumer(config).await.map_err(|error| unavailable(error.to_string()))?;
+        consumer.messages().await.map_err(|error| unavailable(error.to_string()))
+    }
+
+    /// Publishes a message and waits for the acknowledgement; returns its sequence.
+    pub(crate) async fn publish(&self, subject: &str, expect: Expect<'_>, payload: Vec<u8>) -> Result<u64, Refused> {
+        let mut headers = HeaderMap::new();
+        if let Some(last) = expect.last {
+            headers.insert(header::NATS_EXPECTED_LAST_SEQUENCE, last.to_string());
+        }
+        headers.insert(header::NATS_EXPECTED_LAST_SUBJECT_SEQUENCE, expect.of.1.to_string());
+        headers.insert(EXPECTED_SUBJECT, expect.of.0);
+        let request = Request::new().headers(headers).payload(payload.into());
+        let answer =
+            self.client.send_request(subject.to_owned(), request).await.map_err(|error| match error.kind() {
+                RequestErrorKind::InvalidSubject | RequestErrorKind::MaxPayloadExceeded => {
+                    Refused::Never(error.to_string())
+                }
+                RequestErrorKind::TimedOut | RequestErrorKind::NoResponders | RequestErrorKind::Other => {
+                    Refused::Unknown(error.to_string())
+                }
+            })?;
+        let answer: Answer = serde_json::from_slice(&answer.payload)
+            .map_err(|error| Refused::Unknown(format!("the acknowledgement can't be read: {error}")))?;
+        match answer {
+            Answer { error: Some(error), .. } => Err(refused(&error)),
+            Answer { seq: Some(seq), .. } => Ok(seq),
+            Answer { .. } => Err(Refused::Unknown("the acknowledgement has no sequence".to_owned())),
+        }
+    }
+}
+
+/// Classifies an error of the server by its code.
+fn refused(error: &jetstream::Error) -> Refused {
+    let reason = error.to_string();
+    match error.error_code().0 {
+        // Wrong last sequence, of the stream or of the subject; with or without the sequence found.
+        10071 | 10164 => Refused::Expected(reason),
+        // Resources of the account, the server, or the storage.
+        10002 | 10023 | 10028 | 10047 => Refused::Full(reason),
+        // The store failed. Its limits are checked before anything is written; a disk may fail on one replica alone.
+        10077 if reason.contains("maximum") => Refused::Full(reason),
+        // The message is longer than the stream or the server accepts.
+        10054 | 10097 => Refused::Never(reason),
+        _ => Refused::Unknown(reason),
+    }
+}
+
+fn found(got: Result<jetstream::message::StreamMessage, RawMessageError>) -> Result<Option<Stored>, NatsError> {
+    match got {
+        Ok(message) => Ok(Some(Stored {
+            at: message.sequence,
+            subject: message.subject.to_string(),
+            payload: message.payload.to_vec(),
+        })),
+        Err(error) => match error.kind() {
+            LastRawMessageErrorKind::NoMessageFound => Ok(None),
+            LastRawMessageErrorKind::InvalidSubject
+            | LastRawMessageErrorKind::JetStream(_)
+            | LastRawMessageErrorKind::Other => Err(NatsError::Unavailable { reason: error.to_string() }),
+        },
+    }
+}
+
+/// The stream of a workspace.
+fn config(place: &Place, replicas: usize) -> Config {
+    Config {
+        name: place.stream.clone(),
+        description: Some("The log of a Lastword workspace".to_owned()),
+        subjects: vec![place.log.clone(), place.epoch.clone()],
+        retention: RetentionPolicy::Limits,
+        max_bytes: -1,
+        max_messages: -1,
+        max_messages_per_subject: -1,
+        storage: StorageType::File,
+        discard: DiscardPolicy::New,
+        num_replicas: replicas,
+        // A direct get is answered by followers too, which may lag.
+        allow_direct: false,
+        ..Config::default()
+    }
+}
+
+/// Refuses a stream from which messages may disappear, or whose subjects are others.
+fn check(found: &Config, place: &Place) -> Result<(), NatsError> {
+    let mut subjects = found.subjects.clone();
+    subjects.sort_unstable();
+    let refuse = |found: String, needed: String| Err(NatsError::Config { stream: place.stream.clone(), found, needed });
+    if subjects != [place.epoch.clone(), place.log.clone()] {
+        return refuse(format!("the subjects {}", subjects.join(", ")), format!("{}, {}", place.epoch, place.log));
+    }
+    if found.retention != RetentionPolicy::Limits || found.max_age > Duration::ZERO {
+        return refuse(
+            "messages that expire or are taken".to_owned(),
+            "retention by limits, and no max_age".to_owned(),
+        );
+    }
+    if found.discard != DiscardPolicy::New || found.max_messages_per_subject > 0 {
+        return refuse("old messages discarded for new ones".to_owned(), "discard new".to_owned());
+    }
+    if found.storage != StorageType::File {
+        return refuse("memory storage".to_owned(), "file storage".to_owned());
+    }
+    Ok(())
+}

@@ -1,0 +1,173 @@
+//! What the nodes of a cluster know of each other: small records in a bucket of NATS, each replaced only by who has seen
+//! the last one.
+
+use std::time::Duration;
+
+use async_nats::jetstream::kv::{self, CreateErrorKind, Entry, Operation, UpdateErrorKind};
+use async_nats::jetstream::stream::{Config, DiscardPolicy, StorageType};
+use futures_util::StreamExt as _;
+
+use crate::log::jetstream::Nats;
+
+/// The bucket's name.
+const BUCKET: &str = "LASTWORD";
+/// The wait for an answer of NATS.
+const ANSWER_MAX: Duration = Duration::from_secs(2);
+
+/// Why the registry was not read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistryError {
+    /// Somebody else wrote the record since it was read; nothing was written.
+    #[error("another node wrote {key} meanwhile")]
+    Conflict {
+        /// The record's key.
+        key: String,
+    },
+    /// NATS doesn't answer, or refuses. A write may have taken place.
+    #[error("the cluster's registry: {reason}")]
+    Unavailable {
+        /// The failure.
+        reason: String,
+    },
+}
+
+/// A record as it was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Its key: letters, digits, `-`, `_` and `.`.
+    pub key: String,
+    /// Its bytes; `None` if it was deleted.
+    pub value: Option<Vec<u8>>,
+    /// The number of the write. It grows over all records.
+    pub revision: u64,
+}
+
+/// The registry of a cluster. Clones share the connection.
+#[derive(Clone)]
+pub struct Registry {
+    bucket: kv::Store,
+}
+
+/// The changes to the registry, after all records as they are.
+pub struct Watch(kv::Watch);
+
+impl Registry {
+    /// Opens the registry, and makes it, on this many servers, if it is missing. Reads and writes are answered by the
+    /// leader of its stream alone: a follower's answer may be old.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn open(nats: &Nats, replicas: usize) -> Result<Self, RegistryError> {
+        let context = nats.jetstream();
+        let config = Config {
+            name: format!("KV_{BUCKET}"),
+            subjects: vec![format!("$KV.{BUCKET}.>")],
+            max_messages_per_subject: 1,
+            discard: DiscardPolicy::New,
+            storage: StorageType::File,
+            num_replicas: replicas,
+            allow_rollup: true,
+            deny_delete: true,
+            allow_direct: false,
+            ..Config::default()
+        };
+        within(context.get_or_create_stream(config)).await?;
+        Ok(Self { bucket: within(context.get_key_value(BUCKET)).await? })
+    }
+
+    /// Returns a record; `None` if it is missing or was deleted.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn get(&self, key: &str) -> Result<Option<Record>, RegistryError> {
+        let found = within(self.bucket.entry(key)).await?;
+        Ok(found.map(record).filter(|record| record.value.is_some()))
+    }
+
+    /// Writes a record that is missing; returns its revision.
+    ///
+    /// # Errors
+    /// See [`RegistryError`].
+    pub async fn create(&self, key: &str, value: &[u8]) -> Result<u64, RegistryError> {
+        let created = timed(self.bucket.create(key, value.to_vec().into())).await?;
+        created.map_err(|error| match error.kind() {
+            CreateErrorKind::AlreadyExists => conflict(key),
+            CreateErrorKind::InvalidKey | CreateErrorKind::Publish | CreateErrorKind::Ack | CreateErrorKind::Other => {
+                unavailable(&error)
+            }
+        })
+    }
+
+    /// Replaces the record of this revision; returns the new one.
+    ///
+    /// # Errors
+    /// See [`RegistryError`].
+    pub async fn replace(&self, key: &str, value: &[u8], revision: u64) -> Result<u64, RegistryError> {
+        let replaced = timed(self.bucket.update(key, value.to_vec().into(), revision)).await?;
+        replaced.map_err(|error| match error.kind() {
+            UpdateErrorKind::WrongLastRevision => conflict(key),
+            UpdateErrorKind::InvalidKey | UpdateErrorKind::TimedOut | UpdateErrorKind::Other => unavailable(&error),
+        })
+    }
+
+    /// Deletes the record of this revision.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`], also if another node wrote it meanwhile.
+    pub async fn delete(&self, key: &str, revision: u64) -> Result<(), RegistryError> {
+        within(self.bucket.delete_expect_revision(key, Some(revision))).await
+    }
+
+    /// Returns the records whose keys begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn list(&self, prefix: &str) -> Result<Vec<Record>, RegistryError> {
+        let mut keys = within(self.bucket.keys()).await?;
+        let mut found = Vec::new();
+        while let Some(key) = timed(keys.next()).await? {
+            let key = key.map_err(|error| unavailable(&error))?;
+            if key.starts_with(prefix) {
+                found.extend(self.get(&key).await?);
+            }
+        }
+        Ok(found)
+    }
+
+    /// Watches the records: all of them as they are, then each change.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`].
+    pub async fn watch(&self) -> Result<Watch, RegistryError> {
+        within(self.bucket.watch_with_history(">")).await.map(Watch)
+    }
+}
+
+impl Watch {
+    /// Waits for the next record or change. `None`: watch anew.
+    pub async fn next(&mut self) -> Option<Record> {
+        self.0.next().await.and_then(Result::ok).map(record)
+    }
+}
+
+fn record(entry: Entry) -> Record {
+    let value = (entry.operation == Operation::Put).then(|| entry.value.to_vec());
+    Record { key: entry.key, value, revision: entry.revision }
+}
+
+async fn timed<T>(answer: impl Future<Output = T>) -> Result<T, RegistryError> {
+    let late = |_| RegistryError::Unavailable { reason: "NATS doesn't answer".to_owned() };
+    tokio::time::timeout(ANSWER_MAX, answer).await.map_err(late)
+}
+
+async fn within<T, E: std::error::Error>(answer: impl Future<Output = Result<T, E>>) -> Result<T, RegistryError> {
+    timed(answer).await?.map_err(|error| unavailable(&error))
+}
+
+fn conflict(key: &str) -> RegistryError {
+    RegistryError::Conflict { key: key.to_owned() }
+}
+
+fn unavailable(error: &dyn std::error::Error) -> RegistryError {
+    RegistryError::Unavailable { reason: error.to_string() }
+}

@@ -1,0 +1,203 @@
+//! NATS servers that a test starts and ends: one, or three that replicate.
+
+use std::io::{BufRead as _, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use lastword_store::{Nats, NatsOptions};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The variable with the path of the program. `.ci/run` sets it.
+const PROGRAM: &str = "LASTWORD_NATS_SERVER";
+/// Ends the server when the shell's input ends: also if the test is killed.
+const GUARD: &str = r#""$0" "$@" </dev/null >/dev/null 2>&1 & echo $!; read -r _; kill -9 $!; wait $! 2>/dev/null"#;
+
+/// Returns the program. Without it `test` says so and passes; with the variable set it fails instead.
+pub(crate) fn program(test: &str) -> Option<PathBuf> {
+    let named = std::env::var_os(PROGRAM).map(PathBuf::from);
+    let program = named.clone().unwrap_or_else(|| "nats-server".into());
+    let runs = Command::new(&program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    if runs.is_ok_and(|status| status.success()) {
+        return Some(program);
+    }
+    let told = format!("\nNOT TESTED: {test}: no `nats-server` in PATH, and {PROGRAM} names none\n");
+    assert!(named.is_none(), "{told}");
+    eprint!("{told}");
+    None
+}
+
+/// The runtime on which the tests' connections live.
+pub(crate) fn runtime() -> &'static Runtime {
+    static RUNTIME: OnceLock<Runtime> = OnceLock::new();
+    RUNTIME.get_or_init(|| tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap())
+}
+
+/// Waits until `condition` holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    for _ in 0..6000 {
+        if condition() {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("it never came to this: {what}");
+}
+
+/// Returns a port that nobody listens on. The system gives none of this range to outgoing connections, which could take it
+/// before a server does.
+pub(crate) fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let next = std::process::id().wrapping_mul(97).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let port = u16::try_from(10_000 + next % 20_000).unwrap();
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+fn free_ports<const N: usize>() -> [u16; N] {
+    std::array::from_fn(|_| free_port())
+}
+
+/// A server with JetStream.
+pub(crate) struct NatsServer {
+    program: PathBuf,
+    config: PathBuf,
+    pub(crate) port: u16,
+    guard: Option<Child>,
+    pid: u32,
+}
+
+impl NatsServer {
+    /// Starts a server whose configuration is in `dir`, and waits until it accepts connections.
+    fn start(program: &Path, config: PathBuf, port: u16) -> Self {
+        let mut server = Self { program: program.to_owned(), config, port, guard: None, pid: 0 };
+        server.resume();
+        server
+    }
+
+    /// Starts the server again, on the same port and with the same data.
+    pub(crate) fn resume(&mut self) {
+        let mut command = Command::new("sh");
+        command.args(["-c", GUARD]).arg(&self.program).arg("-c").arg(&self.config);
+        let mut guard = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(guard.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        self.pid = line.trim().parse().unwrap();
+        self.guard = Some(guard);
+        until("the server accepts connections", || TcpStream::connect(("127.0.0.1", self.port)).is_ok());
+    }
+
+    /// Kills the server (SIGKILL).
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut guard) = self.guard.take() {
+            drop(guard.stdin.take());
+            guard.wait().unwrap();
+        }
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("nats://127.0.0.1:{}", self.port)
+    }
+
+    /// Sends the server a signal, such as `STOP`.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("kill").args(["-s", name, &self.pid.to_string()]).status().unwrap();
+        assert!(sent.success());
+    }
+}
+
+impl Drop for NatsServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// One server, with what it stores.
+pub(crate) struct One {
+    pub(crate) server: NatsServer,
+    _dir: TempDir,
+}
+
+impl One {
+    pub(crate) fn start(program: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let [port] = free_ports();
+        let config = format!(
+            "listen: 127.0.0.1:{port}\njetstream {{ store_dir: {:?}, max_file_store: 4GB }}\n",
+            dir.path().join("data")
+        );
+        let path = dir.path().join("nats.conf");
+        std::fs::write(&path, config).unwrap();
+        Self { server: NatsServer::start(program, path, port), _dir: dir }
+    }
+
+    pub(crate) fn connect(&self) -> Nats {
+        connect([self.server.url()])
+    }
+}
+
+/// Three servers that replicate.
+pub(crate) struct Three {
+    pub(crate) servers: Vec<NatsServer>,
+    /// The addresses of their monitoring.
+    #[allow(dead_code, reason = "for tests of the program")]
+    pub(crate) monitors: Vec<String>,
+    _dir: TempDir,
+}
+
+impl Three {
+    pub(crate) fn start(program: &Path) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let ports: [u16; 9] = free_ports();
+        let routes: Vec<_> = ports[3..6].iter().map(|port| format!("nats://127.0.0.1:{port}")).collect();
+        let servers = (0..3).map(|n| {
+            let config = format!(
+                "server_name: n{n}\nlisten: 127.0.0.1:{}\nhttp: 127.0.0.1:{}\n\
+                 jetstream {{ store_dir: {:?}, max_file_store: 4GB, sync_interval: always }}\n\
+                 cluster {{ name: c, listen: 127.0.0.1:{}, routes: [{}], no_advertise: true }}\n",
+                ports[n],
+                ports[6 + n],
+                dir.path().join(format!("data{n}")),
+                ports[3 + n],
+                routes.join(", ")
+            );
+            let path = dir.path().join(format!("nats{n}.conf"));
+            std::fs::write(&path, config).unwrap();
+            NatsServer::start(program, path, ports[n])
+        });
+        let monitors = ports[6..].iter().map(|port| format!("http://127.0.0.1:{port}")).collect();
+        Self { servers: servers.collect(), monitors, _dir: dir }
+    }
+
+    pub(crate) fn connect(&self) -> Nats {
+        connect(self.servers.iter().map(NatsServer::url))
+    }
+
+    /// Returns the number of the server that leads a workspace's stream.
+    pub(crate) fn leader(&self, nats: &Nats, workspace: &str) -> usize {
+        let mut leader = None;
+        until("the stream has a leader", || {
+            let stream = runtime().block_on(nats.jetstream().get_stream(format!("LASTWORD_{workspace}")));
+            let cluster = stream.ok().and_then(|stream| stream.cached_info().cluster.clone());
+            leader = cluster.and_then(|cluster| cluster.leader?.strip_prefix('n')?.parse().ok());
+            leader.is_some()
+        });
+        leader.unwrap()
+    }
+}
+
+pub(crate) fn connect<S: Into<String>>(servers: impl IntoIterator<Item = S>) -> Nats {
+    runtime().block_on(Nats::connect(NatsOptions::new(servers))).unwrap()
+}
+
+/// Creates a workspace's stream once enough servers have found each other.
+pub(crate) fn create_stream(nats: &Nats, workspace: &str, replicas: usize) {
+    until("the stream is created", || runtime().block_on(nats.create_stream(workspace, replicas)).is_ok());
+}
