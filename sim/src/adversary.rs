@@ -139,7 +139,7 @@ impl Campaign {
 }
 
 /// Lets the agents fall silent; humans lift everything that is held and then do nothing more.
-fn falls_silent(world: &mut World) -> Result<(), String> {
+pub(crate) fn falls_silent(world: &mut World) -> Result<(), String> {
     let human = world.human();
     world.give(Input::Control(human, Scope::Workspace, Control::Resume));
     for agent in world.agents().to_vec() {

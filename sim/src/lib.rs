@@ -6,8 +6,10 @@
 
 mod adversary;
 mod alphabet;
+pub mod cluster;
 pub mod edges;
 pub mod explorer;
+pub mod fallible_log;
 pub mod no_progress;
 pub mod rogue;
 mod witness;

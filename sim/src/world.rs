@@ -23,6 +23,8 @@ pub struct World {
     log: Vec<Entry>,
     witness: Witness,
     agents: Vec<AgentId>,
+    /// The inputs of a world that only scouts: they are kept and not given to the core.
+    scouted: Option<Vec<Input>>,
 }
 
 /// The most timers to wait for until all work has ended.
@@ -44,7 +46,8 @@ impl World {
     /// Returns a world over a core that has had no input yet, with this witness.
     #[must_use]
     pub fn over(core: Core, witness: Witness, limits: &Limits, agents: u8) -> Self {
-        let mut world = Self { core, now: Time(1_000_000), log: Vec::new(), witness, agents: Vec::new() };
+        let mut world =
+            Self { core, now: Time(1_000_000), log: Vec::new(), witness, agents: Vec::new(), scouted: None };
         world.give(Input::Configure(Box::new(limits.clone())));
         world.give(Input::Upgrade(EDITION));
         world.enrol("uma", Kind::Human);
@@ -55,6 +58,22 @@ impl World {
             world.enrol(&name, Kind::Agent);
         }
         world
+    }
+
+    /// Returns a world over a core and a witness that have had inputs, with these agents.
+    pub(crate) fn resumed(core: Core, witness: Witness, agents: Vec<AgentId>) -> Self {
+        let now = core.state().at;
+        Self { core, now, log: Vec::new(), witness, agents, scouted: None }
+    }
+
+    /// Returns a world in which time doesn't pass and inputs are only noted, to find out what adversaries would do.
+    pub(crate) fn scouting(core: Core, agents: Vec<AgentId>) -> Self {
+        Self { scouted: Some(Vec::new()), ..Self::resumed(core, Witness::default(), agents) }
+    }
+
+    /// Returns the core of a scouting world, unchanged, and the inputs that it was given.
+    pub(crate) fn scouted(self) -> (Core, Vec<Input>) {
+        (self.core, self.scouted.unwrap_or_default())
     }
 
     fn enrol(&mut self, name: &str, kind: Kind) {
@@ -137,6 +156,10 @@ impl World {
     /// # Panics
     /// Panics if an input gets no reply or two.
     pub fn give(&mut self, input: Input) -> Option<Reply> {
+        if let Some(scouted) = &mut self.scouted {
+            scouted.push(input);
+            return None;
+        }
         let ticks = matches!(input, Input::Tick);
         let mut out = Out::default();
         self.core.handle(self.now, input, &mut out);
@@ -153,6 +176,9 @@ impl World {
 
     /// Lets time pass, with one tick at the end.
     pub fn pass(&mut self, ms: u64) {
+        if self.scouted.is_some() {
+            return;
+        }
         self.now = self.now.plus(ms);
         self.give(Input::Tick);
         self.tick_schedules();
@@ -176,6 +202,9 @@ impl World {
 
     /// Lets time pass in which the broker doesn't run (L6).
     pub fn idle(&mut self, ms: u64) {
+        if self.scouted.is_some() {
+            return;
+        }
         self.now = self.now.plus(ms);
         self.give(Input::Idled(None, ms));
         self.give(Input::Tick);
@@ -187,6 +216,9 @@ impl World {
     /// # Panics
     /// Panics if the log doesn't rebuild the state.
     pub fn restart(&mut self, from_snapshot: bool) {
+        if self.scouted.is_some() {
+            return;
+        }
         let again = if from_snapshot { Core::from_state(self.core.state().clone()) } else { self.replayed() };
         self.core = again;
     }
@@ -286,7 +318,7 @@ pub(crate) fn request(to: AgentId, world: &World) -> Draft {
     Draft::new(MessageType::Request, to, "please")
 }
 
-fn credential(id: usize) -> [u8; 32] {
+pub(crate) fn credential(id: usize) -> [u8; 32] {
     let mut hash = [0; 32];
     hash[..8].copy_from_slice(&id.to_le_bytes());
     hash

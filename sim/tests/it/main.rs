@@ -7,6 +7,7 @@
     reason = "a step that fails is a failed test, and campaigns print their figures"
 )]
 
+mod brokers;
 mod dependencies;
 mod found;
 mod fuzzed;
